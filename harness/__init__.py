@@ -1,0 +1,1 @@
+"""kernelgate: judge and time single-file CUDA kernel replacements."""
