@@ -1,0 +1,306 @@
+"""The clock that scores: it runs in the judge, outside every process that it times.
+
+A round: the judge puts freshly dealt inputs into shared memory, says which slots to run, and stops its
+own monotonic clock only after it has itself read randomly chosen elements of every output out of the
+worker's memory. A worker that has not finished, or that answered with something else, is then holding
+wrong values. What a round costs beside the calls is measured with a stub, a worker of ours that obeys
+the same protocol and does nothing, and is taken off:
+
+    time of a call = (time of the round - time of the stub's round of as many calls) / calls
+
+Which data lies in which slot changes from round to round, so that a result remembered by address is
+wrong, and the slots together exceed the last-level cache, so that inputs come from memory.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from harness import oracle, stats
+from harness.device.base import Device, Reader
+from harness.errors import HarnessError, SubmissionError
+from harness.sandbox import Worker
+from harness.wire import Failed, OutputRef, Ran, Run, TensorRef
+
+# The slots' inputs and outputs together are this many times the last-level cache.
+COLD_FACTOR = 3
+MIN_SLOTS = 2
+MAX_SLOTS = 12
+
+# Data sets beyond the number of slots, so that dealing always changes something.
+SPARE_SETS = 1
+
+MAX_CALLS = 256
+SAMPLES_PER_OUTPUT = 4
+
+MIN_ROUNDS = 9
+MAX_ROUNDS = 200
+
+# A time is known well enough when its interval is within this share of it on either side.
+TARGET_HALF_WIDTH = 0.005
+
+# A call that is at least this share Python and launch is labelled launch-bound.
+LAUNCH_BOUND_SHARE = 0.9
+
+
+@dataclass
+class DataSet:
+    """Inputs and the float64 outputs that belong to them, both private to the judge."""
+
+    inputs: list[torch.Tensor]
+    exact: list[torch.Tensor]
+
+
+@dataclass
+class Contender:
+    """An implementation being timed: its worker, and its rounds so far in the order they were run."""
+
+    name: str
+    worker: Worker
+    reader: Reader
+    calls: int = 1
+    round_s: list[float] = field(default_factory=list)
+    stub_s: list[float] = field(default_factory=list)
+    issue_us: list[float] = field(default_factory=list)
+
+    def samples_us(self) -> list[float]:
+        """Time of a call in each round, microseconds; never below a nanosecond."""
+        fixed = float(np.median(self.stub_s))
+        return [max((t - fixed) / self.calls * 1e6, 1e-3) for t in self.round_s]
+
+    def launch_bound(self, median_us: float) -> bool:
+        return float(np.median(self.issue_us)) >= LAUNCH_BOUND_SHARE * median_us
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Where to look after a round: element offsets for each output, and what must stand there."""
+
+    offsets: list[np.ndarray]
+    expected: np.ndarray
+
+
+class Clock:
+    """Times contenders on one case whose inputs are staged in the slots of the arena."""
+
+    def __init__(
+        self,
+        device: Device,
+        slots: Sequence[Sequence[TensorRef]],
+        sets: Sequence[DataSet],
+        expected: Sequence[oracle.Expected],
+        seed: int,
+        timeout_s: float,
+    ) -> None:
+        self._device = device
+        self._slots = slots
+        self._sets = sets
+        self._expected = expected
+        self._random = random.Random(seed)
+        self._timeout_s = timeout_s
+        self._dealt: list[int] = []
+        size = max(2 * device.cache_bytes, 1)
+        self._flush = torch.empty(size, dtype=torch.uint8, device=device.torch_device)
+
+    # ------------------------------------------------------------------ one round
+
+    def _deal(self) -> None:
+        """Put data sets into slots at random and leave none of it in the cache."""
+        self._dealt = self._random.sample(range(len(self._sets)), len(self._slots))
+        for slot, chosen in zip(self._slots, self._dealt, strict=True):
+            for ref, tensor in zip(slot, self._sets[chosen].inputs, strict=True):
+                self._device.arena.view(ref).copy_(tensor)
+        self._flush.fill_(self._random.randrange(256))
+        self._device.synchronize()
+
+    def _pick(self, slots: Sequence[int]) -> _Sample:
+        offsets, expected = [], []
+        for slot in slots:
+            exact = self._sets[self._dealt[slot]].exact
+            for values, output in zip(exact, self._expected, strict=True):
+                count = SAMPLES_PER_OUTPUT if values.numel() else 0
+                flat = np.array(
+                    [self._random.randrange(values.numel()) for _ in range(count)], dtype=np.int64
+                )
+                index = np.unravel_index(flat, output.shape) if output.shape else ()
+                offset = sum(
+                    (i * s for i, s in zip(index, output.stride, strict=True)), np.zeros(count, np.int64)
+                )
+                offsets.append(offset)
+                expected.append(values.reshape(-1)[torch.from_numpy(flat).to(values.device)])
+        return _Sample(offsets, torch.cat(expected).cpu().numpy())
+
+    def _slots_for(self, calls: int) -> list[int]:
+        """Every slot equally often, in an order that nobody knows."""
+        repeated = list(range(len(self._slots))) * -(-calls // len(self._slots))
+        self._random.shuffle(repeated)
+        return repeated[:calls]
+
+    def round(self, contender: Contender, calls: int, stub: bool = False) -> tuple[float, Ran]:
+        """Seconds of one round of `calls`, and the worker's reply. Raises SubmissionError when the worker
+        fails, or when a sampled element is wrong (not for the stub, which computes nothing)."""
+        slots = self._slots_for(calls)
+        if not stub or not self._dealt:
+            self._deal()
+        sample = self._pick(slots)
+        request = Run(slots=slots)
+        started = time.perf_counter()
+        contender.worker.tell(request)
+        reply = contender.worker.hear(self._timeout_s)
+        if not isinstance(reply, Ran):
+            raise _failure(reply)
+        outputs = self._checked_outputs(reply, calls)
+        got = contender.reader.sample(outputs, sample.offsets)
+        right = self._right(got, sample)
+        elapsed = time.perf_counter() - started
+        if not stub:
+            self._require(contender.name, right, reply)
+        return elapsed, reply
+
+    def _checked_outputs(self, reply: Ran, calls: int) -> list[OutputRef]:
+        if len(reply.outputs) != calls:
+            raise SubmissionError("bad_message", f"{calls} calls gave {len(reply.outputs)} results.")
+        flat = []
+        for outputs in reply.outputs:
+            check_form(outputs, self._expected, self._device.torch_device.type, emulated=False)
+            flat += outputs
+        return flat
+
+    def _right(self, got: np.ndarray, sample: _Sample) -> bool:
+        tolerance = max(output.tolerance for output in self._expected)
+        with np.errstate(invalid="ignore"):
+            near = np.abs(got - sample.expected) <= tolerance
+        both_nan = np.isnan(got) & np.isnan(sample.expected)
+        return bool((near | both_nan | (got == sample.expected)).all())
+
+    def _require(self, name: str, right: bool, reply: Ran) -> None:
+        if reply.forbidden:
+            raise SubmissionError("forbidden_op", f"{reply.forbidden[0]} ran in a timed call.")
+        if not right:
+            raise SubmissionError(
+                "wrong_when_timed",
+                f"{name} gave a wrong element in a timed call, on data that it had not seen in that place before.",
+            )
+
+    def verify(self, contender: Contender) -> None:
+        """Run every slot once and compare every element, outside the clock; also the warm-up.
+
+        Raises SubmissionError with the reason wrong_when_timed for a wrong element."""
+        self._deal()
+        reply = contender.worker.ask(Run(slots=list(range(len(self._slots)))), self._timeout_s)
+        if not isinstance(reply, Ran):
+            raise _failure(reply)
+        self._checked_outputs(reply, len(self._slots))
+        for slot, outputs in enumerate(reply.outputs):
+            exact = self._sets[self._dealt[slot]].exact
+            for ref, values, output in zip(outputs, exact, self._expected, strict=True):
+                wanted = oracle.Expected(
+                    values,
+                    output.shape,
+                    output.stride,
+                    output.dtype,
+                    output.tolerance,
+                    output.reference_error,
+                )
+                comparison = oracle.compare(contender.reader.read(ref), wanted)
+                if not comparison.ok:
+                    raise SubmissionError("wrong_when_timed", f"{contender.name}: {comparison.message}.")
+
+    # ------------------------------------------------------------------ many rounds
+
+    def choose_calls(self, contender: Contender) -> None:
+        """As many calls a round as fill the device's round length within its memory for results."""
+        result_bytes = sum(output.values.numel() * output.dtype.itemsize for output in self._expected)
+        most = max(1, min(MAX_CALLS, self._device.result_bytes // max(result_bytes, 1)))
+        calls = 1
+        while True:
+            self.round(contender, calls)  # opens what there is to open, and fills the allocator
+            fixed = min(self._stub_round(calls) for _ in range(2))
+            elapsed = min(self.round(contender, calls)[0] for _ in range(2))
+            call_us = max((elapsed - fixed) / calls * 1e6, 0.1)
+            wanted = min(most, max(1, int(self._device.round_us / call_us)))
+            if wanted <= 2 * calls:
+                break
+            calls = min(wanted, 8 * calls)
+        contender.calls = max(1, wanted)
+        self.round(contender, contender.calls)
+
+    def _stub_round(self, calls: int) -> float:
+        return self.round(self._stub, calls, stub=True)[0]
+
+    def measure(self, contenders: Sequence[Contender], stub: Contender, budget_s: float) -> None:
+        """Fill the contenders' rounds, interleaved, until their times are known well or the budget is spent."""
+        self._stub = stub
+        for contender in contenders:
+            self.verify(contender)
+            self.choose_calls(contender)
+        deadline = time.monotonic() + budget_s
+        for done in range(MAX_ROUNDS):
+            enough = done >= MIN_ROUNDS
+            if enough and (time.monotonic() > deadline or all(_known(c) for c in contenders)):
+                return
+            for contender in self._random.sample(list(contenders), len(contenders)):
+                self._measure_once(contender)
+
+    def _measure_once(self, contender: Contender) -> None:
+        contender.stub_s.append(self._stub_round(contender.calls))
+        while True:
+            opened = contender.reader.opened
+            elapsed, reply = self.round(contender, contender.calls)
+            if contender.reader.opened == opened:  # else a mapping was made inside the round: again
+                break
+        contender.round_s.append(elapsed)
+        contender.issue_us.append(reply.issue_us / contender.calls)
+
+
+def _known(contender: Contender) -> bool:
+    return stats.relative_half_width(contender.samples_us()) <= TARGET_HALF_WIDTH
+
+
+def _failure(reply: object) -> Exception:
+    if isinstance(reply, Failed):
+        return SubmissionError(reply.reason, reply.message)
+    return HarnessError(f"A worker answered a run with {type(reply).__name__}.")
+
+
+def slot_count(device: Device, call_bytes: int) -> int:
+    """How many slots leave the cache cold for calls that move `call_bytes`."""
+    return max(MIN_SLOTS, min(MAX_SLOTS, -(-COLD_FACTOR * device.cache_bytes // max(call_bytes, 1))))
+
+
+def check_form(
+    outputs: Sequence[OutputRef], expected: Sequence[oracle.Expected], device: str, *, emulated: bool
+) -> None:
+    """Number, type, device, dtype, shape and strides of one call's outputs.
+
+    Raises SubmissionError with the reason wrong_output and a sentence that says what was found.
+    """
+    if len(outputs) != len(expected):
+        raise SubmissionError(
+            "wrong_output", f"forward returned {len(outputs)} tensors; the reference returns {len(expected)}."
+        )
+    for position, (ref, wanted) in enumerate(zip(outputs, expected, strict=True)):
+        which = f"output {position}" if len(expected) > 1 else "the output"
+        dtype = str(wanted.dtype).removeprefix("torch.")
+        on = "cuda" if emulated else device
+        for what, found, needed in (
+            ("type", ref.type, "torch.Tensor"),
+            ("device", ref.device, on),
+            ("dtype", ref.dtype, dtype),
+            ("shape", tuple(ref.shape), wanted.shape),
+        ):
+            if found != needed:
+                raise SubmissionError("wrong_output", f"The {what} of {which} is {found}; expected {needed}.")
+        if len(ref.stride) != len(ref.shape) or not oracle.same_strides(
+            wanted.shape, ref.stride, wanted.stride
+        ):
+            raise SubmissionError(
+                "wrong_output",
+                f"The strides of {which} are {tuple(ref.stride)}; the reference's are {wanted.stride}.",
+            )

@@ -1,0 +1,202 @@
+"""Whether a submission computes what the reference computes, case by case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+
+from harness import oracle, verdict
+from harness.clock import check_form
+from harness.device.base import Device
+from harness.draw import Drawn, draw_case
+from harness.errors import SubmissionError
+from harness.paths import ROOT
+from harness.problem import Case, Problem
+from harness.runner import Runner
+from harness.settings import Settings, sub_seed
+from harness.submission import Submission
+from harness.wire import Ran, TensorRef
+
+# After these the worker's process is gone, or its CUDA context can no longer be used.
+ENDS_THE_WORKER = frozenset({"crashed", "exited", "timed_out", "out_of_memory", "bad_message", "cuda_fault"})
+
+# A device error is named after what the emulator saw; both thread orders must give the right result.
+EMULATED_ORDERS = ("forward", "random")
+
+
+def check_case(runner: Runner, drawn: Drawn, seed: int) -> tuple[list[oracle.Comparison], Ran]:
+    """Run one case, on the emulator once for each thread order, and compare everything.
+
+    Returns the first run's comparisons, or those of the run that failed. Raises SubmissionError."""
+    state = list(drawn.state.values())
+    layouts = [(t, "contiguous") for t in state] + [(t, drawn.case.layout) for t in drawn.inputs]
+    refs = runner.device.arena.lay_out(layouts)
+    input_refs = refs[len(state) :]
+    runner.construct(drawn, refs[: len(state)])
+    runner.stage([input_refs], drawn.expected)
+    orders = EMULATED_ORDERS if runner.device.name == "emulator" else ("forward",)
+    runs = []
+    for order in orders:
+        ran = runner.observe(order, seed % 2**31)
+        comparisons = _compare_run(runner, ran, drawn, input_refs)
+        runs.append((comparisons, ran))
+        if not all(c.ok for c in comparisons):
+            return runs[-1]
+    return runs[0]
+
+
+def _compare_run(
+    runner: Runner, ran: Ran, drawn: Drawn, input_refs: Sequence[TensorRef]
+) -> list[oracle.Comparison]:
+    emulated = runner.device.name == "emulator"
+    if ran.forbidden:
+        raise SubmissionError("forbidden_op", f"{ran.forbidden[0]} ran inside ModelNew.forward.")
+    if ran.findings:
+        raise SubmissionError(ran.findings[0].kind, ran.findings[0].message)
+    if len(ran.outputs) != 1:
+        raise SubmissionError("bad_message", f"One call gave {len(ran.outputs)} results.")
+    check_form(ran.outputs[0], drawn.expected, runner.device.torch_device.type, emulated=emulated)
+    comparisons = [
+        oracle.compare(runner.reader.read(ref), wanted)
+        for ref, wanted in zip(ran.outputs[0], drawn.expected, strict=True)
+    ]
+    _require_unchanged(runner, ran, drawn, input_refs)
+    return comparisons
+
+
+def _require_unchanged(runner: Runner, ran: Ran, drawn: Drawn, input_refs: Sequence[TensorRef]) -> None:
+    views = [runner.device.arena.view(ref) for ref in input_refs]
+    if ran.inputs:  # the emulator's own copies
+        views += [runner.reader.read(ref) for ref in ran.inputs]
+    pristine = drawn.inputs * (len(views) // max(len(drawn.inputs), 1))
+    for position, (view, tensor) in enumerate(zip(views, pristine, strict=True)):
+        if not _same_bits(view, tensor):
+            raise SubmissionError(
+                "input_modified",
+                f"Input {position % len(drawn.inputs)} was changed by the call; a drop-in must leave its inputs alone.",
+            )
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    flat = [t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b)]
+    return torch.equal(*flat)
+
+
+def case_result(
+    drawn: Drawn, name: str, comparisons: Sequence[oracle.Comparison], ran: Ran, repeat: str
+) -> verdict.Case:
+    """The verdict on one case from the comparison of each output."""
+    worst = max(range(len(comparisons)), key=lambda i: _badness(comparisons[i], drawn.expected[i]))
+    comparison, wanted = comparisons[worst], drawn.expected[worst]
+    ratio = comparison.error / wanted.reference_error if wanted.reference_error else 0.0
+    common: dict[str, Any] = dict(
+        name=name,
+        shape=drawn.case.shape_text,
+        scaled=drawn.scaled,
+        error=comparison.error,
+        tolerance=wanted.tolerance,
+        error_ratio=ratio,
+    )
+    if all(c.ok for c in comparisons):
+        counts = [verdict.KernelCount(**msgspec.structs.asdict(count)) for count in ran.counts]
+        return verdict.CasePassed(**common, counts=counts)
+    at = ", ".join(map(str, comparison.worst_index))
+    return verdict.CaseFailed(
+        **common,
+        reason="wrong_output",
+        message=f"{comparison.message}; the worst, at [{at}], is {comparison.got:.9g} and should be "
+        f"{comparison.expected:.9g} ({ratio:,.0f} times eager's own error).",
+        repeat=repeat,
+        worst=verdict.Worst(
+            output=worst, index=list(comparison.worst_index), got=comparison.got, expected=comparison.expected
+        ),
+    )
+
+
+def _badness(comparison: oracle.Comparison, wanted: oracle.Expected) -> float:
+    return comparison.error / wanted.tolerance if wanted.tolerance else comparison.error
+
+
+def repeat_command(submission: Submission, problem: Problem, device: Device, case: str, seed: int) -> str:
+    def relative(path: Path) -> str:
+        return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+    return (
+        f"python eval.py {relative(submission.path)} --problem {relative(problem.path)} --device {device.name} "
+        f"-k '{case}' --seed {seed}"
+    )
+
+
+Progress = Callable[[str], None]
+
+
+class Correctness:
+    """Judges every case of one submission and keeps what was found, whatever happens on the way."""
+
+    def __init__(self, submission: Submission, problem: Problem, device: Device, settings: Settings) -> None:
+        self._submission = submission
+        self._problem = problem
+        self._device = device
+        self._settings = settings
+        self.results: list[verdict.Case] = []
+        self.first_failure: SubmissionError | None = None
+
+    def run(self, runner: Runner, cases: Sequence[Case], progress: Progress) -> None:
+        for number, case in enumerate(cases, 1):
+            progress(f"{self._submission.name}: case {number}/{len(cases)}, {case.name}")
+            if self._worker_is_gone():
+                self.results.append(self._not_run(case))
+            else:
+                self.results.append(self._judge(runner, case))
+
+    def _worker_is_gone(self) -> bool:
+        return self.first_failure is not None and self.first_failure.reason in ENDS_THE_WORKER
+
+    def _judge(self, runner: Runner, case: Case) -> verdict.Case:
+        seed = self._settings.seed
+        drawn = draw_case(self._problem, case, self._device, seed)
+        repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed)
+        try:
+            comparisons, ran = check_case(runner, drawn, sub_seed(seed, case.name, "order"))
+            runner.release()
+        except SubmissionError as error:
+            self._note_failure(runner, error)
+            return verdict.CaseFailed(
+                name=case.name,
+                shape=drawn.case.shape_text,
+                scaled=drawn.scaled,
+                reason=error.reason,
+                message=error.message,
+                repeat=repeat,
+            )
+        result = case_result(drawn, case.name, comparisons, ran, repeat)
+        if isinstance(result, verdict.CaseFailed):
+            self.first_failure = self.first_failure or SubmissionError("wrong_output", result.message)
+        return result
+
+    def _note_failure(self, runner: Runner, error: SubmissionError) -> None:
+        """Remember the first failure, or the one that ended the worker; free what a living one holds."""
+        if self.first_failure is None or error.reason in ENDS_THE_WORKER:
+            self.first_failure = error
+        if error.reason in ENDS_THE_WORKER:
+            runner.end()
+            return
+        try:
+            runner.release()
+        except SubmissionError as second:
+            self.first_failure = second
+
+    def _not_run(self, case: Case) -> verdict.Case:
+        shown = case.on_cpu() if self._device.is_cpu else case
+        return verdict.CaseNotRun(
+            name=case.name,
+            shape=shown.shape_text,
+            scaled=shown is not case,
+            message="Not run: the process had ended in an earlier case.",
+        )

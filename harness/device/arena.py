@@ -1,0 +1,58 @@
+"""Shared memory that the judge owns: parameters and inputs for workers to read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from harness import inputs
+from harness.wire import ArenaRef, TensorRef
+from harness.worker.memory import view_bytes
+
+# cudaMalloc aligns to this; tensors keep the alignment that an allocation of their own would have.
+ALIGNMENT = 256
+
+
+class Backing(Protocol):
+    """Where an arena's bytes come from."""
+
+    def provide(self, nbytes: int) -> tuple[torch.Tensor, ArenaRef]:
+        """At least `nbytes` as a uint8 tensor of the judge, and the reference that workers open."""
+        ...
+
+
+class Arena:
+    """Tensors laid out one after the other in one piece of shared memory."""
+
+    def __init__(self, backing: Backing) -> None:
+        self._backing = backing
+        self._raw = torch.empty(0, dtype=torch.uint8)
+        self.ref = ArenaRef(nbytes=0)
+
+    def lay_out(self, tensors: Sequence[tuple[torch.Tensor, str]]) -> list[TensorRef]:
+        """Copy each (tensor, layout) in; what was laid out before is gone."""
+        refs = []
+        end = 0
+        for tensor, layout in tensors:
+            start = -(-end // ALIGNMENT) * ALIGNMENT
+            offset = start + inputs.elements_before(layout) * tensor.element_size()
+            refs.append(
+                TensorRef(
+                    offset=offset,
+                    shape=list(tensor.shape),
+                    stride=list(inputs.strides(tuple(tensor.shape), layout)),
+                    dtype=str(tensor.dtype).removeprefix("torch."),
+                )
+            )
+            end = offset + tensor.numel() * tensor.element_size()
+        if end > self._raw.numel():
+            self._raw, self.ref = self._backing.provide(end)
+        for (tensor, _), ref in zip(tensors, refs, strict=True):
+            self.view(ref).copy_(tensor)
+        return refs
+
+    def view(self, ref: TensorRef) -> torch.Tensor:
+        """The judge's view of a tensor in the arena."""
+        return view_bytes(self._raw, ref)

@@ -1,0 +1,61 @@
+"""What the judge needs of a device; one implementation a file beside this one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from harness.device.arena import Arena
+from harness.wire import OutputRef
+
+
+class Reader(Protocol):
+    """Reads a worker's memory without its help."""
+
+    def read(self, ref: OutputRef) -> torch.Tensor:
+        """The whole tensor, on the judge's device. Raises SubmissionError when the memory cannot be read."""
+        ...
+
+    def sample(self, refs: Sequence[OutputRef], offsets: Sequence[np.ndarray]) -> np.ndarray:
+        """Elements at the given offsets (in elements, one array for each tensor), as float64, concatenated."""
+        ...
+
+    @property
+    def opened(self) -> int:
+        """How many mappings were opened so far; a round that opens one is slower than the next."""
+        ...
+
+    def forget(self) -> None:
+        """Close mappings before the worker frees what they show."""
+        ...
+
+
+class Device(Protocol):
+    """A place where kernels run."""
+
+    name: str
+    torch_device: torch.device
+    """Where the judge itself computes references and comparisons."""
+    can_time: bool
+    is_cpu: bool
+    """Cases run their scaled stand-in."""
+    arena: Arena
+    arena_fd: int
+    cache_bytes: int
+    round_us: float
+    """How long a timed round should be, so that what the clock adds is small beside it."""
+    result_bytes: int
+    """How much memory the outputs of one round may take."""
+
+    def reader(self, pid: int) -> Reader: ...
+
+    def synchronize(self) -> None: ...
+
+    def copy_bandwidth(self) -> float:
+        """Bytes a second of a large copy, read and written bytes both counted; measured now."""
+        ...
+
+    def describe(self) -> dict[str, Any]: ...

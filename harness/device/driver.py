@@ -1,0 +1,91 @@
+"""The six calls of CUDA's driver API that share memory between processes, through ctypes.
+
+They are in every driver and act on the primary context that torch uses, so no package is needed and
+any CUDA build of torch will do. CUDA Driver API, sections "Memory Management" and "IPC".
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+
+HANDLE_BYTES = 64
+
+# A cudaMalloc below this size may share its allocation with a neighbour, which IPC would hand out too.
+ALLOCATION_BYTES = 2 << 20
+
+_LAZY_PEER_ACCESS = 1
+
+
+class DriverError(RuntimeError):
+    """A driver call failed; the text names the call and CUDA's own error."""
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = (("reserved", ctypes.c_char * HANDLE_BYTES),)
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def _call(name: str, *arguments: object) -> None:
+    status = getattr(_library(), name)(*arguments)
+    if status:
+        text = ctypes.c_char_p()
+        _library().cuGetErrorName(status, ctypes.byref(text))
+        raise DriverError(f"{name} failed: {(text.value or b'unknown error').decode()}")
+
+
+def allocate(nbytes: int) -> int:
+    """Device memory of its own, at least `nbytes`; returns the address."""
+    address = ctypes.c_uint64()
+    rounded = -(-max(nbytes, 1) // ALLOCATION_BYTES) * ALLOCATION_BYTES
+    _call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(rounded))
+    return address.value
+
+
+def free(address: int) -> None:
+    _call("cuMemFree_v2", ctypes.c_uint64(address))
+
+
+def allocation_of(address: int) -> tuple[int, int]:
+    """Start and size of the allocation that `address` lies in."""
+    base, size = ctypes.c_uint64(), ctypes.c_size_t()
+    _call("cuMemGetAddressRange_v2", ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(address))
+    return base.value, size.value
+
+
+def export_handle(address: int) -> str:
+    """The IPC handle of the allocation at `address`, hexadecimal."""
+    handle = _Handle()
+    _call("cuIpcGetMemHandle", ctypes.byref(handle), ctypes.c_uint64(address))
+    return bytes(handle).hex()
+
+
+def open_handle(handle: str) -> int:
+    """Map another process's allocation; returns its address here. Raises ValueError for a malformed handle."""
+    raw = bytes.fromhex(handle)
+    if len(raw) != HANDLE_BYTES:
+        raise ValueError(f"an IPC handle has {HANDLE_BYTES} bytes, this one {len(raw)}")
+    address = ctypes.c_uint64()
+    structure = _Handle.from_buffer_copy(raw)
+    _call("cuIpcOpenMemHandle_v2", ctypes.byref(address), structure, ctypes.c_uint(_LAZY_PEER_ACCESS))
+    return address.value
+
+
+def close_handle(address: int) -> None:
+    _call("cuIpcCloseMemHandle", ctypes.c_uint64(address))
+
+
+class DeviceBytes:
+    """Raw device memory as an object that `torch.as_tensor` takes without copying it."""
+
+    def __init__(self, address: int, nbytes: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 3,
+        }

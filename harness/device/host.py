@@ -1,0 +1,151 @@
+"""Devices whose memory is the machine's own: the CPU, and the CUDA emulator that runs on it."""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import platform
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from harness.device.arena import Arena
+from harness.errors import HarnessError, SubmissionError
+from harness.wire import ArenaRef, OutputRef
+
+# fcntl.h and linux/fcntl.h: nobody may shrink the memory under the judge's feet.
+_F_ADD_SEALS = 1033
+_F_SEAL_SHRINK = 0x0002
+
+_IOV_MAX = 1024
+
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+COPY_BYTES = 256 << 20
+COPY_REPEATS = 7
+
+
+class _MemoryFile:
+    """An anonymous file that workers map too."""
+
+    def __init__(self) -> None:
+        self.fd = os.memfd_create("kernelgate", os.MFD_ALLOW_SEALING)
+        fcntl.fcntl(self.fd, _F_ADD_SEALS, _F_SEAL_SHRINK)
+
+    def provide(self, nbytes: int) -> tuple[torch.Tensor, ArenaRef]:
+        size = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        os.ftruncate(self.fd, max(size, os.fstat(self.fd).st_size))
+        size = os.fstat(self.fd).st_size
+        return torch.frombuffer(mmap.mmap(self.fd, size), dtype=torch.uint8), ArenaRef(nbytes=size)
+
+
+class _IoVec(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+class ProcessReader:
+    """Reads another process's memory with process_vm_readv(2)."""
+
+    opened = 0
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._libc = ctypes.CDLL(None, use_errno=True)
+
+    def read(self, ref: OutputRef) -> torch.Tensor:
+        dtype = getattr(torch, ref.dtype)
+        span = 1 + sum((size - 1) * step for size, step in zip(ref.shape, ref.stride, strict=True))
+        raw = torch.empty(0 if 0 in ref.shape else span, dtype=dtype)
+        if raw.numel():
+            self._read([(raw.data_ptr(), raw.nbytes)], [(ref.address, raw.nbytes)])
+        return raw.as_strided(ref.shape, ref.stride)
+
+    def sample(self, refs: Sequence[OutputRef], offsets: Sequence[np.ndarray]) -> np.ndarray:
+        dtype = getattr(torch, refs[0].dtype)
+        size = dtype.itemsize
+        addresses = np.concatenate([ref.address + o * size for ref, o in zip(refs, offsets, strict=True)])
+        raw = torch.empty(len(addresses), dtype=dtype)
+        for start in range(0, len(addresses), _IOV_MAX):
+            part = addresses[start : start + _IOV_MAX]
+            local = [(raw.data_ptr() + start * size, len(part) * size)]
+            self._read(local, [(int(address), size) for address in part])
+        return raw.double().numpy()
+
+    def forget(self) -> None:
+        pass
+
+    def _read(self, local: list[tuple[int, int]], remote: list[tuple[int, int]]) -> None:
+        wanted = sum(length for _, length in local)
+        got = self._libc.process_vm_readv(
+            self._pid,
+            (_IoVec * len(local))(*(_IoVec(*piece) for piece in local)),
+            ctypes.c_ulong(len(local)),
+            (_IoVec * len(remote))(*(_IoVec(*piece) for piece in remote)),
+            ctypes.c_ulong(len(remote)),
+            ctypes.c_ulong(0),
+        )
+        if got == wanted:
+            return
+        error = ctypes.get_errno()
+        if got < 0 and error in (1, 38):  # EPERM, ENOSYS: the system, not the submission
+            raise HarnessError(
+                f"The judge may not read a worker's memory ({os.strerror(error)}). It needs process_vm_readv on "
+                "its own children: allow it in the container's seccomp profile and keep "
+                "kernel.yama.ptrace_scope at 0 or 1."
+            )
+        raise SubmissionError("bad_output", "The output lies in memory that cannot be read.")
+
+
+def _cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def _last_level_cache() -> int:
+    """Bytes of the first processor's largest cache; 32 MiB where the system does not say."""
+    sizes = [int(path.read_text().rstrip("K\n")) << 10 for path in _CACHES.glob("index*/size")]
+    return max(sizes, default=32 << 20)
+
+
+class HostDevice:
+    """`cpu`: C++ submissions run natively. `emulator`: CUDA submissions run, and are never timed."""
+
+    torch_device = torch.device("cpu")
+    is_cpu = True
+    round_us = 30_000.0
+    result_bytes = 1 << 30
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.can_time = name == "cpu"
+        memory = _MemoryFile()
+        self.arena = Arena(memory)
+        self.arena_fd = memory.fd
+        self.cache_bytes = _last_level_cache()
+
+    def reader(self, pid: int) -> ProcessReader:
+        return ProcessReader(pid)
+
+    def synchronize(self) -> None:
+        pass
+
+    def copy_bandwidth(self) -> float:
+        source = torch.ones(COPY_BYTES, dtype=torch.uint8)
+        target = torch.zeros_like(source)
+        times = []
+        for _ in range(COPY_REPEATS):
+            started = time.perf_counter()
+            target.copy_(source)
+            times.append(time.perf_counter() - started)
+        return 2 * COPY_BYTES / float(np.median(times))
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": _cpu_name(), "threads": torch.get_num_threads(), "cache_bytes": self.cache_bytes}

@@ -1,0 +1,63 @@
+"""What machine and which versions a result was made with."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+import torch
+
+from harness.paths import cache_root
+
+
+def describe() -> dict[str, Any]:
+    """Facts that decide a result, without anything personal: no host name, no user, no path but the cache's."""
+    return {
+        "kernelgate": version_of("kernelgate"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_cuda": torch.version.cuda,
+        "numpy": version_of("numpy"),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cpus": os.cpu_count(),
+        "compiler": _first_line("c++", "--version"),
+        "nvcc": _last_line("nvcc", "--version"),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "driver": _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+    }
+
+
+def for_people() -> dict[str, Any]:
+    """As `describe`, with what helps to set a machine up."""
+    return describe() | {"cache": str(cache_root())}
+
+
+def version_of(package: str) -> str | None:
+    try:
+        return version(package)
+    except Exception:
+        return None  # run from a checkout that was not installed
+
+
+def _lines(*command: str) -> list[str]:
+    if not shutil.which(command[0]):
+        return []
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=20).stdout.strip().splitlines()
+    except (OSError, subprocess.TimeoutExpired):
+        return []
+
+
+def _first_line(*command: str) -> str | None:
+    return next(iter(_lines(*command)), None)
+
+
+def _last_line(*command: str) -> str | None:
+    lines = _lines(*command)
+    return lines[-1] if lines else None

@@ -1,0 +1,20 @@
+"""The errors that a user can cause, a sentence each; the command line turns each into an exit code."""
+
+from __future__ import annotations
+
+
+class UsageError(Exception):
+    """The command line or a problem file is wrong. Exit code 2."""
+
+
+class HarnessError(Exception):
+    """The harness or the device failed; nothing is said about the submission. Exit code 3."""
+
+
+class SubmissionError(Exception):
+    """The submission failed in a way that rejects it; `reason` is the machine's word for it."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message

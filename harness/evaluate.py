@@ -1,0 +1,195 @@
+"""One submission from file to verdict: load, check every case, time, conclude."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness import stats, verdict
+from harness.correctness import Correctness, Progress
+from harness.device.base import Device
+from harness.draw import draw_case
+from harness.errors import SubmissionError, UsageError
+from harness.problem import Case, Problem
+from harness.runner import Runner, load_request
+from harness.settings import Settings
+from harness.submission import Submission, read_submission
+from harness.timing import SUBMISSION, CaseTimes, Timer, timing_result
+from harness.wire import Loaded
+
+# Reasons that say nothing about the submission.
+NOT_ITS_FAULT = frozenset({"unsupported_by_emulator"})
+
+
+class Judge:
+    """Judges submissions to one problem on one device; baselines are loaded once for all of them."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        cases: Sequence[Case],
+        device: Device,
+        settings: Settings,
+        against: Sequence[str],
+        progress: Progress,
+    ) -> None:
+        self._problem = problem
+        self._cases = cases
+        self._device = device
+        self._settings = settings
+        self._progress = progress
+        self._times_anything = settings.timing and device.can_time and any(case.timed for case in cases)
+        self._baselines: dict[str, Runner] = {}
+        self._stub: Runner | None = None
+        self._timer: Timer | None = None
+        self._notes: list[str] = []
+        if self._times_anything:
+            self._start_baselines(against)
+
+    def __enter__(self) -> Judge:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        for runner in [*self._baselines.values(), *([self._stub] if self._stub else [])]:
+            runner.end()
+
+    # ------------------------------------------------------------------ baselines
+
+    def _start_baselines(self, against: Sequence[str]) -> None:
+        """Start their workers; they load while submissions are being checked."""
+        self._stub = self._start("stub", self._problem.path)
+        for name in against:
+            if name in ("eager", "compile"):
+                self._baselines[name] = self._start(name, self._problem.path)
+            else:
+                other = read_submission(Path(name))
+                self._baselines[other.name] = self._start("submission", other.path, other.sha256)
+
+    def _start(self, kind: str, path: Path, sha256: str = "") -> Runner:
+        request = load_request(kind, self._device, path, sha256 or kind, self._problem, self._settings)
+        return Runner(self._device, request, self._settings.timeout_s)
+
+    def _ready_timer(self) -> Timer:
+        if self._timer is None:
+            assert self._stub is not None
+            self._stub.finish_loading()
+            for name, runner in list(self._baselines.items()):
+                try:
+                    runner.finish_loading()
+                except SubmissionError as error:
+                    self._notes.append(f"{name} was left out: {error.message}")
+                    self._baselines.pop(name).end()
+            self._timer = Timer(self._device, self._problem, self._settings, self._baselines, self._stub)
+        return self._timer
+
+    # ------------------------------------------------------------------ one submission
+
+    def evaluate(self, submission: Submission) -> verdict.Evaluation:
+        """Judge one submission. Whatever it does becomes a verdict; raises HarnessError and UsageError only
+        for what is not its doing."""
+        self._progress(f"{submission.name}: building")
+        request = load_request(
+            "submission", self._device, submission.path, submission.sha256, self._problem, self._settings
+        )
+        runner = Runner(self._device, request, self._settings.timeout_s)
+        try:
+            return self._evaluate(submission, runner)
+        finally:
+            runner.end()
+
+    def _evaluate(self, submission: Submission, runner: Runner) -> verdict.Evaluation:
+        common = dict(
+            problem=self._problem.name,
+            submission=submission.name,
+            source_sha256=submission.sha256,
+            device=self._device.name,
+            seed=self._settings.seed,
+        )
+        try:
+            common["build"] = _build(runner.finish_loading())
+        except SubmissionError as error:
+            return _refusal(error, {**common, "cases": []})
+        correctness = Correctness(submission, self._problem, self._device, self._settings)
+        correctness.run(runner, self._cases, self._progress)
+        common["cases"] = correctness.results
+        common["notes"] = list(self._notes)
+        if correctness.first_failure:
+            return _refusal(_overall(correctness.first_failure, correctness.results), common)
+        if not self._times_anything:
+            return verdict.Accepted(**common)
+        return self._time(submission, runner, common, correctness.results)
+
+    def _time(
+        self, submission: Submission, runner: Runner, common: dict, results: list[verdict.Case]
+    ) -> verdict.Evaluation:
+        timer = self._ready_timer()
+        timed: list[CaseTimes] = []
+        cases = list(results)
+        for position, case in enumerate(self._cases):
+            if not case.timed:
+                continue
+            self._progress(f"{submission.name}: timing {case.name}")
+            drawn = draw_case(self._problem, case, self._device, self._settings.seed)
+            try:
+                times = timer.time_case(runner, drawn, case.name)
+            except SubmissionError as error:
+                return _refusal(error, {**common, "cases": cases})
+            timed.append(times)
+            cases[position] = _with_timing(results[position], timing_result(times, timer.bandwidth))
+        notes = [*self._notes, *(note for times in timed for note in times.notes)]
+        return verdict.Accepted(**{**common, "cases": cases, "notes": notes}, **_geomeans(timed, cases))
+
+
+def _build(loaded: Loaded) -> verdict.Build:
+    kernels = [
+        verdict.KernelResource(**{f: getattr(k, f) for f in k.__struct_fields__}) for k in loaded.kernels
+    ]
+    return verdict.Build(seconds=loaded.build_seconds, cached=loaded.build_cached, kernels=kernels)
+
+
+def _refusal(error: SubmissionError, common: Mapping) -> verdict.Evaluation:
+    variant = verdict.Errored if error.reason in NOT_ITS_FAULT else verdict.Rejected
+    return variant(reason=error.reason, message=error.message, **common)
+
+
+def _overall(error: SubmissionError, results: Sequence[verdict.Case]) -> SubmissionError:
+    """The first failure, said with how many cases failed and which was the first."""
+    failed = [case for case in results if isinstance(case, verdict.CaseFailed)]
+    first = next((case for case in failed if case.reason == error.reason), failed[0])
+    message = f"{len(failed)} of {len(results)} cases failed; '{first.name}': {error.message}"
+    return SubmissionError(error.reason, message)
+
+
+def _with_timing(case: verdict.Case, timing: verdict.CaseTiming) -> verdict.Case:
+    assert isinstance(case, verdict.CasePassed)
+    fields = {name: getattr(case, name) for name in case.__struct_fields__}
+    return verdict.CasePassed(**{**fields, "timing": timing})
+
+
+def _geomeans(timed: Sequence[CaseTimes], cases: Sequence[verdict.Case]) -> dict:
+    """Geometric means over eager, and over each case's fastest baseline, with their intervals."""
+    over_eager = [(t.samples_us["eager"], t.samples_us[SUBMISSION]) for t in timed if "eager" in t.samples_us]
+    over_best = []
+    for times in timed:
+        others = {n: s for n, s in times.samples_us.items() if n != SUBMISSION}
+        if others:
+            fastest = min(others.values(), key=lambda s: sorted(s)[len(s) // 2])
+            over_best.append((fastest, times.samples_us[SUBMISSION]))
+    fields: dict = {}
+    if len(over_eager) == len(timed):
+        mean = stats.geomean_speedup(over_eager)
+        fields |= dict(geomean_speedup=mean.ratio, geomean_interval=mean.interval)
+    if len(over_best) == len(timed):
+        mean = stats.geomean_speedup(over_best)
+        fields |= dict(geomean_speedup_over_best=mean.ratio, geomean_over_best_interval=mean.interval)
+    return fields
+
+
+def select_cases(problem: Problem, pattern: str) -> list[Case]:
+    """Cases whose name contains `pattern`, or is it exactly when one is. Raises UsageError for none."""
+    exact = [case for case in problem.cases if case.name == pattern]
+    chosen = exact or [case for case in problem.cases if pattern.lower() in case.name.lower()]
+    if not chosen:
+        names = ", ".join(f"'{case.name}'" for case in problem.cases)
+        raise UsageError(f"No case of {problem.name} matches -k '{pattern}'. Its cases: {names}.")
+    return chosen

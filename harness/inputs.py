@@ -1,0 +1,140 @@
+"""Input distributions and memory layouts that a case can ask for by name.
+
+Every distribution takes a shape, a dtype, a generator and the generator's device and returns a
+contiguous tensor. Rows are what lies along the first dimension. What each one is for stands in its
+docstring; the figures behind them are in docs/judging.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+Draw = Callable[[tuple[int, ...], torch.Generator], torch.Tensor]
+
+
+def _normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    return torch.randn(shape, generator=generator, device=generator.device)
+
+
+def _column(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """One random number a row, shaped to broadcast over the rest."""
+    return _normal((shape[0],) + (1,) * (len(shape) - 1) if shape else (), generator)
+
+
+def normal(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """N(0, 1)."""
+    return _normal(shape, generator)
+
+
+def uniform(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """U(0, 1), what KernelBench's own files draw."""
+    return torch.rand(shape, generator=generator, device=generator.device)
+
+
+def rows(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """A random offset and scale for each row: statistics that are constant or sampled show."""
+    scale = torch.exp(_column(shape, generator))
+    return _normal(shape, generator) * scale + 3 * _column(shape, generator)
+
+
+def large_mean(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """N(1e4, 1): E[x^2] - m^2 cancels away every digit in fp32."""
+    return _normal(shape, generator) + 1e4
+
+
+def narrow(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """N(1000, 0.1): the variance is far below the square of the mean's rounding error."""
+    return _normal(shape, generator) * 0.1 + 1000
+
+
+def outlier(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """N(5, 1) with 1e4 at the first element of each row: shifting by x[0] alone fails."""
+    x = _normal(shape, generator) + 5
+    if x.numel():
+        x.reshape(shape[0] if shape else 1, -1)[:, 0] = 1e4
+    return x
+
+
+def blocks(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Runs of 256 elements with means of their own: a merge without the between-block term fails."""
+    x = _normal(shape, generator)
+    flat = x.reshape(-1)
+    count = -(-flat.numel() // 256)
+    means = 10 * _normal((count,), generator)
+    return (flat + means.repeat_interleave(256)[: flat.numel()]).reshape(shape)
+
+
+def constant(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """Each row one value: the variance is zero and eps alone decides."""
+    return _column(shape, generator).expand(shape).contiguous()
+
+
+def tiny(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """N(0, 1) times 1e-20: the variance is subnormal in fp32, so eps decides."""
+    return _normal(shape, generator) * 1e-20
+
+
+def non_finite(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """N(0, 1) with one NaN in the first row and one Inf in the last: they must stay in their rows."""
+    x = _normal(shape, generator)
+    if x.numel():
+        view = x.reshape(shape[0] if shape else 1, -1)
+        view[0, view.shape[1] // 2] = float("nan")
+        view[-1, -1] = float("inf")
+    return x
+
+
+DISTRIBUTIONS: dict[str, Draw] = {
+    draw.__name__: draw
+    for draw in (
+        normal, uniform, rows, large_mean, narrow, outlier, blocks, constant, tiny, non_finite,
+    )
+}  # fmt: skip
+
+DTYPES = {
+    name: getattr(torch, name)
+    for name in (
+        "float64",
+        "float32",
+        "float16",
+        "bfloat16",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+        "uint8",
+        "bool",
+    )
+}
+
+
+def draw(
+    distribution: str, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
+) -> torch.Tensor:
+    """A contiguous tensor of `shape` and `dtype` on the generator's device."""
+    return DISTRIBUTIONS[distribution](shape, generator).to(dtype)
+
+
+# How a tensor lies in memory: name -> (elements before it, order of its dimensions in memory)
+LAYOUTS = ("contiguous", "transposed", "offset")
+
+
+def strides(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
+    """Element strides of a dense tensor of `shape`: `transposed` keeps the last two dimensions swapped in
+    memory, so that the tensor is dense but not contiguous; all other layouts are contiguous."""
+    order = list(range(len(shape)))
+    if layout == "transposed" and len(shape) >= 2:
+        order[-1], order[-2] = order[-2], order[-1]
+    result = [0] * len(shape)
+    step = 1
+    for dim in reversed(order):
+        result[dim] = step
+        step *= max(shape[dim], 1)
+    return tuple(result)
+
+
+def elements_before(layout: str) -> int:
+    """`offset` places the tensor one element behind an aligned address, as a view of a batch may be."""
+    return 1 if layout == "offset" else 0

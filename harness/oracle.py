@@ -1,0 +1,169 @@
+"""What a right answer is: the reference in float64, and how far from it a submission may be.
+
+The tolerance has to depend on the problem and the data, and never on the machine: the reference's own
+error cannot be the yardstick, because eager on a CPU is ten times more accurate than eager on a GPU.
+The yardstick is therefore a model of the error that an ordinary implementation in the case's dtype is
+entitled to, computed in float64:
+
+    yardstick = max |f(p + dp) - f(p)|  +  2 eps max |f(p)|,       tolerance = 4 x yardstick
+
+where f is the reference in float64, p its inputs and parameters, and dp changes each element by one
+unit roundoff (eps / 2) of the case's dtype with a random sign. The first term is the conditioning: no
+algorithm that stores its inputs in that dtype can be expected to do better (Higham, Accuracy and
+Stability of Numerical Algorithms, 2nd ed., sections 1.6 and 2.2: forward error <= condition number x
+backward error). The second term is the rounding of the result and of the sums on the way to it. Both
+are largest values over the whole output. docs/judging.md has the figures for LayerNorm: eager on both
+kinds of machine passes, E[x^2] - m^2 on data with a large mean does not.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+# The issue's rule: at most four times what the yardstick allows.
+TOLERANCE_FACTOR = 4.0
+
+# Rounding of the result and of partial sums, in eps of the output's scale.
+ROUNDING_EPS = 2.0
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One output as it should be.
+
+    `values` is the float64 reference; `shape`, `stride` and `dtype` are those of the reference in its
+    own dtype; `tolerance` and `reference_error` are absolute, in the output's unit.
+    """
+
+    values: torch.Tensor
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    tolerance: float
+    reference_error: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How one output compares. `error` is the largest absolute difference over finite elements;
+    `worst_index` the element that decides, None when nothing is wrong with any element."""
+
+    ok: bool
+    error: float
+    message: str = ""
+    worst_index: tuple[int, ...] = ()
+    got: float = 0.0
+    expected: float = 0.0
+
+
+def outputs_of(result: object) -> list[torch.Tensor]:
+    """The tensors that a forward returned: one, or a tuple or list of them. Raises TypeError otherwise."""
+    values = list(result) if isinstance(result, tuple | list) else [result]
+    for value in values:
+        if not isinstance(value, torch.Tensor):
+            raise TypeError(f"the reference returned a {type(value).__name__}; tensors are expected")
+    return values
+
+
+def _float64(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [t.double() if t.is_floating_point() else t for t in tensors]
+
+
+def _nudged(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> torch.Tensor:
+    """`tensor` (float64) with each element changed by a relative eps / 2 of random sign."""
+    if not tensor.is_floating_point():
+        return tensor
+    signs = torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device, dtype=torch.int8)
+    return tensor * (1 + (signs.double() - 0.5) * eps)
+
+
+def _finite_max(tensor: torch.Tensor) -> float:
+    """Largest finite absolute value; 0 for none."""
+    if tensor.numel() == 0:
+        return 0.0
+    return float(torch.nan_to_num(tensor.abs(), nan=0.0, posinf=0.0, neginf=0.0).max())
+
+
+@torch.no_grad()
+def expect(model: torch.nn.Module, inputs: Sequence[torch.Tensor], seed: int) -> list[Expected]:
+    """The expected outputs of `model` on `inputs`, with their tolerances.
+
+    `model` is the reference in the case's dtype; inputs keep their layout, which decides the strides
+    that the output must have. `seed` draws the signs of the perturbation.
+    """
+    own = outputs_of(model(*inputs))
+    model64 = copy.deepcopy(model).double()
+    exact = outputs_of(model64(*_float64(inputs)))
+    generator = torch.Generator(exact[0].device).manual_seed(seed)
+    eps = _working_eps(inputs, own)
+    for parameter in model64.parameters():
+        parameter.copy_(_nudged(parameter, eps, generator))
+    moved = outputs_of(model64(*[_nudged(t, eps, generator) for t in _float64(inputs)]))
+    return [_expected(o, e, m, eps) for o, e, m in zip(own, exact, moved, strict=True)]
+
+
+@torch.no_grad()
+def exact_outputs(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The float64 outputs of `model` on `inputs`, without a tolerance."""
+    return outputs_of(copy.deepcopy(model).double()(*_float64(inputs)))
+
+
+def _working_eps(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> float:
+    """Machine epsilon of the coarsest floating dtype that goes in or comes out."""
+    return max((torch.finfo(t.dtype).eps for t in (*inputs, *outputs) if t.is_floating_point()), default=0.0)
+
+
+def _expected(own: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor, eps: float) -> Expected:
+    yardstick = _finite_max(moved - exact) + ROUNDING_EPS * eps * _finite_max(exact)
+    half_ulp = eps / 2 * _finite_max(exact)
+    return Expected(
+        values=exact,
+        shape=tuple(own.shape),
+        stride=own.stride(),
+        dtype=own.dtype,
+        tolerance=TOLERANCE_FACTOR * yardstick,
+        # Eager may be exact (D = 1), and a ratio to nothing says nothing: half an ulp at least.
+        reference_error=max(_finite_max(own.double() - exact), half_ulp),
+    )
+
+
+def same_strides(shape: Sequence[int], got: Sequence[int], expected: Sequence[int]) -> bool:
+    """Whether two stride tuples place the elements alike; dimensions of size 1 place nothing."""
+    if 0 in shape:
+        return True
+    return all(g == e for size, g, e in zip(shape, got, expected, strict=True) if size > 1)
+
+
+def compare(got: torch.Tensor, expected: Expected) -> Comparison:
+    """Compare one output, of the expected shape and on the expected values' device, element by element.
+
+    NaN must stand where the oracle has NaN, and an infinity where it has the same infinity; everywhere
+    else the difference must be at most the tolerance.
+    """
+    exact = expected.values
+    if exact.numel() == 0:
+        return Comparison(ok=True, error=0.0)
+    value = got.double()
+    difference = (value - exact).abs()
+    # Equal infinities and NaN beside NaN are right; any other non-finite pair is infinitely wrong.
+    right = (value == exact) | (value.isnan() & exact.isnan())
+    difference = torch.where(right, 0.0, torch.nan_to_num(difference, nan=float("inf"), posinf=float("inf")))
+    flat = int(difference.argmax())
+    error = float(difference.reshape(-1)[flat])
+    if error <= expected.tolerance:
+        return Comparison(ok=True, error=error)
+    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), exact.shape))
+    wrong = int((difference > expected.tolerance).sum())
+    return Comparison(
+        ok=False,
+        error=error,
+        message=f"{wrong:,} of {exact.numel():,} elements are further from the float64 reference than "
+        f"{expected.tolerance:.3g}",
+        worst_index=index,
+        got=float(value[index]),
+        expected=float(exact[index]),
+    )

@@ -1,0 +1,29 @@
+"""Folders of the harness on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def cache_root() -> Path:
+    """Where built extensions and compiled baselines are kept; KERNELGATE_CACHE moves it."""
+    return Path(os.environ.get("KERNELGATE_CACHE") or platformdirs.user_cache_dir("kernelgate")).resolve()
+
+
+def build_cache(source_sha256: str) -> Path:
+    """A submission's own build cache. No two files share one: a submission can only harm itself there."""
+    return cache_root() / "build" / source_sha256[:32]
+
+
+def emulator_cache() -> Path:
+    return cache_root() / "emulator"
+
+
+def compile_cache() -> Path:
+    """torch.compile's caches, written by baselines only."""
+    return cache_root() / "compile"

@@ -1,0 +1,226 @@
+"""A problem file becomes a Problem: its reference model and its cases.
+
+Problem files are trusted: they run in the judging process. The convention is KernelBench's (`Model`,
+`get_inputs`, `get_init_inputs`); `CASES` and `random_cases` extend it, see docs/problems.md.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+
+from harness.errors import UsageError
+from harness.inputs import DISTRIBUTIONS, DTYPES, LAYOUTS, draw
+
+PROBLEMS = Path(__file__).resolve().parent.parent / "problems"
+
+
+class _CaseFields(msgspec.Struct, forbid_unknown_fields=True):
+    """A case as a problem file writes it: a dict with these keys."""
+
+    name: str
+    shapes: list[tuple[int, ...]]
+    init: list[Any] = []
+    dtype: str = "float32"
+    distribution: str = "normal"
+    layout: str = "contiguous"
+    timed: bool = False
+    scaled: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Case:
+    """One set of shapes and data on which a submission is judged.
+
+    `shapes` are the shapes of the inputs, all of one `dtype`, `distribution` and `layout`; `init` the
+    constructor's arguments. `scaled` is a smaller stand-in for devices that are CPUs. A case with
+    `from_functions` draws from the problem's own `get_inputs` and `get_init_inputs` instead.
+    """
+
+    name: str
+    shapes: tuple[tuple[int, ...], ...] = ()
+    init: tuple[Any, ...] = ()
+    dtype: torch.dtype = torch.float32
+    distribution: str = "normal"
+    layout: str = "contiguous"
+    timed: bool = False
+    scaled: Case | None = None
+    from_functions: bool = False
+
+    def on_cpu(self) -> Case:
+        """The case that a CPU runs in its place."""
+        return self.scaled or self
+
+    @property
+    def shape_text(self) -> str:
+        return ", ".join("×".join(map(str, shape)) or "scalar" for shape in self.shapes)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A loaded problem file."""
+
+    name: str
+    path: Path
+    model: type[torch.nn.Module]
+    cases: tuple[Case, ...]
+    allowed_ops: frozenset[str]
+    """Normalisation operators that a submission may call all the same, by their ATen names."""
+    get_inputs: Callable[[], Sequence[Any]] | None
+    get_init_inputs: Callable[[], Sequence[Any]] | None
+
+    def init_args(self, case: Case, seed: int) -> tuple[Any, ...]:
+        """The constructor's arguments for `case`."""
+        if not case.from_functions or self.get_init_inputs is None:
+            return case.init
+        torch.manual_seed(seed)
+        return tuple(self.get_init_inputs())
+
+    def draw_inputs(self, case: Case, seed: int, device: torch.device) -> list[torch.Tensor]:
+        """The inputs of `case`, drawn from `seed`, contiguous, on `device`."""
+        if case.from_functions:
+            torch.manual_seed(seed)
+            assert self.get_inputs is not None
+            return [self._tensor(value, device) for value in self.get_inputs()]
+        generator = torch.Generator(device).manual_seed(seed)
+        return [draw(case.distribution, shape, case.dtype, generator) for shape in case.shapes]
+
+    def _tensor(self, value: Any, device: torch.device) -> torch.Tensor:
+        if isinstance(value, torch.Tensor):
+            return value.detach().to(device).contiguous()
+        raise UsageError(
+            f"{self.path}: get_inputs() returned a {type(value).__name__}; only tensors can be inputs. "
+            "Move other values to get_init_inputs()."
+        )
+
+    def build_model(self, case: Case, seed: int, device: torch.device) -> torch.nn.Module:
+        """The reference on `device`, its weights random: drawn from `seed`, never all ones or zeros."""
+        torch.manual_seed(seed)
+        model = self.model(*self.init_args(case, seed))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.is_floating_point() and _is_constant(parameter):
+                    parameter.add_(torch.randn(parameter.shape), alpha=0.5)
+        if not case.from_functions:
+            model = model.to(case.dtype)
+        return model.to(device)
+
+
+def _is_constant(parameter: torch.Tensor) -> bool:
+    return parameter.numel() == 0 or bool((parameter == parameter.flatten()[0]).all())
+
+
+def load_problem(path: Path, random_seed: int) -> Problem:
+    """Load a problem file; `random_seed` decides the shapes of its `random_cases`.
+
+    Raises UsageError with a sentence when the file is missing or does not follow the convention.
+    """
+    module = _import(path)
+    model = _attribute(path, module, "Model", type)
+    get_inputs = getattr(module, "get_inputs", None)
+    cases = [_case(path, fields) for fields in getattr(module, "CASES", [])]
+    if hasattr(module, "random_cases"):
+        drawn = module.random_cases(np.random.default_rng(random_seed))
+        cases += [replace(_case(path, fields), name=f"random {i + 1}") for i, fields in enumerate(drawn)]
+    if not cases:
+        if get_inputs is None:
+            raise UsageError(f"{path} has neither CASES nor get_inputs(); give it one of them.")
+        cases = [_case_from_functions(path, get_inputs)]
+    _refuse_repeated_names(path, cases)
+    return Problem(
+        name=path.stem,
+        path=path,
+        model=model,
+        cases=tuple(cases),
+        allowed_ops=frozenset(getattr(module, "ALLOWED_OPS", ())),
+        get_inputs=get_inputs,
+        get_init_inputs=getattr(module, "get_init_inputs", None),
+    )
+
+
+def _import(path: Path) -> ModuleType:
+    if not path.is_file():
+        known = ", ".join(sorted(p.stem for p in PROBLEMS.glob("*.py"))) or "none"
+        raise UsageError(f"There is no problem file {path}. Known problems: {known}.")
+    spec = importlib.util.spec_from_file_location(f"problem_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        line = traceback.extract_tb(error.__traceback__)[-1].lineno
+        raise UsageError(f"The problem file {path} cannot be loaded: {error!r} at line {line}.") from error
+    return module
+
+
+def _attribute(path: Path, module: ModuleType, name: str, kind: type) -> Any:
+    value = getattr(module, name, None)
+    if not isinstance(value, kind):
+        raise UsageError(f"{path} defines no {name}; a problem needs a class of that name as its reference.")
+    return value
+
+
+def _case(path: Path, fields: Any) -> Case:
+    try:
+        wanted = msgspec.convert(fields, _CaseFields, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(
+            f"{path}: a case in CASES is not of the right form: {error}. Found {fields!r}."
+        ) from error
+    for value, known, what in (
+        (wanted.dtype, DTYPES, "dtype"),
+        (wanted.distribution, DISTRIBUTIONS, "distribution"),
+        (wanted.layout, LAYOUTS, "layout"),
+    ):
+        if value not in known:
+            raise UsageError(
+                f"{path}: case '{wanted.name}' asks for the {what} '{value}'; known are {', '.join(known)}."
+            )
+    stand_in = None
+    if wanted.scaled is not None:
+        merged = {**fields, **wanted.scaled, "scaled": None}
+        stand_in = _case(path, merged)
+    return Case(
+        name=wanted.name,
+        shapes=tuple(wanted.shapes),
+        init=tuple(wanted.init),
+        dtype=DTYPES[wanted.dtype],
+        distribution=wanted.distribution,
+        layout=wanted.layout,
+        timed=wanted.timed,
+        scaled=stand_in,
+    )
+
+
+def _case_from_functions(path: Path, get_inputs: Callable[[], Sequence[Any]]) -> Case:
+    """A KernelBench file as one timed case; it is called once here to learn its shapes."""
+    if inspect.signature(get_inputs).parameters:
+        raise UsageError(f"{path}: get_inputs() takes arguments; the convention is a function without any.")
+    torch.manual_seed(0)
+    tensors = [value for value in get_inputs() if isinstance(value, torch.Tensor)]
+    return Case(
+        name=path.stem,
+        shapes=tuple(tuple(t.shape) for t in tensors),
+        dtype=tensors[0].dtype if tensors else torch.float32,
+        distribution="get_inputs()",
+        timed=True,
+        from_functions=True,
+    )
+
+
+def _refuse_repeated_names(path: Path, cases: Sequence[Case]) -> None:
+    seen: set[str] = set()
+    for case in cases:
+        if case.name in seen:
+            raise UsageError(f"{path}: two cases are named '{case.name}'; each needs a name of its own.")
+        seen.add(case.name)

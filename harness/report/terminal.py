@@ -1,0 +1,198 @@
+"""Results for a person at a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from harness.verdict import (
+    Accepted,
+    CaseFailed,
+    CaseNotRun,
+    CasePassed,
+    CaseTiming,
+    Evaluation,
+    Rejected,
+    Results,
+    Speedup,
+)
+
+STATUS_STYLE = {"accepted": "bold green", "rejected": "bold red", "error": "bold yellow"}
+
+# Two times whose ratio's interval covers 1 do not differ.
+NO_DIFFERENCE = "~"
+
+
+def status_of(evaluation: Evaluation) -> str:
+    """The variant's name as JSON has it."""
+    return str(evaluation.__struct_config__.tag)
+
+
+def duration(us: float) -> str:
+    """Microseconds in the unit that reads best."""
+    if us >= 1000:
+        return f"{us / 1000:.3g} ms" if us < 1e5 else f"{us / 1000:,.0f} ms"
+    return f"{us:.3g} µs" if us >= 0.1 else f"{us * 1000:.2g} ns"
+
+
+def ratio(speedup: Speedup | None) -> str:
+    if speedup is None:
+        return "–"
+    return f"{speedup.ratio:.2f}×" if speedup.differs else NO_DIFFERENCE
+
+
+def with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
+    if value is None or interval is None:
+        return "–"
+    return f"{value:.2f}× [{interval[0]:.2f}, {interval[1]:.2f}]"
+
+
+def _percent(timing: CaseTiming) -> str:
+    half = (timing.interval_us[1] - timing.interval_us[0]) / 2 / timing.median_us * 100
+    return f"±{half:.1f}%"
+
+
+def print_results(console: Console, results: Results, *, quiet: bool = False, verbose: bool = False) -> None:
+    """All evaluations; several are followed by their ranking. `quiet` leaves a line for each."""
+    for evaluation in results.evaluations:
+        if not quiet:
+            _print_cases(console, evaluation, verbose)
+        _print_verdict(console, evaluation)
+    if len(results.evaluations) > 1 and not quiet:
+        console.print(_ranking(results.evaluations))
+
+
+def _print_verdict(console: Console, evaluation: Evaluation) -> None:
+    status = status_of(evaluation)
+    line = Text.assemble((status.upper(), STATUS_STYLE[status]), f"  {evaluation.submission}")
+    if isinstance(evaluation, Accepted):
+        line.append(_accepted_summary(evaluation))
+    else:
+        line.append(f"  {evaluation.reason}: {evaluation.message}")
+    console.print(line)
+    for note in evaluation.notes:
+        console.print(Text(f"  note: {note}", style="dim"))
+    if not isinstance(evaluation, Accepted) and (failed := _first_failed(evaluation)):
+        console.print(Text(f"  repeat: {failed.repeat}", style="cyan"))
+
+
+def _first_failed(evaluation: Evaluation) -> CaseFailed | None:
+    return next((case for case in evaluation.cases if isinstance(case, CaseFailed)), None)
+
+
+def _accepted_summary(evaluation: Accepted) -> str:
+    passed = f"  {len(evaluation.cases)} cases correct"
+    if evaluation.geomean_speedup is None and evaluation.geomean_speedup_over_best is None:
+        why = " (the emulator gives verdicts, never times)" if evaluation.device == "emulator" else ""
+        return f"{passed}; not timed{why}"
+    text = f"{passed}; speedup over eager {with_interval(evaluation.geomean_speedup, evaluation.geomean_interval)}"
+    best = with_interval(evaluation.geomean_speedup_over_best, evaluation.geomean_over_best_interval)
+    return f"{text}, over the faster of the baselines {best} (geometric means, 95% intervals)"
+
+
+def _print_cases(console: Console, evaluation: Evaluation, verbose: bool) -> None:
+    if not evaluation.cases:
+        return
+    timed = [case for case in evaluation.cases if isinstance(case, CasePassed) and case.timing]
+    table = Table(title=f"{evaluation.problem} · {evaluation.submission} · {evaluation.device} · seed {evaluation.seed}",
+                  title_justify="left", box=None, header_style="bold", pad_edge=False)  # fmt: skip
+    for heading in ("case", "shape"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("verdict", "error/eager's"):
+        table.add_column(heading, justify="right")
+    baselines = list(dict.fromkeys(name for case in timed if case.timing for name in case.timing.baselines))
+    if timed:
+        for heading in ("time", "±", "of floor", *(f"vs {name}" for name in baselines), ""):
+            table.add_column(heading, justify="right")
+    for case in evaluation.cases:
+        table.add_row(*_case_cells(case), *(_timing_cells(case, baselines) if timed else ()))
+    console.print(table)
+    _print_build(console, evaluation, verbose)
+    if verbose:
+        _print_counts(console, evaluation)
+
+
+def _case_cells(case: CasePassed | CaseFailed | CaseNotRun) -> tuple[str, ...]:
+    name = escape(case.name) + (" (scaled)" if case.scaled else "")
+    if isinstance(case, CasePassed):
+        return name, case.shape, "[green]pass[/]", f"{case.error_ratio:.2f}"
+    if isinstance(case, CaseFailed):
+        error = "" if case.error_ratio is None else f"{case.error_ratio:,.3g}"
+        return name, case.shape, f"[red]{case.reason}[/]", error
+    return name, case.shape, "[yellow]not run[/]", ""
+
+
+def _timing_cells(case: CasePassed | CaseFailed | CaseNotRun, baselines: list[str]) -> tuple[str, ...]:
+    timing = case.timing
+    if timing is None:
+        return ("",) * (4 + len(baselines))
+    against = (ratio(timing.baselines[n].speedup) if n in timing.baselines else "–" for n in baselines)
+    label = "launch-bound" if timing.launch_bound else ""
+    return (duration(timing.median_us), _percent(timing), f"{timing.floor_fraction:.0%}", *against, label)
+
+
+def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> None:
+    build = evaluation.build
+    if build is None:
+        return
+    how = "from the cache" if build.cached else f"in {build.seconds:.1f} s"
+    spilling = [k for k in build.kernels if k.spill_store_bytes or k.spill_load_bytes]
+    console.print(
+        Text(f"built {how}" + (f"; {len(spilling)} kernels spill registers" if spilling else ""), style="dim")
+    )
+    for kernel in build.kernels if verbose else spilling:
+        console.print(
+            Text(
+                f"  {kernel.kernel}: {kernel.registers} registers, {kernel.shared_bytes:,} bytes of shared memory, "
+                f"{kernel.spill_store_bytes + kernel.spill_load_bytes} bytes spilled",
+                style="dim",
+            )
+        )
+
+
+def _print_counts(console: Console, evaluation: Evaluation) -> None:
+    for case in evaluation.cases:
+        for count in case.counts if isinstance(case, CasePassed) else ():
+            console.print(
+                Text(
+                    f"  {case.name}, {count.kernel}: {count.launches} launches, reads {count.global_read_bytes:,} and "
+                    f"writes {count.global_write_bytes:,} bytes, {count.sectors:,} sectors "
+                    f"(at best {count.ideal_sectors:,}), {count.bank_conflicts:,} bank conflicts, "
+                    f"{count.atomics:,} atomics (counts, not times)",
+                    style="dim",
+                )
+            )
+
+
+def _ranking(evaluations: list[Evaluation]) -> Table:
+    """Accepted submissions by speedup over eager, then the others."""
+
+    def key(evaluation: Evaluation) -> tuple[int, float]:
+        order = 0 if isinstance(evaluation, Accepted) else 1 if isinstance(evaluation, Rejected) else 2
+        return order, -(evaluation.geomean_speedup or 0.0)
+
+    table = Table(title="Ranking", title_justify="left", box=None, header_style="bold", pad_edge=False)
+    for heading in ("#", "submission", "device", "verdict"):
+        table.add_column(heading)
+    for heading in ("over eager [95%]", "over the faster baseline [95%]"):
+        table.add_column(heading, justify="right")
+    for place, evaluation in enumerate(sorted(evaluations, key=key), 1):
+        status = status_of(evaluation)
+        if isinstance(evaluation, Accepted):
+            over_eager = with_interval(evaluation.geomean_speedup, evaluation.geomean_interval)
+            over_best = with_interval(
+                evaluation.geomean_speedup_over_best, evaluation.geomean_over_best_interval
+            )
+        else:
+            over_eager, over_best = evaluation.reason, ""
+        table.add_row(
+            str(place),
+            evaluation.submission,
+            evaluation.device,
+            Text(status, style=STATUS_STYLE[status]),
+            over_eager,
+            over_best,
+        )
+    return table

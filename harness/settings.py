@@ -1,0 +1,30 @@
+"""What one run was asked for, and the seeds that follow from it."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the command line decides."""
+
+    seed: int
+    timeout_s: float = 60.0
+    quick: bool = False
+    timing: bool = True
+    check: bool = False
+    select: str = ""
+
+
+def sub_seed(seed: int, *parts: object) -> int:
+    """A 63-bit seed for one purpose, from the run's seed: the same everywhere, and none tells another."""
+    text = "/".join(map(str, (seed, *parts)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") >> 1
+
+
+def fresh_seed() -> int:
+    """A seed from the system's entropy, short enough to type."""
+    return random.SystemRandom().randrange(2**31)

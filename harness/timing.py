@@ -1,0 +1,150 @@
+"""Timing one case: the submission and its baselines, by the judge's clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from harness import oracle, roofline, stats, verdict
+from harness.clock import SPARE_SETS, Clock, Contender, DataSet, slot_count
+from harness.device.base import Device
+from harness.draw import Drawn
+from harness.errors import SubmissionError
+from harness.problem import Problem
+from harness.runner import Runner
+from harness.settings import Settings, sub_seed
+from harness.wire import TensorRef
+
+# How long the rounds of one case may go on when the intervals stay wide.
+BUDGET_S = {"cpu": 6.0, "cuda": 1.2}
+QUICK_BUDGET_S = {"cpu": 1.0, "cuda": 0.2}
+
+SUBMISSION = "submission"
+
+
+@dataclass(frozen=True)
+class CaseTimes:
+    """The samples of one case, in microseconds and round by round, and what else was seen."""
+
+    drawn: Drawn
+    samples_us: dict[str, list[float]]
+    calls: dict[str, int]
+    launch_bound: bool
+    bytes_min: int
+    notes: list[str]
+
+
+class Timer:
+    """Times cases on one device, with the baselines and the stub that stay loaded between submissions."""
+
+    def __init__(self, device: Device, problem: Problem, settings: Settings, baselines: Mapping[str, Runner],
+                 stub: Runner) -> None:  # fmt: skip
+        self._device = device
+        self._problem = problem
+        self._settings = settings
+        self._baselines = baselines
+        self._stub = stub
+        self._bandwidth = 0.0
+
+    @property
+    def bandwidth(self) -> float:
+        """Copy bandwidth of the device, bytes a second; measured at the first use in this run."""
+        if not self._bandwidth:
+            self._bandwidth = self._device.copy_bandwidth()
+        return self._bandwidth
+
+    def time_case(self, runner: Runner, drawn: Drawn, name: str) -> CaseTimes:
+        """Raises SubmissionError when the submission fails while being timed. A baseline that fails is
+        left out with a note."""
+        notes: list[str] = []
+        slots, clock = self._stage_data(drawn, name)
+        contenders = [self._contender(SUBMISSION, runner, drawn, slots)]
+        for label, baseline in self._baselines.items():
+            try:
+                contenders.append(self._contender(label, baseline, drawn, slots))
+                clock.verify(contenders[-1])
+            except SubmissionError as error:
+                notes.append(f"{label} was left out on '{name}': {error.message}")
+                contenders = [c for c in contenders if c.name != label]
+        stub = self._contender("stub", self._stub, drawn, slots)
+        budgets = QUICK_BUDGET_S if self._settings.quick else BUDGET_S
+        clock.measure(contenders, stub, budgets[self._device.name])
+        times = CaseTimes(
+            drawn=drawn,
+            samples_us={c.name: c.samples_us() for c in contenders},
+            calls={c.name: c.calls for c in contenders},
+            launch_bound=self._launch_bound(contenders[0]),
+            bytes_min=self._bytes_min(drawn),
+            notes=notes,
+        )
+        for used in (runner, *self._baselines.values(), self._stub):
+            used.release()
+        return times
+
+    def _launch_bound(self, contender: Contender) -> bool:
+        median_us = float(np.median(contender.samples_us()))
+        return not self._device.is_cpu and contender.launch_bound(median_us)
+
+    def _bytes_min(self, drawn: Drawn) -> int:
+        outputs = [torch.empty(e.shape, dtype=e.dtype, device="meta") for e in drawn.expected]
+        return roofline.bytes_min(drawn.inputs, drawn.state.values(), outputs)
+
+    def _stage_data(self, drawn: Drawn, name: str) -> tuple[list[list[TensorRef]], Clock]:
+        """Draw the data sets, lay weights and slots out, and set a clock over them."""
+        call_bytes = self._bytes_min(drawn)
+        count = slot_count(self._device, call_bytes)
+        sets = [self._data_set(drawn, name, i) for i in range(count + SPARE_SETS)]
+        state = [(t, "contiguous") for t in drawn.state.values()]
+        inputs = [(t, drawn.case.layout) for s in sets[:count] for t in s.inputs]
+        refs = self._device.arena.lay_out(state + inputs)
+        self._state_refs = refs[: len(state)]
+        rest = refs[len(state) :]
+        width = len(drawn.inputs)
+        slots = [rest[i * width : (i + 1) * width] for i in range(count)]
+        seed = sub_seed(self._settings.seed, name, "clock")
+        return slots, Clock(self._device, slots, sets, drawn.expected, seed, self._settings.timeout_s)
+
+    def _data_set(self, drawn: Drawn, name: str, number: int) -> DataSet:
+        seed = sub_seed(self._settings.seed, name, "timed", number)
+        inputs = self._problem.draw_inputs(drawn.case, seed, self._device.torch_device)
+        return DataSet(inputs, oracle.exact_outputs(drawn.model, inputs))
+
+    def _contender(
+        self, name: str, runner: Runner, drawn: Drawn, slots: Sequence[list[TensorRef]]
+    ) -> Contender:
+        runner.construct(drawn, self._state_refs)
+        runner.stage(list(slots), drawn.expected)
+        return Contender(name, runner.worker, runner.reader)
+
+
+def timing_result(times: CaseTimes, bandwidth: float) -> verdict.CaseTiming:
+    """What reports show of one case's samples."""
+    own = times.samples_us[SUBMISSION]
+    baselines = {
+        name: verdict.Baseline(**_timing(samples, times.calls[name]), speedup=stats.speedup(samples, own))
+        for name, samples in times.samples_us.items()
+        if name != SUBMISSION
+    }
+    floor_us = roofline.floor_us(times.bytes_min, bandwidth)
+    best = min(baselines.values(), key=lambda b: b.median_us, default=None)
+    return verdict.CaseTiming(
+        **_timing(own, times.calls[SUBMISSION]),
+        floor_us=floor_us,
+        floor_fraction=floor_us / float(np.median(own)),
+        bytes_min=times.bytes_min,
+        launch_bound=times.launch_bound,
+        baselines=baselines,
+        speedup_over_best=best.speedup if best else None,
+    )
+
+
+def _timing(samples: list[float], calls: int) -> dict:
+    return dict(
+        median_us=float(np.median(samples)),
+        interval_us=stats.median_interval(samples),
+        samples_us=samples,
+        calls_per_round=calls,
+    )

@@ -1,0 +1,189 @@
+"""The result of judging: frozen values, the only thing that reports see.
+
+An evaluation is one of three variants told apart by `status`. Fields that make no sense for a variant
+have the type None there, so that a rejected submission cannot carry a speedup; they are still written
+to JSON (as null) to give every evaluation the same keys. Times are microseconds, sizes bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+SCHEMA = "kernelgate.results/1"
+
+
+class Timing(Struct, frozen=True, kw_only=True):
+    """One implementation's time for one call on one case, as the judge's own clock saw it."""
+
+    median_us: float
+    interval_us: tuple[float, float]
+    """95% confidence interval of the median."""
+    samples_us: list[float]
+    """One value a round, in the order measured."""
+    calls_per_round: int
+
+
+class Speedup(Struct, frozen=True, kw_only=True):
+    """A ratio of times (baseline over submission) with its 95% interval."""
+
+    ratio: float
+    interval: tuple[float, float]
+
+    @property
+    def differs(self) -> bool:
+        """Whether the interval leaves out 1, so that the two times can be told apart."""
+        return not self.interval[0] <= 1.0 <= self.interval[1]
+
+
+class Baseline(Timing, frozen=True, kw_only=True):
+    """A baseline's time on a case and the submission's speedup over it."""
+
+    speedup: Speedup
+
+
+class CaseTiming(Timing, frozen=True, kw_only=True):
+    """The submission's time on a case beside its floor and its baselines."""
+
+    floor_us: float
+    """Least time: each input, parameter and output moved once at the measured copy bandwidth."""
+    floor_fraction: float
+    """floor_us over median_us: 1 is the speed of light."""
+    bytes_min: int
+    launch_bound: bool
+    """The call's time is Python and launch, not the kernel."""
+    baselines: dict[str, Baseline]
+    speedup_over_best: Speedup | None = None
+    """Against the fastest baseline of this case."""
+
+
+class Worst(Struct, frozen=True, kw_only=True):
+    """The element that is furthest from the oracle."""
+
+    output: int
+    index: list[int]
+    got: float
+    expected: float
+
+
+class KernelCount(Struct, frozen=True, kw_only=True):
+    """What one kernel did on an emulated run; counts, never times."""
+
+    kernel: str
+    launches: int
+    global_read_bytes: int
+    global_write_bytes: int
+    sectors: int
+    ideal_sectors: int
+    bank_conflicts: int
+    worst_bank_conflict: int
+    worst_bank_conflict_line: int
+    atomics: int
+    barriers: int
+
+
+class CasePassed(Struct, frozen=True, kw_only=True, tag_field="status", tag="passed"):
+    name: str
+    shape: str
+    scaled: bool
+    """The case ran on a smaller stand-in, because the device is a CPU."""
+    error: float
+    tolerance: float
+    error_ratio: float
+    """The largest error over that of the reference run in the case's own dtype on this device."""
+    timing: CaseTiming | None = None
+    counts: list[KernelCount] = []
+    message: str = ""
+
+
+class CaseFailed(Struct, frozen=True, kw_only=True, tag_field="status", tag="failed"):
+    name: str
+    shape: str
+    scaled: bool
+    reason: str
+    message: str
+    repeat: str
+    """A command that runs this case again on the same data."""
+    error: float | None = None
+    tolerance: float | None = None
+    error_ratio: float | None = None
+    worst: Worst | None = None
+    timing: None = None
+
+
+class CaseNotRun(Struct, frozen=True, kw_only=True, tag_field="status", tag="not_run"):
+    name: str
+    shape: str
+    scaled: bool
+    message: str
+    error_ratio: None = None
+    timing: None = None
+
+
+Case = CasePassed | CaseFailed | CaseNotRun
+
+
+class KernelResource(Struct, frozen=True, kw_only=True):
+    """The compiler's report for one kernel."""
+
+    kernel: str
+    registers: int
+    shared_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+
+
+class Build(Struct, frozen=True, kw_only=True):
+    """What `load_inline` cost and gave."""
+
+    seconds: float
+    cached: bool
+    kernels: list[KernelResource] = []
+
+
+class _Evaluation(Struct, frozen=True, kw_only=True, tag_field="status"):
+    problem: str
+    submission: str
+    source_sha256: str
+    device: str
+    seed: int
+    cases: list[Case]
+    build: Build | None = None
+    notes: list[str] = []
+    """What was left out or is worth knowing, a sentence each."""
+
+
+class Accepted(_Evaluation, frozen=True, kw_only=True, tag="accepted"):
+    geomean_speedup: float | None = None
+    """Over eager, geometric mean of the timed cases; None where nothing was timed."""
+    geomean_interval: tuple[float, float] | None = None
+    geomean_speedup_over_best: float | None = None
+    geomean_over_best_interval: tuple[float, float] | None = None
+    reason: None = None
+    message: str = ""
+
+
+class Rejected(_Evaluation, frozen=True, kw_only=True, tag="rejected"):
+    reason: str
+    message: str
+    geomean_speedup: None = None
+
+
+class Errored(_Evaluation, frozen=True, kw_only=True, tag="error"):
+    """Nothing is said about the submission: the harness, the device or the emulator could not judge it."""
+
+    reason: str
+    message: str
+    geomean_speedup: None = None
+
+
+Evaluation = Accepted | Rejected | Errored
+
+
+class Results(Struct, frozen=True, kw_only=True):
+    """One run of `eval.py`: what `--json` writes."""
+
+    schema: str
+    environment: dict[str, Any]
+    evaluations: list[Evaluation]

@@ -1,0 +1,279 @@
+"""Messages between the judge and a worker: typed, bounded JSON, never a pickle.
+
+A worker shares its process with a submission, so nothing that it says is evidence. What it sends is
+decoded strictly into the types below and can at worst be wrong; outputs are read by the judge itself.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+# The largest message is the list of outputs of a round: some hundreds of references of 200 bytes.
+MAX_MESSAGE_BYTES = 1 << 20
+
+_HEADER = struct.Struct("!I")
+
+
+class TensorRef(Struct, frozen=True):
+    """A tensor inside the arena: byte offset, shape, element strides and dtype (torch's name)."""
+
+    offset: int
+    shape: list[int]
+    stride: list[int]
+    dtype: str
+
+
+class NamedTensor(Struct, frozen=True):
+    name: str
+    tensor: TensorRef
+
+
+class OutputRef(Struct, frozen=True):
+    """A tensor in the worker's memory. `type` is its exact Python type.
+
+    `handle` (hexadecimal) and `allocation_offset` are set where the memory is a GPU's: the IPC handle of
+    the allocation and the bytes from its start to the first element.
+    """
+
+    address: int
+    shape: list[int]
+    stride: list[int]
+    dtype: str
+    device: str
+    type: str
+    handle: str = ""
+    allocation_offset: int = 0
+
+
+class ArenaRef(Struct, frozen=True):
+    """The shared memory that holds parameters and inputs; `handle` is an IPC handle on a GPU."""
+
+    nbytes: int
+    handle: str = ""
+
+
+class WireFinding(Struct, frozen=True):
+    kind: str
+    message: str
+    kernel: str = ""
+    launch: int = 0
+    file: str = ""
+    line: int = 0
+    block: tuple[int, int, int] = (0, 0, 0)
+    thread: tuple[int, int, int] = (0, 0, 0)
+
+
+class WireCounts(Struct, frozen=True):
+    kernel: str
+    launches: int
+    global_read_bytes: int
+    global_write_bytes: int
+    sectors: int
+    ideal_sectors: int
+    bank_conflicts: int
+    worst_bank_conflict: int
+    worst_bank_conflict_line: int
+    atomics: int
+    barriers: int
+
+
+class WireKernel(Struct, frozen=True):
+    kernel: str
+    registers: int
+    shared_bytes: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+
+
+# ------------------------------------------------------------------ requests
+
+
+class Load(Struct, frozen=True, tag="load"):
+    """Load what will be run: `kind` is submission, eager, compile or stub."""
+
+    kind: str
+    device: str
+    path: str
+    """The submission's file, or the problem's for eager and compile."""
+    build_cache: str
+    emulator_cache: str
+    check: bool = False
+    allowed_ops: list[str] = []
+
+
+class Construct(Struct, frozen=True, tag="construct"):
+    """Build the model: constructor arguments (see `encode_value`) and the reference's state."""
+
+    arena: ArenaRef
+    init: Any
+    state: list[NamedTensor]
+    dtype: str
+    """The floating dtype that the model's own parameters take, empty to leave them."""
+
+
+class Stage(Struct, frozen=True, tag="stage"):
+    """Lay out the inputs of each slot. `results` is what the stub returns."""
+
+    arena: ArenaRef
+    slots: list[list[TensorRef]]
+    results: list[TensorRef]
+
+
+class Run(Struct, frozen=True, tag="run"):
+    """Call the model once for each entry of `slots`. An `observed` call is one whose outputs are poisoned
+    beforehand and whose findings are collected; timed calls are not observed."""
+
+    slots: list[int]
+    observed: bool = False
+    order: str = "forward"
+    order_seed: int = 1
+
+
+class Release(Struct, frozen=True, tag="release"):
+    """Drop outputs, inputs and model, and give memory back."""
+
+
+Request = Load | Construct | Stage | Run | Release
+
+# ------------------------------------------------------------------ replies
+
+
+class Loaded(Struct, frozen=True, tag="loaded"):
+    build_seconds: float = 0.0
+    build_cached: bool = True
+    built: bool = False
+    kernels: list[WireKernel] = []
+
+
+class Done(Struct, frozen=True, tag="done"):
+    pass
+
+
+class Ran(Struct, frozen=True, tag="ran"):
+    """One list of outputs for each call, in order. `inputs` is where the device's copies of an observed
+    call's inputs lie; `issue_us` how long the calls took to return, a diagnosis and never a score."""
+
+    outputs: list[list[OutputRef]]
+    issue_us: float
+    inputs: list[OutputRef] = []
+    forbidden: list[str] = []
+    findings: list[WireFinding] = []
+    counts: list[WireCounts] = []
+
+
+class Failed(Struct, frozen=True, tag="failed"):
+    reason: str
+    message: str
+    findings: list[WireFinding] = []
+
+
+Reply = Loaded | Done | Ran | Failed
+
+_REQUESTS = msgspec.json.Decoder(Request)
+_REPLIES = msgspec.json.Decoder(Reply)
+
+
+class ChannelClosed(Exception):
+    """The other side is gone."""
+
+
+class ChannelTimeout(Exception):
+    """Nothing complete came in time."""
+
+
+class BadMessage(Exception):
+    """What came is not a message of this protocol."""
+
+
+class Channel:
+    """One end of a socket pair that carries length-prefixed messages."""
+
+    def __init__(self, sock: socket.socket, *, judge: bool) -> None:
+        self._socket = sock
+        self._decoder: msgspec.json.Decoder = _REPLIES if judge else _REQUESTS
+
+    def send(self, message: Request | Reply) -> None:
+        """Raises ChannelClosed when the other side is gone, BadMessage when the message is too large."""
+        body = msgspec.json.encode(message)
+        if len(body) > MAX_MESSAGE_BYTES:
+            raise BadMessage(f"a message of {len(body):,} bytes is larger than {MAX_MESSAGE_BYTES:,}")
+        self._socket.settimeout(None)
+        try:
+            self._socket.sendall(_HEADER.pack(len(body)) + body)
+        except OSError as error:
+            raise ChannelClosed(str(error)) from error
+
+    def receive(self, timeout_s: float | None = None) -> Any:
+        """The next message. Raises ChannelTimeout, ChannelClosed or BadMessage."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        (size,) = _HEADER.unpack(self._exactly(_HEADER.size, deadline))
+        if size > MAX_MESSAGE_BYTES:
+            raise BadMessage(f"a message announced {size:,} bytes; at most {MAX_MESSAGE_BYTES:,} are read")
+        try:
+            return self._decoder.decode(self._exactly(size, deadline))
+        except msgspec.DecodeError as error:
+            raise BadMessage(str(error)) from error
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether something can be read within `timeout_s`."""
+        self._socket.settimeout(timeout_s)
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK)) or True
+        except TimeoutError:
+            return False
+        except OSError:
+            return True
+
+    def _exactly(self, count: int, deadline: float | None) -> bytes:
+        chunks = bytearray()
+        while len(chunks) < count:
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                raise ChannelTimeout
+            self._socket.settimeout(left)
+            try:
+                chunk = self._socket.recv(count - len(chunks))
+            except TimeoutError as error:
+                raise ChannelTimeout from error
+            except OSError as error:
+                raise ChannelClosed(str(error)) from error
+            if not chunk:
+                raise ChannelClosed("the connection ended")
+            chunks += chunk
+        return bytes(chunks)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+# ------------------------------------------------------------------ constructor arguments
+
+
+def encode_value(value: Any) -> Any:
+    """A constructor argument as JSON that keeps tuples tuples. Raises TypeError for what it cannot carry."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple):
+        return {"tuple": [encode_value(v) for v in value]}
+    if isinstance(value, list):
+        return {"list": [encode_value(v) for v in value]}
+    if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+        return {"dict": {key: encode_value(v) for key, v in value.items()}}
+    raise TypeError(f"a constructor argument of type {type(value).__name__} cannot be handed to a submission")
+
+
+def decode_value(value: Any) -> Any:
+    """The inverse of `encode_value`."""
+    if not isinstance(value, dict):
+        return value
+    ((kind, content),) = value.items()
+    if kind == "dict":
+        return {key: decode_value(v) for key, v in content.items()}
+    items = [decode_value(v) for v in content]
+    return tuple(items) if kind == "tuple" else items

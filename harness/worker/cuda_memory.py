@@ -1,0 +1,77 @@
+"""The worker's memory on a real GPU: the judge's arena is opened by IPC, outputs are exported by IPC."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from harness.device import driver
+from harness.wire import ArenaRef, OutputRef, TensorRef
+from harness.worker.memory import describe, view_bytes
+
+
+class CudaMemory:
+    def __init__(self) -> None:
+        torch.cuda.init()
+        self.device = torch.device("cuda", torch.cuda.current_device())
+        torch.empty(1, device=self.device)  # makes the primary context current for the driver calls
+        self._handle = ""
+        self._address = 0
+        self._raw: torch.Tensor | None = None
+
+    def tensor(self, arena: ArenaRef, ref: TensorRef) -> torch.Tensor:
+        if arena.handle != self._handle:
+            self.release()
+            self._address = driver.open_handle(arena.handle)
+            self._handle = arena.handle
+            self._raw = torch.as_tensor(driver.DeviceBytes(self._address, arena.nbytes), device=self.device)
+        assert self._raw is not None
+        return view_bytes(self._raw, ref)
+
+    def export(self, tensors: Sequence[object]) -> list[OutputRef]:
+        handles: dict[int, str] = {}  # one question to the driver for each allocation, of which there are few
+        return [self._export(tensor, handles) for tensor in tensors]
+
+    def _export(self, tensor: object, handles: dict[int, str]) -> OutputRef:
+        ref = describe(tensor)
+        if ref.device != "cuda" or not ref.address:
+            return ref
+        base, _ = driver.allocation_of(ref.address)
+        if base not in handles:
+            handles[base] = driver.export_handle(base)
+        return OutputRef(
+            address=ref.address,
+            shape=ref.shape,
+            stride=ref.stride,
+            dtype=ref.dtype,
+            device=ref.device,
+            type=ref.type,
+            handle=handles[base],
+            allocation_offset=ref.address - base,
+        )
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize()
+
+    def poison(self, results: Sequence[TensorRef]) -> None:
+        """Fill blocks of the results' sizes with NaN and free them: the caching allocator hands the block
+        that was freed last to the next request of its size."""
+        blocks = [
+            torch.empty(ref.shape, dtype=getattr(torch, ref.dtype), device=self.device) for ref in results
+        ]
+        for block in blocks:
+            if block.dim() and block.numel():
+                block.view(torch.uint8).fill_(0xFF)
+        torch.cuda.synchronize()
+
+    def unpoison(self) -> None:
+        pass
+
+    def release(self) -> None:
+        self._raw = None
+        if self._address:
+            torch.cuda.synchronize()
+            driver.close_handle(self._address)
+        self._handle, self._address = "", 0
+        torch.cuda.empty_cache()

@@ -1,0 +1,79 @@
+"""Operators that a submission must not run: in its process they do not exist.
+
+The normalisation operators are replaced in PyTorch's dispatcher, on the CPU and on CUDA, by a function
+that records the operator's name and raises. Python, C++, other threads and timed calls all go through
+the dispatcher, so there is nothing to detect: a submission that calls one gets no result from it, and a
+fallback inside `try` is reported all the same. The baselines run in other processes.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+# ATen operators that normalise, by the names that reach a backend: everything higher decomposes to these.
+NORMALISATION_OPS = (
+    "native_layer_norm",
+    "native_group_norm",
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit.no_stats",
+    "_native_batch_norm_legit_no_training",
+    "_batch_norm_with_update",
+    "_batch_norm_no_update",
+    "cudnn_batch_norm",
+    "miopen_batch_norm",
+    "_fused_rms_norm",
+    "native_layer_norm_backward",
+    "native_group_norm_backward",
+    "native_batch_norm_backward",
+    "_fused_rms_norm_backward",
+)
+
+DISPATCH_KEYS = ("CPU", "CUDA")
+
+
+class ForbiddenOperator(RuntimeError):
+    """Raised in the submission when it calls a forbidden operator."""
+
+
+class Guard:
+    """Installs the replacements and remembers what was called."""
+
+    def __init__(self, allowed: Iterable[str] = ()) -> None:
+        self._calls: list[str] = []
+        self._library = torch.library.Library("aten", "IMPL")  # lives as long as the guard
+        allowed = set(allowed)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # overriding a kernel is what this is for
+            for name in NORMALISATION_OPS:
+                if name.split(".")[0] not in allowed:
+                    self._forbid(name)
+        self._forbid_compile()
+
+    def take_calls(self) -> list[str]:
+        """The forbidden names called since the last time, each once, in order."""
+        calls, self._calls = list(dict.fromkeys(self._calls)), []
+        return calls
+
+    def _forbid(self, name: str) -> None:
+        packet = getattr(torch.ops.aten, name.split(".")[0], None)
+        if packet is None:
+            return  # this version of torch does not have it
+        for key in DISPATCH_KEYS:
+            self._library.impl(name, self._refusal(f"aten::{name}"), key)
+
+    def _forbid_compile(self) -> None:
+        torch.compile = self._refusal("torch.compile")
+
+    def _refusal(self, name: str) -> Callable[..., Any]:
+        def refuse(*_args: Any, **_kwargs: Any) -> Any:
+            self._calls.append(name)
+            raise ForbiddenOperator(
+                f"{name} must not run in a submission: it is what the submission replaces"
+            )
+
+        return refuse

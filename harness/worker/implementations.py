@@ -1,0 +1,83 @@
+"""What a worker can run: a submission, a baseline made from the reference, or the stub."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from harness.wire import TensorRef
+
+Factory = Callable[..., torch.nn.Module]
+
+
+class LoadFailed(Exception):
+    """The file cannot be loaded or lacks what it must define; the text says what and at which line."""
+
+
+def _load_module(path: Path, name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise LoadFailed(f"{path.name} is not a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and pickles of the submission look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def line_of_error(error: BaseException, path: Path) -> str:
+    """' at line N of FILE' for the innermost frame in `path`, or nothing."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path]
+    return f" at line {frames[-1].lineno} of {path.name}" if frames else ""
+
+
+def submission(path: Path) -> Factory:
+    """`ModelNew` of a submission. Raises LoadFailed when there is none; its own errors pass through."""
+    module = _load_module(path, "submission")
+    model = getattr(module, "ModelNew", None)
+    if not callable(model):
+        raise LoadFailed(f"{path.name} defines no ModelNew; a submission defines a class of that name.")
+    return model
+
+
+def eager(path: Path) -> Factory:
+    """The reference as it is."""
+    return _load_module(path, "problem").Model
+
+
+def compiled(path: Path) -> Factory:
+    """The reference under torch.compile, for static shapes, as its default mode compiles it."""
+    model = eager(path)
+
+    def build(*init: Any) -> torch.nn.Module:
+        torch._dynamo.reset()  # each case gets kernels for its own shape and nothing more general
+        return torch.compile(model(*init), dynamic=False)  # type: ignore[return-value]
+
+    return build
+
+
+class Stub(torch.nn.Module):
+    """Does nothing but one tiny kernel: what a round costs beside the calls that it times."""
+
+    def __init__(self, results: Sequence[TensorRef], device: torch.device) -> None:
+        super().__init__()
+        self._results = tuple(
+            torch.zeros(ref.shape, dtype=getattr(torch, ref.dtype), device=device).as_strided(
+                ref.shape, ref.stride
+            )
+            for ref in results
+        )
+        self._touched = torch.zeros(1, device=device)
+
+    def touch(self) -> None:
+        """Wakes the device as any round does, once a round."""
+        self._touched.zero_()
+
+    def forward(self, *_inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return self._results

@@ -1,0 +1,124 @@
+"""The worker's side of shared memory: parameters and inputs come in, outputs are pointed at."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from harness.wire import ArenaRef, OutputRef, TensorRef
+
+
+def view_bytes(raw: torch.Tensor, ref: TensorRef) -> torch.Tensor:
+    """The tensor that `ref` describes inside `raw`, a one-dimensional uint8 tensor."""
+    dtype = getattr(torch, ref.dtype)
+    span = 1 + sum((size - 1) * step for size, step in zip(ref.shape, ref.stride, strict=True))
+    nbytes = span * dtype.itemsize if 0 not in ref.shape else 0
+    return raw[ref.offset : ref.offset + nbytes].view(dtype).as_strided(ref.shape, ref.stride)
+
+
+def describe(tensor: object) -> OutputRef:
+    """Where a returned value lies. Raises TypeError for what is not a dense tensor."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"forward returned a {type(tensor).__name__}; a torch.Tensor was expected")
+    if tensor.layout is not torch.strided:
+        raise TypeError(f"forward returned a tensor of layout {tensor.layout}; torch.strided was expected")
+    return OutputRef(
+        address=tensor.data_ptr() if tensor.numel() else 0,
+        shape=list(tensor.shape),
+        stride=list(tensor.stride()),
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        device=tensor.device.type,
+        type=f"{type(tensor).__module__}.{type(tensor).__qualname__}",
+    )
+
+
+class Memory(Protocol):
+    """How a device's worker sees the arena and shows its outputs."""
+
+    device: torch.device
+
+    def tensor(self, arena: ArenaRef, ref: TensorRef) -> torch.Tensor:
+        """The tensor on the worker's device."""
+        ...
+
+    def export(self, tensors: Sequence[object]) -> list[OutputRef]: ...
+
+    def synchronize(self) -> None:
+        """Wait until everything that was launched has happened."""
+        ...
+
+    def poison(self, results: Sequence[TensorRef]) -> None:
+        """Make the next allocations of the results' sizes hold NaN."""
+        ...
+
+    def unpoison(self) -> None: ...
+
+    def release(self) -> None: ...
+
+
+class HostMemory:
+    """The arena is a file descriptor mapped into the process; tensors are views of it."""
+
+    def __init__(self, arena_fd: int) -> None:
+        self.device = torch.device("cpu")
+        self._fd = arena_fd
+        self._raw: torch.Tensor | None = None
+
+    def _bytes(self, arena: ArenaRef) -> torch.Tensor:
+        if self._raw is None or self._raw.numel() != arena.nbytes:
+            self._raw = torch.frombuffer(mmap.mmap(self._fd, arena.nbytes), dtype=torch.uint8)
+        return self._raw
+
+    def tensor(self, arena: ArenaRef, ref: TensorRef) -> torch.Tensor:
+        return view_bytes(self._bytes(arena), ref)
+
+    def export(self, tensors: Sequence[object]) -> list[OutputRef]:
+        return [describe(tensor) for tensor in tensors]
+
+    def synchronize(self) -> None:
+        pass
+
+    def poison(self, results: Sequence[TensorRef]) -> None:
+        """glibc fills what malloc returns with the complement of the byte: 0xFF everywhere is a NaN."""
+        _mallopt_perturb(_FILL_WITH_FF)
+
+    def unpoison(self) -> None:
+        _mallopt_perturb(0)
+
+    def release(self) -> None:
+        pass
+
+
+_M_PERTURB = -6  # glibc's malloc.h
+_FILL_WITH_FF = 0x100  # any value but 0 switches it on; its low byte is complemented
+
+
+def _mallopt_perturb(value: int) -> None:
+    ctypes.CDLL(None).mallopt(_M_PERTURB, value)
+
+
+class EmulatedMemory(HostMemory):
+    """As on the host, but tensors are copies in emulated device memory, whose bounds are guarded and
+    which is poisoned by the emulator itself."""
+
+    def __init__(self, arena_fd: int) -> None:
+        super().__init__(arena_fd)
+        self.device = torch.device("cuda", 0)
+
+    def tensor(self, arena: ArenaRef, ref: TensorRef) -> torch.Tensor:
+        source = view_bytes(self._bytes(arena), ref)
+        lead = ref.offset % 16 // source.element_size()  # keep the alignment that the case asked for
+        span = 1 + sum((size - 1) * step for size, step in zip(ref.shape, ref.stride, strict=True))
+        storage = torch.empty(lead + (span if source.numel() else 0), dtype=source.dtype, device=self.device)
+        target = storage.as_strided(ref.shape, ref.stride, lead)
+        return target.copy_(source)
+
+    def poison(self, results: Sequence[TensorRef]) -> None:
+        pass
+
+    def unpoison(self) -> None:
+        pass

@@ -1,0 +1,59 @@
+"""Carrying the reference's parameters and buffers into a submission's model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+
+
+class CannotCarry(Exception):
+    """A parameter of the reference has no place in the submission's model."""
+
+
+def carry(source: Mapping[str, torch.Tensor], model: torch.nn.Module) -> dict[str, str]:
+    """Copy each tensor of `source` into `model`; returns source name -> model name.
+
+    Names that match win: equal, or one the end of the other behind a dot (`ln.weight` and `weight`).
+    What is left is matched in order among tensors of the same shape. Raises CannotCarry with the name
+    of the first parameter that finds no place.
+    """
+    places = dict(model.named_parameters()) | dict(model.named_buffers())
+    chosen: dict[str, str] = {}
+    for name, tensor in source.items():
+        found = _by_name(name, tensor, places, taken=set(chosen.values()))
+        if found:
+            chosen[name] = found
+    for name, tensor in source.items():
+        if name not in chosen:
+            chosen[name] = _by_shape(name, tensor, places, taken=set(chosen.values()))
+    with torch.no_grad():
+        for name, place in chosen.items():
+            places[place].copy_(source[name])
+    return chosen
+
+
+def _by_name(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor], taken: set[str]) -> str:
+    matches = [
+        place
+        for place, target in places.items()
+        if place not in taken
+        and target.shape == tensor.shape
+        and (place == name or place.endswith("." + name) or name.endswith("." + place))
+    ]
+    exact = [place for place in matches if place == name]
+    if exact:
+        return exact[0]
+    return matches[0] if len(matches) == 1 else ""
+
+
+def _by_shape(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor], taken: set[str]) -> str:
+    for place, target in places.items():
+        if place not in taken and target.shape == tensor.shape:
+            return place
+    have = ", ".join(f"{place} {tuple(target.shape)}" for place, target in places.items()) or "none"
+    raise CannotCarry(
+        f"The reference's parameter '{name}' of shape {tuple(tensor.shape)} has no place in ModelNew, so a "
+        f"model with trained weights could not use it. ModelNew's parameters and buffers: {have}. Register "
+        f"an nn.Parameter of that shape, best under the name '{name.rsplit('.', 1)[-1]}'."
+    )

@@ -1,0 +1,218 @@
+"""A worker's answers to the judge's requests, one method each."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.build import intercept
+from harness.build.extension import BuildFailed, Unsupported
+from harness.wire import (
+    Construct,
+    Done,
+    Failed,
+    Load,
+    Loaded,
+    OutputRef,
+    Ran,
+    Release,
+    Reply,
+    Request,
+    Run,
+    Stage,
+    TensorRef,
+    WireCounts,
+    WireFinding,
+    WireKernel,
+    decode_value,
+)
+from harness.worker import implementations
+from harness.worker.guard import Guard
+from harness.worker.memory import EmulatedMemory, HostMemory, Memory
+from harness.worker.parameters import CannotCarry, carry
+
+# Longer texts of a submission's own errors are cut: what matters stands at their beginning.
+MAX_TEXT = 2000
+
+
+class Session:
+    """One loaded implementation and what is staged for it."""
+
+    def __init__(self, load: Load, arena_fd: int) -> None:
+        self._path = Path(load.path)
+        self._kind = load.kind
+        self._check = load.check
+        self._device = load.device
+        self._emulator: Any = None
+        self._memory = self._open_memory(load, arena_fd)
+        self._guard = Guard(load.allowed_ops) if load.kind == "submission" else None
+        self._factory: implementations.Factory | None = None
+        self._model: torch.nn.Module | None = None
+        self._slots: list[list[torch.Tensor]] = []
+        self._results: list[TensorRef] = []
+        self._outputs: list[list[torch.Tensor]] = []
+
+    def _open_memory(self, load: Load, arena_fd: int) -> Memory:
+        if load.device == "cuda":
+            from harness.worker.cuda_memory import CudaMemory
+
+            return CudaMemory()
+        if load.device == "emulator":
+            from harness.device import emulator
+
+            self._emulator = emulator
+            return EmulatedMemory(arena_fd)
+        return HostMemory(arena_fd)
+
+    def answer(self, request: Request) -> Reply:
+        """The reply to one request. Whatever the submission raises becomes a Failed."""
+        handlers = {Construct: self._construct, Stage: self._stage, Run: self._run, Release: self._release}
+        try:
+            return handlers[type(request)](request)  # type: ignore[operator]
+        except CannotCarry as error:
+            return Failed(reason="parameters_not_carried", message=str(error))
+        except torch.cuda.OutOfMemoryError as error:
+            return self._failure("out_of_memory", error)
+        except Exception as error:
+            return self._failure("load_failed" if isinstance(request, Construct) else "raised", error)
+
+    def load(self, load: Load) -> Reply:
+        """Build and import what `load` names."""
+        report = intercept.install(self._toolchain(load), Path(load.build_cache), self._path)
+        try:
+            self._factory = self._make_factory()
+        except BuildFailed as error:
+            return Failed(reason="build_failed", message=str(error)[:MAX_TEXT])
+        except Unsupported as error:
+            return Failed(reason="unsupported_by_emulator", message=str(error)[:MAX_TEXT])
+        except implementations.LoadFailed as error:
+            return Failed(reason="load_failed", message=str(error))
+        except (Exception, SystemExit) as error:
+            return self._failure("load_failed", error)
+        return Loaded(
+            build_seconds=report.seconds,
+            build_cached=report.cached,
+            built=report.count > 0,
+            kernels=[WireKernel(**vars(kernel)) for kernel in report.kernels],
+        )
+
+    def _toolchain(self, load: Load) -> Any:
+        if self._emulator is not None:
+            return self._emulator.EmulatorToolchain(Path(load.emulator_cache), check=load.check)
+        from harness.build.torch_toolchain import TorchToolchain
+
+        return TorchToolchain(cuda=load.device == "cuda")
+
+    def _make_factory(self) -> implementations.Factory | None:
+        if self._kind == "submission":
+            return implementations.submission(self._path)
+        if self._kind == "eager":
+            return implementations.eager(self._path)
+        if self._kind == "compile":
+            return implementations.compiled(self._path)
+        return None  # the stub is built when its results are known
+
+    def _construct(self, request: Construct) -> Reply:
+        self._forget()
+        if self._factory is None:
+            return Done()
+        torch.manual_seed(0)
+        model = self._factory(*decode_value(request.init))
+        if not isinstance(model, torch.nn.Module):
+            return Failed(
+                reason="load_failed",
+                message=f"ModelNew(...) gave a {type(model).__name__}; ModelNew must be a torch.nn.Module.",
+            )
+        if request.dtype:
+            model = model.to(getattr(torch, request.dtype))
+        model = model.to(self._memory.device)
+        source = {item.name: self._memory.tensor(request.arena, item.tensor) for item in request.state}
+        carry(source, getattr(model, "_orig_mod", model))
+        self._model = model
+        return Done()
+
+    def _stage(self, request: Stage) -> Reply:
+        self._outputs = []
+        self._results = request.results
+        self._slots = [[self._memory.tensor(request.arena, ref) for ref in slot] for slot in request.slots]
+        if self._kind == "stub":
+            self._model = implementations.Stub(request.results, self._memory.device)
+        return Done()
+
+    @torch.no_grad()
+    def _run(self, request: Run) -> Reply:
+        model = self._model
+        assert model is not None
+        self._outputs = []
+        if request.observed:
+            self._prepare_observed(request)
+        if isinstance(model, implementations.Stub):
+            model.touch()
+        chosen = [self._slots[slot] for slot in request.slots]
+        results = []
+        try:
+            started = time.perf_counter()
+            for inputs in chosen:
+                results.append(model(*inputs))
+            issued = time.perf_counter()
+        finally:
+            if request.observed:
+                self._memory.unpoison()
+        self._outputs = [list(r) if isinstance(r, tuple | list) else [r] for r in results]
+        references = [self._memory.export(outputs) for outputs in self._outputs]
+        self._memory.synchronize()
+        return Ran(
+            outputs=references,
+            issue_us=(issued - started) * 1e6,
+            inputs=self._device_inputs(request),
+            forbidden=self._guard.take_calls() if self._guard else [],
+            findings=self._findings(),
+            counts=self._counts() if request.observed else [],
+        )
+
+    def _prepare_observed(self, request: Run) -> None:
+        self._memory.poison(self._results)
+        if self._emulator is not None:
+            self._emulator.configure(order=request.order, seed=request.order_seed, check=self._check)
+
+    def _device_inputs(self, request: Run) -> list[OutputRef]:
+        if not request.observed or self._emulator is None:
+            return []
+        return self._memory.export(self._slots[request.slots[0]])
+
+    def _findings(self) -> list[WireFinding]:
+        if self._emulator is None:
+            return []
+        return [WireFinding(**vars(finding)) for finding in self._emulator.take_findings()]
+
+    def _counts(self) -> list[WireCounts]:
+        if self._emulator is None:
+            return []
+        return [WireCounts(**vars(count)) for count in self._emulator.take_counts()]
+
+    def _release(self, _request: Release) -> Reply:
+        self._forget()
+        self._memory.release()
+        return Done()
+
+    def _forget(self) -> None:
+        self._model = None
+        self._outputs = []
+        self._slots = []
+
+    def _failure(self, reason: str, error: BaseException) -> Failed:
+        forbidden = self._guard.take_calls() if self._guard else []
+        if forbidden:
+            reason = "forbidden_op"
+        elif self._device == "cuda" and "CUDA error" in str(error):
+            reason = "cuda_fault"
+        text = str(error).strip()[:MAX_TEXT] or "no message"
+        where = implementations.line_of_error(error, self._path)
+        return Failed(
+            reason=reason,
+            message=f"{type(error).__name__}{where}: {text}",
+            findings=self._findings(),
+        )
