@@ -1,0 +1,253 @@
+"""LayerNorm on the CPU: vectors of 16 floats, threads over rows and chunks, and stores past the cache.
+
+The idea: a row is cut into chunks of 2,048 floats. A thread reads a chunk from memory once, into the L1
+cache, and takes its statistics there in two passes; after that the row, 1 MB in the headline's shape
+scaled down, is still in L2 when the output is computed. Output lines go around the cache where the tensor
+is larger than it: an ordinary store first reads the line that it is about to overwrite. With fewer rows
+than threads the chunks of a row are spread over threads instead.
+
+Numerics: per chunk the mean and the sum of squared deviations in two passes, the second correcting the
+rounding of the first; chunks are merged in double with the term for the difference of their means.
+
+Bytes moved: x once, y once (no read for ownership), 8 bytes per element, and weight and bias once per row
+from L3. On (16, 64, 64, 64): 33.6 MB from and to memory.
+
+Flags: -O3 -march=native builds for the machine at hand (AVX-512, AVX2, NEON); vector types of the compiler
+(gcc, clang) are used rather than intrinsics, so that the same source serves each.
+"""
+
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+CPP = r"""
+#include <ATen/Parallel.h>
+#include <torch/extension.h>
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+constexpr int kLanes = 16;                                         // one 64-byte cache line
+typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float))));
+constexpr int kSums = 4;                                           // independent, to hide an addition's latency
+constexpr int64_t kStep = kLanes * kSums, kChunk = 2048;           // 8 KB, well within an L1 cache
+constexpr int64_t kStreamFrom = int64_t(1) << 22;                  // floats: 16 MB, more than an L2 cache
+
+inline Lanes load(const float* p) {
+    Lanes v;
+    std::memcpy(&v, p, sizeof v);
+    return v;
+}
+
+inline void store(float* p, Lanes v) { std::memcpy(p, &v, sizeof v); }
+
+// Writes a line without reading it first; `fence` orders such writes before what follows.
+inline void stream(float* p, Lanes v) {
+#if defined(__AVX512F__)
+    _mm512_stream_ps(p, (__m512)v);
+#elif defined(__AVX__)
+    __m256 halves[2];
+    std::memcpy(halves, &v, sizeof v);
+    _mm256_stream_ps(p, halves[0]);
+    _mm256_stream_ps(p + 8, halves[1]);
+#else
+    store(p, v);
+#endif
+}
+
+inline void fence() {
+#if defined(__AVX__)
+    _mm_sfence();
+#endif
+}
+
+inline float sum_lanes(const Lanes (&sums)[kSums]) {
+    Lanes v = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+    for (int half = kLanes / 2; half > 0; half /= 2) {
+        for (int j = 0; j < half; j++) v[j] += v[j + half];
+    }
+    return v[0];
+}
+
+struct Statistics {
+    double mean, squares;  // squares: the sum of squared deviations from that mean
+};
+
+// Gives the chunk to `lanes(vector, which sum)` and what is left over to `scalar(element)`.
+template <typename OnLanes, typename OnScalar>
+inline void for_each(const float* x, int64_t count, OnLanes lanes, OnScalar scalar) {
+    int64_t i = 0;
+    for (; i + kStep <= count; i += kStep) {
+        for (int s = 0; s < kSums; s++) lanes(load(x + i + s * kLanes), s);
+    }
+    for (; i + kLanes <= count; i += kLanes) lanes(load(x + i), 0);
+    for (; i < count; i++) scalar(x[i]);
+}
+
+inline Statistics chunk_statistics(const float* x, int64_t count, double inverse_count) {
+    Lanes sums[kSums] = {};
+    float sum = 0.0f;
+    for_each(
+        x, count, [&](Lanes v, int s) { sums[s] += v; }, [&](float v) { sum += v; });
+    if (count >= kLanes) sum += sum_lanes(sums);
+    const float mean = sum * inverse_count;
+
+    Lanes deviations[kSums] = {}, squares[kSums] = {};
+    float deviation = 0.0f, square = 0.0f;
+    for_each(
+        x, count,
+        [&](Lanes v, int s) {
+            const Lanes d = v - mean;
+            deviations[s] += d;
+            squares[s] += d * d;
+        },
+        [&](float v) {
+            const float d = v - mean;
+            deviation += d;
+            square += d * d;
+        });
+    if (count >= kLanes) {
+        deviation += sum_lanes(deviations);
+        square += sum_lanes(squares);
+    }
+    const double correction = deviation * inverse_count;  // what the rounded mean missed
+    return {mean + correction, square - deviation * correction};
+}
+
+Statistics merge(const Statistics* chunks, int64_t width) {
+    const auto count = [&](int64_t c) -> double { return std::min(kChunk, width - c * kChunk); };
+    const int64_t number = (width + kChunk - 1) / kChunk;
+    if (number == 1) return chunks[0];
+    Statistics row = {0.0, 0.0};
+    for (int64_t c = 0; c < number; c++) row.mean += count(c) / width * chunks[c].mean;
+    for (int64_t c = 0; c < number; c++) {
+        const double between = chunks[c].mean - row.mean;
+        row.squares += chunks[c].squares + count(c) * between * between;
+    }
+    return row;
+}
+
+// One chunk of the output. Around the cache (`stream`) y has to start at a cache line, and needs a fence.
+template <bool kStream>
+void normalise(const float* x, const float* weight, const float* bias, float* y, int64_t count, double mean,
+               float rstd) {
+    const float high = mean, low = mean - high;  // together the double
+    int64_t i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+        const Lanes v = ((load(x + i) - high) - low) * rstd * load(weight + i) + load(bias + i);
+        if constexpr (kStream) {
+            stream(y + i, v);
+        } else {
+            store(y + i, v);
+        }
+    }
+    for (; i < count; i++) y[i] = ((x[i] - high) - low) * rstd * weight[i] + bias[i];
+}
+
+struct Problem {
+    const float *x, *weight, *bias;
+    float* y;
+    int64_t rows, width, chunks;
+    double inverse_width, eps;
+    bool stream;
+
+    Statistics statistics(int64_t row, int64_t c) const {
+        const int64_t count = std::min(kChunk, width - c * kChunk);
+        const double inverse_count = count == width ? inverse_width : 1.0 / count;
+        return chunk_statistics(x + row * width + c * kChunk, count, inverse_count);
+    }
+
+    void output(int64_t row, int64_t c, const Statistics& of_row) const {
+        const int64_t at = row * width + c * kChunk, column = c * kChunk, count = std::min(kChunk, width - column);
+        const float rstd = 1.0f / std::sqrt(static_cast<float>(of_row.squares * inverse_width + eps));
+        (stream ? normalise<true> : normalise<false>)(x + at, weight + column, bias + column, y + at, count,
+                                                      of_row.mean, rstd);
+    }
+};
+
+// A thread does whole rows, so that its second look at a row finds it in its L2 cache.
+void by_rows(const Problem& p) {
+    const int64_t grain = std::max<int64_t>(1, at::internal::GRAIN_SIZE / p.width);
+    at::parallel_for(0, p.rows, grain, [&](int64_t first, int64_t last) {
+        std::vector<Statistics> chunks(p.chunks);
+        for (int64_t row = first; row < last; row++) {
+            for (int64_t c = 0; c < p.chunks; c++) chunks[c] = p.statistics(row, c);
+            const Statistics of_row = merge(chunks.data(), p.width);
+            // backwards: the end of the row is what the caches hold
+            for (int64_t c = p.chunks; c-- > 0;) p.output(row, c, of_row);
+        }
+        fence();
+    });
+}
+
+// Fewer rows than threads: the chunks of a row are spread over the threads, with a barrier in between.
+void by_chunks(const Problem& p) {
+    const int64_t grain = at::internal::GRAIN_SIZE / kChunk;
+    std::vector<Statistics> chunks(p.rows * p.chunks), of_row(p.rows);
+    at::parallel_for(0, p.rows * p.chunks, grain, [&](int64_t first, int64_t last) {
+        for (int64_t i = first; i < last; i++) chunks[i] = p.statistics(i / p.chunks, i % p.chunks);
+    });
+    for (int64_t row = 0; row < p.rows; row++) of_row[row] = merge(&chunks[row * p.chunks], p.width);
+    at::parallel_for(0, p.rows * p.chunks, grain, [&](int64_t first, int64_t last) {
+        for (int64_t i = last; i-- > first;) p.output(i / p.chunks, i % p.chunks, of_row[i / p.chunks]);
+        fence();
+    });
+}
+
+void check_parameter(const char* name, const torch::Tensor& parameter) {
+    TORCH_CHECK(parameter.is_cpu(), "layer_norm: ", name, " must be a CPU tensor, got one on ",
+                parameter.device());
+    TORCH_CHECK(parameter.scalar_type() == torch::kFloat, "layer_norm: ", name, " must be float32, got ",
+                parameter.scalar_type());
+}
+
+torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps) {
+    check_parameter("x", x);
+    check_parameter("weight", weight);
+    check_parameter("bias", bias);
+    TORCH_CHECK(weight.dim() >= 1 && x.dim() >= weight.dim() &&
+                    x.sizes().slice(x.dim() - weight.dim()) == weight.sizes(),
+                "layer_norm: the last dimensions of x ", x.sizes(), " must be normalized_shape ",
+                weight.sizes());
+    TORCH_CHECK(bias.sizes() == weight.sizes(), "layer_norm: bias has shape ", bias.sizes(),
+                " but weight has shape ", weight.sizes());
+    x = x.contiguous();
+    weight = weight.contiguous();
+    bias = bias.contiguous();
+    auto y = torch::empty(x.sizes(), x.options());
+    if (y.numel() == 0) return y;
+
+    Problem p = {x.data_ptr<float>(), weight.data_ptr<float>(), bias.data_ptr<float>(), y.data_ptr<float>()};
+    p.width = weight.numel();
+    p.rows = x.numel() / p.width;
+    p.chunks = (p.width + kChunk - 1) / kChunk;
+    p.inverse_width = 1.0 / p.width;
+    p.eps = eps;
+    p.stream = x.numel() >= kStreamFrom && p.width % kLanes == 0 &&
+               reinterpret_cast<uintptr_t>(p.y) % sizeof(Lanes) == 0;
+    (p.rows < at::get_num_threads() ? by_chunks : by_rows)(p);
+    return y;
+}
+"""
+
+extension = load_inline(
+    name="layernorm_cpu_vectorised",
+    cpp_sources=CPP,
+    functions=["layer_norm"],
+    extra_cflags=["-O3", "-march=native", "-fopenmp"],
+)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        return extension.layer_norm(x, self.weight, self.bias, self.eps)
