@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -71,6 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(error, EXIT_USAGE)
     except HarnessError as error:
         return _complain(error, EXIT_HARNESS)
+    except Exception:
+        path = _keep_traceback()
+        return _complain(f"An error of the harness itself; nothing is said about the submission. Report {path}.",
+                         EXIT_HARNESS)  # fmt: skip
     except KeyboardInterrupt:
         return _complain("Stopped by the keyboard; what had not finished says nothing.", EXIT_HARNESS)
 
@@ -78,6 +84,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _complain(error: object, code: int) -> int:
     print(f"eval.py: {error}", file=sys.stderr)
     return code
+
+
+def _keep_traceback() -> str:
+    """Write the current exception where it can be attached to a report; returns the file's path."""
+    with tempfile.NamedTemporaryFile("w", prefix="kernelgate-error-", suffix=".txt", delete=False) as file:
+        file.write(traceback.format_exc())
+    return file.name
 
 
 def _console(color: str, *, stderr: bool = False) -> Console:
@@ -200,9 +213,12 @@ def _report(results, options: argparse.Namespace) -> None:
     if options.json == "-":
         sys.stdout.write(json.dumps(results).decode())
         return
-    if options.json:
-        Path(options.json).write_bytes(json.dumps(results))
     terminal.print_results(_console(options.color), results, quiet=options.quiet, verbose=options.verbose)
+    if options.json:
+        try:
+            Path(options.json).write_bytes(json.dumps(results))
+        except OSError as error:
+            raise UsageError(f"The results could not be written to {options.json}: {error.strerror}.") from error
 
 
 @contextlib.contextmanager

@@ -61,7 +61,7 @@ def _compare_run(
         raise SubmissionError("bad_message", f"One call gave {len(ran.outputs)} results.")
     check_form(ran.outputs[0], drawn.expected, runner.device.torch_device.type, emulated=emulated)
     comparisons = [
-        oracle.compare(runner.reader.read(ref), wanted)
+        oracle.compare(runner.reader.read(ref, ran.handles), wanted)
         for ref, wanted in zip(ran.outputs[0], drawn.expected, strict=True)
     ]
     _require_unchanged(runner, ran, drawn, input_refs)
@@ -71,7 +71,7 @@ def _compare_run(
 def _require_unchanged(runner: Runner, ran: Ran, drawn: Drawn, input_refs: Sequence[TensorRef]) -> None:
     views = [runner.device.arena.view(ref) for ref in input_refs]
     if ran.inputs:  # the emulator's own copies
-        views += [runner.reader.read(ref) for ref in ran.inputs]
+        views += [runner.reader.read(ref, ran.handles) for ref in ran.inputs]
     pristine = drawn.inputs * (len(views) // max(len(drawn.inputs), 1))
     for position, (view, tensor) in enumerate(zip(views, pristine, strict=True)):
         if not _same_bits(view, tensor):

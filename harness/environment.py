@@ -21,7 +21,7 @@ def describe() -> dict[str, Any]:
         "kernelgate": version_of("kernelgate"),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": str(torch.__version__),
         "torch_cuda": torch.version.cuda,
         "numpy": version_of("numpy"),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",

@@ -37,8 +37,8 @@ class NamedTensor(Struct, frozen=True):
 class OutputRef(Struct, frozen=True):
     """A tensor in the worker's memory. `type` is its exact Python type.
 
-    `handle` (hexadecimal) and `allocation_offset` are set where the memory is a GPU's: the IPC handle of
-    the allocation and the bytes from its start to the first element.
+    Where the memory is a GPU's, `allocation` is the place of its IPC handle in the reply's `handles`, and
+    `allocation_offset` the bytes from the allocation's start to the first element.
     """
 
     address: int
@@ -47,7 +47,7 @@ class OutputRef(Struct, frozen=True):
     dtype: str
     device: str
     type: str
-    handle: str = ""
+    allocation: int = -1
     allocation_offset: int = 0
 
 
@@ -161,6 +161,8 @@ class Ran(Struct, frozen=True, tag="ran"):
 
     outputs: list[list[OutputRef]]
     issue_us: float
+    handles: list[str] = []
+    """IPC handles (hexadecimal) of the allocations that the outputs lie in."""
     inputs: list[OutputRef] = []
     forbidden: list[str] = []
     findings: list[WireFinding] = []

@@ -18,6 +18,10 @@ ALIGNMENT = 256
 class Backing(Protocol):
     """Where an arena's bytes come from."""
 
+    def synchronize(self) -> None:
+        """Wait until copies into the arena have happened: other processes read it next."""
+        ...
+
     def provide(self, nbytes: int) -> tuple[torch.Tensor, ArenaRef]:
         """At least `nbytes` as a uint8 tensor of the judge, and the reference that workers open."""
         ...
@@ -51,6 +55,7 @@ class Arena:
             self._raw, self.ref = self._backing.provide(end)
         for (tensor, _), ref in zip(tensors, refs, strict=True):
             self.view(ref).copy_(tensor)
+        self._backing.synchronize()
         return refs
 
     def view(self, ref: TensorRef) -> torch.Tensor:

@@ -15,12 +15,12 @@ from harness.wire import OutputRef
 class Reader(Protocol):
     """Reads a worker's memory without its help."""
 
-    def read(self, ref: OutputRef) -> torch.Tensor:
-        """The whole tensor, on the judge's device. Raises SubmissionError when the memory cannot be read."""
+    def read(self, ref: OutputRef, handles: Sequence[str]) -> torch.Tensor:
+        """The whole tensor, on the judge's device; `handles` are the reply's. Raises SubmissionError when the memory cannot be read."""
         ...
 
-    def sample(self, refs: Sequence[OutputRef], offsets: Sequence[np.ndarray]) -> np.ndarray:
-        """Elements at the given offsets (in elements, one array for each tensor), as float64, concatenated."""
+    def sample(self, refs: Sequence[OutputRef], handles: Sequence[str], offsets: np.ndarray) -> np.ndarray:
+        """Elements at `offsets` (in elements, one row for each tensor), as float64 of the same shape."""
         ...
 
     @property

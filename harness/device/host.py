@@ -38,6 +38,9 @@ class _MemoryFile:
         self.fd = os.memfd_create("kernelgate", os.MFD_ALLOW_SEALING)
         fcntl.fcntl(self.fd, _F_ADD_SEALS, _F_SEAL_SHRINK)
 
+    def synchronize(self) -> None:
+        pass  # copies on the CPU have happened when they return
+
     def provide(self, nbytes: int) -> tuple[torch.Tensor, ArenaRef]:
         size = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
         os.ftruncate(self.fd, max(size, os.fstat(self.fd).st_size))
@@ -58,7 +61,7 @@ class ProcessReader:
         self._pid = pid
         self._libc = ctypes.CDLL(None, use_errno=True)
 
-    def read(self, ref: OutputRef) -> torch.Tensor:
+    def read(self, ref: OutputRef, handles: Sequence[str]) -> torch.Tensor:
         dtype = getattr(torch, ref.dtype)
         span = 1 + sum((size - 1) * step for size, step in zip(ref.shape, ref.stride, strict=True))
         raw = torch.empty(0 if 0 in ref.shape else span, dtype=dtype)
@@ -66,16 +69,17 @@ class ProcessReader:
             self._read([(raw.data_ptr(), raw.nbytes)], [(ref.address, raw.nbytes)])
         return raw.as_strided(ref.shape, ref.stride)
 
-    def sample(self, refs: Sequence[OutputRef], offsets: Sequence[np.ndarray]) -> np.ndarray:
+    def sample(self, refs: Sequence[OutputRef], handles: Sequence[str], offsets: np.ndarray) -> np.ndarray:
         dtype = getattr(torch, refs[0].dtype)
         size = dtype.itemsize
-        addresses = np.concatenate([ref.address + o * size for ref, o in zip(refs, offsets, strict=True)])
+        starts = np.array([ref.address for ref in refs], dtype=np.int64)
+        addresses = (starts[:, None] + offsets * size).reshape(-1)
         raw = torch.empty(len(addresses), dtype=dtype)
         for start in range(0, len(addresses), _IOV_MAX):
             part = addresses[start : start + _IOV_MAX]
             local = [(raw.data_ptr() + start * size, len(part) * size)]
             self._read(local, [(int(address), size) for address in part])
-        return raw.double().numpy()
+        return raw.double().numpy().reshape(offsets.shape)
 
     def forget(self) -> None:
         pass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import torch
 
 from harness.device import driver
@@ -29,26 +30,19 @@ class CudaMemory:
         assert self._raw is not None
         return view_bytes(self._raw, ref)
 
-    def export(self, tensors: Sequence[object]) -> list[OutputRef]:
-        handles: dict[int, str] = {}  # one question to the driver for each allocation, of which there are few
+    def export(self, tensors: Sequence[object], handles: list[str]) -> list[OutputRef]:
         return [self._export(tensor, handles) for tensor in tensors]
 
-    def _export(self, tensor: object, handles: dict[int, str]) -> OutputRef:
+    def _export(self, tensor: object, handles: list[str]) -> OutputRef:
         ref = describe(tensor)
         if ref.device != "cuda" or not ref.address:
             return ref
         base, _ = driver.allocation_of(ref.address)
-        if base not in handles:
-            handles[base] = driver.export_handle(base)
-        return OutputRef(
-            address=ref.address,
-            shape=ref.shape,
-            stride=ref.stride,
-            dtype=ref.dtype,
-            device=ref.device,
-            type=ref.type,
-            handle=handles[base],
-            allocation_offset=ref.address - base,
+        handle = driver.export_handle(base)
+        if handle not in handles:
+            handles.append(handle)
+        return msgspec.structs.replace(
+            ref, allocation=handles.index(handle), allocation_offset=ref.address - base
         )
 
     def synchronize(self) -> None:

@@ -45,7 +45,9 @@ class Memory(Protocol):
         """The tensor on the worker's device."""
         ...
 
-    def export(self, tensors: Sequence[object]) -> list[OutputRef]: ...
+    def export(self, tensors: Sequence[object], handles: list[str]) -> list[OutputRef]:
+        """References to tensors; the IPC handles that they need are appended to `handles`, each once."""
+        ...
 
     def synchronize(self) -> None:
         """Wait until everything that was launched has happened."""
@@ -76,7 +78,7 @@ class HostMemory:
     def tensor(self, arena: ArenaRef, ref: TensorRef) -> torch.Tensor:
         return view_bytes(self._bytes(arena), ref)
 
-    def export(self, tensors: Sequence[object]) -> list[OutputRef]:
+    def export(self, tensors: Sequence[object], handles: list[str]) -> list[OutputRef]:
         return [describe(tensor) for tensor in tensors]
 
     def synchronize(self) -> None:

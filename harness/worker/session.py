@@ -131,6 +131,7 @@ class Session:
         model = model.to(self._memory.device)
         source = {item.name: self._memory.tensor(request.arena, item.tensor) for item in request.state}
         carry(source, getattr(model, "_orig_mod", model))
+        self._memory.synchronize()
         self._model = model
         return Done()
 
@@ -140,6 +141,7 @@ class Session:
         self._slots = [[self._memory.tensor(request.arena, ref) for ref in slot] for slot in request.slots]
         if self._kind == "stub":
             self._model = implementations.Stub(request.results, self._memory.device)
+        self._memory.synchronize()
         return Done()
 
     @torch.no_grad()
@@ -162,11 +164,13 @@ class Session:
             if request.observed:
                 self._memory.unpoison()
         self._outputs = [list(r) if isinstance(r, tuple | list) else [r] for r in results]
-        references = [self._memory.export(outputs) for outputs in self._outputs]
+        handles: list[str] = []
+        references = [self._memory.export(outputs, handles) for outputs in self._outputs]
         self._memory.synchronize()
         return Ran(
             outputs=references,
             issue_us=(issued - started) * 1e6,
+            handles=handles,
             inputs=self._device_inputs(request),
             forbidden=self._guard.take_calls() if self._guard else [],
             findings=self._findings(),
@@ -181,7 +185,7 @@ class Session:
     def _device_inputs(self, request: Run) -> list[OutputRef]:
         if not request.observed or self._emulator is None:
             return []
-        return self._memory.export(self._slots[request.slots[0]])
+        return self._memory.export(self._slots[request.slots[0]], [])
 
     def _findings(self) -> list[WireFinding]:
         if self._emulator is None:

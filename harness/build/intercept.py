@@ -1,0 +1,144 @@
+"""`load_inline` in a worker: the same arguments, a cache keyed by content, no locks, no recompiling.
+
+The folder of a built extension is named by a digest of its sources, flags and toolchain, so that equal
+names never collide. A build happens in a folder of its own that is renamed into place when complete:
+two builds of the same thing both succeed, and one that died leaves nothing that could be waited for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import torch.utils.cpp_extension as cpp_extension
+
+from harness.build.extension import Extension, KernelResources, SourceText, Toolchain
+from harness.build.locate import locate
+
+_REPORT = "kernels.json"
+
+
+@dataclass
+class BuildReport:
+    """What the `load_inline` calls of one submission cost; filled as they happen."""
+
+    seconds: float = 0.0
+    cached: bool = True
+    count: int = 0
+    kernels: list[KernelResources] = field(default_factory=list)
+
+
+def install(toolchain: Toolchain, cache: Path, submission: Path) -> BuildReport:
+    """Replace `torch.utils.cpp_extension.load_inline` in this process; returns the report it will fill."""
+    report = BuildReport()
+
+    def load_inline(
+        name: str,
+        cpp_sources: str | Sequence[str],
+        cuda_sources: str | Sequence[str] | None = None,
+        sycl_sources: str | Sequence[str] | None = None,
+        functions: str | Sequence[str] | Mapping[str, str] | None = None,
+        extra_cflags: Sequence[str] | None = None,
+        extra_cuda_cflags: Sequence[str] | None = None,
+        extra_sycl_cflags: Sequence[str] | None = None,
+        extra_ldflags: Sequence[str] | None = None,
+        extra_include_paths: Sequence[str] | None = None,
+        build_directory: str | None = None,
+        verbose: bool = False,
+        with_cuda: bool | None = None,
+        is_python_module: bool = True,
+        **_others: Any,
+    ) -> ModuleType | str:
+        """PyTorch's signature. `build_directory`, `verbose` and `with_cuda` change nothing here."""
+        extension = Extension(
+            name=name,
+            cpp_sources=_sources(cpp_sources, submission),
+            cuda_sources=_sources(cuda_sources, submission),
+            functions=_functions(functions),
+            extra_cflags=tuple(extra_cflags or ()),
+            extra_cuda_cflags=tuple(extra_cuda_cflags or ()),
+            extra_ldflags=tuple(extra_ldflags or ()),
+            extra_include_paths=tuple(extra_include_paths or ()),
+        )
+        return _load(extension, toolchain, cache, report, is_python_module)
+
+    cpp_extension.load_inline = load_inline
+    return report
+
+
+def _sources(sources: str | Sequence[str] | None, submission: Path) -> tuple[SourceText, ...]:
+    texts = [sources] if isinstance(sources, str) else list(sources or ())
+    return tuple(locate(text, submission) for text in texts)
+
+
+def _functions(functions: str | Sequence[str] | Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+    if functions is None:
+        return ()
+    if isinstance(functions, str):
+        return ((functions, functions),)
+    if isinstance(functions, Mapping):
+        return tuple(functions.items())
+    return tuple((name, name) for name in functions)
+
+
+def _load(
+    extension: Extension, toolchain: Toolchain, cache: Path, report: BuildReport, is_python_module: bool
+) -> ModuleType | str:
+    digest = extension.digest(toolchain.fingerprint())
+    # The module's name carries the digest, since Python and pybind11 know a module by its name.
+    module_name = f"{re.sub(r'[^0-9A-Za-z_]', '_', extension.name)}_{digest[:16]}"
+    folder = cache / digest
+    library = folder / f"{module_name}.so"
+    if not library.exists():
+        started = time.perf_counter()
+        _build(extension, toolchain, module_name, folder)
+        report.seconds += time.perf_counter() - started
+        report.cached = False
+    report.count += 1
+    report.kernels += msgspec.json.decode((folder / _REPORT).read_bytes(), type=list[KernelResources])
+    if not is_python_module:
+        import torch
+
+        torch.ops.load_library(str(library))
+        return str(library)
+    return _import(module_name, library)
+
+
+def _build(extension: Extension, toolchain: Toolchain, module_name: str, folder: Path) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="building-", dir=folder.parent))
+    try:
+        library, kernels = toolchain.compile(extension, module_name, scratch)
+        finished = scratch / "finished"
+        finished.mkdir()
+        shutil.copy2(library, finished / f"{module_name}.so")
+        (finished / _REPORT).write_bytes(msgspec.json.encode(kernels))
+        try:
+            os.rename(finished, folder)
+        except OSError:
+            if not folder.exists():  # else another build of the same thing was faster
+                raise
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _import(module_name: str, library: Path) -> ModuleType:
+    if module_name in sys.modules:
+        return sys.modules[module_name]
+    spec = importlib.util.spec_from_file_location(module_name, library)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    sys.modules[module_name] = module
+    return module

@@ -1,0 +1,87 @@
+"""The real compilers, through PyTorch's own `load_inline`, in a process of their own."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+from harness.build.compiler_output import kernel_resources, short_errors
+from harness.build.extension import BuildFailed, Extension, KernelResources
+
+# A compiler that needs longer than this is taken to hang; a large CUTLASS kernel takes two minutes.
+BUILD_TIMEOUT_S = 900
+
+
+@cache
+def _version(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return "missing"
+
+
+class TorchToolchain:
+    """g++ for C++, and nvcc for the architecture of the GPU that is present."""
+
+    def __init__(self, cuda: bool) -> None:
+        import torch
+
+        self._architecture = ""
+        if cuda:
+            self._architecture = "{}.{}".format(*torch.cuda.get_device_capability())
+        self._torch = f"{torch.__version__} {torch.version.cuda} {torch._C._GLIBCXX_USE_CXX11_ABI}"
+
+    def fingerprint(self) -> str:
+        parts = [
+            "torch toolchain 1",
+            self._torch,
+            sys.version,
+            platform.machine(),
+            self._architecture,
+            _version(os.environ.get("CXX", "c++"), "--version"),
+            _version(os.environ.get("CXX", "c++"), "-march=native", "-Q", "--help=target"),
+        ]
+        if self._architecture:
+            parts.append(_version("nvcc", "--version"))
+        return "\n".join(parts)
+
+    def compile(
+        self, extension: Extension, module_name: str, folder: Path
+    ) -> tuple[Path, tuple[KernelResources, ...]]:
+        """See harness.build.extension.Toolchain."""
+        if extension.cuda_sources and not self._architecture:
+            raise BuildFailed(
+                "load_inline was given cuda_sources, and this run is on the CPU. Use --device cuda or emulator."
+            )
+        request = {
+            "name": module_name,
+            "cpp_sources": [source.located for source in extension.cpp_sources],
+            "cuda_sources": [source.located for source in extension.cuda_sources],
+            "functions": dict(extension.functions),
+            "extra_cflags": list(extension.extra_cflags),
+            "extra_cuda_cflags": [*extension.extra_cuda_cflags, "-Xptxas=-v"],
+            "extra_ldflags": list(extension.extra_ldflags),
+            "extra_include_paths": list(extension.extra_include_paths),
+            "build_directory": str(folder),
+        }
+        environment = {**os.environ, "TORCH_CUDA_ARCH_LIST": self._architecture, "MAX_JOBS": "2"}
+        try:
+            process = subprocess.run(
+                [sys.executable, "-m", "harness.build.torch_compiler"],
+                input=json.dumps(request),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env=environment,
+                timeout=BUILD_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise BuildFailed(f"The compiler did not finish within {BUILD_TIMEOUT_S} s.") from error
+        if process.returncode:
+            raise BuildFailed(short_errors(process.stdout))
+        return folder / f"{module_name}.so", kernel_resources(process.stdout)
