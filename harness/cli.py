@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from harness.errors import HarnessError, UsageError
+from harness.paths import PROBLEMS, SUBMISSIONS
+from harness.settings import Settings, fresh_seed, sub_seed
+from harness.submission import Submission, find_submissions, read_submission
+from harness.verdict import SCHEMA, Accepted, Errored, Evaluation, Rejected, Results
 
 EXIT_ACCEPTED = 0
 EXIT_REJECTED = 1
@@ -39,13 +46,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="submission files or folders (default: submissions/)",
     )
-    parser.add_argument(
-        "--problem", help="problem file, or the name of one in problems/ (default: by folder)"
-    )
+    parser.add_argument("--problem", help="problem file, or the name of one in problems/ (default: by folder)")
     parser.add_argument("--device", choices=("cuda", "cpu", "emulator"), help="insist on a device")
-    parser.add_argument(
-        "-k", dest="select", default="", metavar="CASE", help="only cases whose name has this"
-    )
+    parser.add_argument("-k", dest="select", default="", metavar="CASE", help="only cases whose name has this")
     parser.add_argument("--seed", type=int, help="repeat a run's data (default: drawn anew)")
     parser.add_argument("--against", default="eager,compile", metavar="LIST",
                         help="baselines: eager, compile, or other submissions' files (default: %(default)s)")  # fmt: skip
@@ -73,6 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(error, EXIT_USAGE)
     except HarnessError as error:
         return _complain(error, EXIT_HARNESS)
+    except BrokenPipeError:  # whoever read standard output has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_HARNESS
     except Exception:
         path = _keep_traceback()
         return _complain(f"An error of the harness itself; nothing is said about the submission. Report {path}.",
@@ -129,18 +135,13 @@ def _env(as_json: bool) -> int:
 def _list(as_json: bool) -> int:
     import msgspec
 
-    from harness.problem import PROBLEMS, load_problem
-    from harness.submission import SUBMISSIONS, find_submissions
+    from harness.problem import load_problem
 
-    found = []
+    found: list[dict[str, Any]] = []
     for path in sorted(PROBLEMS.glob("*.py")):
         problem = load_problem(path, random_seed=0)
         cases = [{"name": c.name, "shape": c.shape_text, "timed": c.timed} for c in problem.cases]
-        files = [
-            p.relative_to(SUBMISSIONS).as_posix()
-            for p in find_submissions([])
-            if p.parent.name == problem.name
-        ]
+        files = [p.relative_to(SUBMISSIONS).as_posix() for p in find_submissions([]) if p.parent.name == problem.name]
         found.append({"problem": problem.name, "cases": cases, "submissions": files})
     if as_json:
         print(msgspec.json.encode(found).decode())
@@ -158,10 +159,6 @@ def _list(as_json: bool) -> int:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    from harness.environment import describe
-    from harness.submission import find_submissions, read_submission
-    from harness.verdict import SCHEMA, Accepted, Evaluation, Results
-
     if options.min_speedup is not None and options.no_timing:
         raise UsageError("--min-speedup needs times, and --no-timing forbids them; give one of the two.")
     submissions = [read_submission(path) for path in find_submissions(options.paths)]
@@ -177,6 +174,8 @@ def _evaluate(options: argparse.Namespace) -> int:
             if not evaluations:
                 raise
             failure = error  # what was measured before is reported all the same
+    from harness.environment import describe
+
     results = Results(schema=SCHEMA, environment=describe(), evaluations=evaluations)
     _report(results, options)
     if failure:
@@ -187,19 +186,19 @@ def _evaluate(options: argparse.Namespace) -> int:
     return _exit_code(evaluations, bool(slow))
 
 
-def _too_slow(evaluation, asked: float | None) -> bool:
+def _too_slow(evaluation: Accepted, asked: float | None) -> bool:
     return asked is not None and (evaluation.geomean_speedup is None or evaluation.geomean_speedup < asked)
 
 
-def _why_slow(evaluation, asked: float) -> str:
+def _why_slow(evaluation: Accepted, asked: float) -> str:
     if evaluation.geomean_speedup is None:
         return f"{evaluation.submission} was not timed on {evaluation.device}, so {asked:g}× cannot be shown."
-    return f"{evaluation.submission} is correct, and at {evaluation.geomean_speedup:.2f}× below the {asked:g}× asked for."
+    return (
+        f"{evaluation.submission} is correct, and at {evaluation.geomean_speedup:.2f}× below the {asked:g}× asked for."
+    )
 
 
-def _exit_code(evaluations: Sequence, slow: bool) -> int:
-    from harness.verdict import Errored, Rejected
-
+def _exit_code(evaluations: Sequence[Evaluation], slow: bool) -> int:
     if any(isinstance(e, Rejected) for e in evaluations):
         return EXIT_REJECTED
     if any(isinstance(e, Errored) for e in evaluations):
@@ -207,69 +206,100 @@ def _exit_code(evaluations: Sequence, slow: bool) -> int:
     return EXIT_TOO_SLOW if slow else EXIT_ACCEPTED
 
 
-def _report(results, options: argparse.Namespace) -> None:
+def _report(results: Results, options: argparse.Namespace) -> None:
     from harness.report import json, terminal
 
     if options.json == "-":
         sys.stdout.write(json.dumps(results).decode())
         return
+    problem = _write(Path(options.json), json.dumps(results)) if options.json else ""
     terminal.print_results(_console(options.color), results, quiet=options.quiet, verbose=options.verbose)
-    if options.json:
-        try:
-            Path(options.json).write_bytes(json.dumps(results))
-        except OSError as error:
-            raise UsageError(f"The results could not be written to {options.json}: {error.strerror}.") from error
+    if problem:
+        raise UsageError(problem)
+
+
+def _write(path: Path, data: bytes) -> str:
+    """Write a file; returns a sentence when that fails."""
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        return f"The results could not be written to {path}: {error.strerror}. They stand above."
+    return ""
 
 
 @contextlib.contextmanager
 def _progress(options: argparse.Namespace) -> Iterator[Callable[[str], None]]:
     """Says what is being done on stderr: a status line on a terminal, lines elsewhere with -v."""
     console = _console(options.color, stderr=True)
+    started = time.monotonic()
     if options.quiet or not (console.is_terminal or options.verbose):
         yield lambda _text: None
     elif console.is_terminal:
         with console.status("starting") as status:
             yield status.update
     else:
-        yield console.print
+        yield lambda text: console.print(f"{time.monotonic() - started:7.2f} s  {text}")
 
 
-def _all_evaluations(submissions, options: argparse.Namespace, progress: Callable[[str], None]) -> Iterator:
+def _all_evaluations(
+    submissions: Sequence[Submission], options: argparse.Namespace, progress: Callable[[str], None]
+) -> Iterator[Evaluation]:
     """One evaluation after the other, grouped so that baselines are loaded once for a problem and device."""
-    from harness.device.choose import choose_device, open_device
-    from harness.evaluate import Judge, select_cases
-    from harness.problem import load_problem
-    from harness.settings import Settings, fresh_seed, sub_seed
+    from harness.device.choose import choose_device
 
     seed = fresh_seed() if options.seed is None else options.seed
-    groups: dict[tuple[Path, str], list] = {}
+    settings = Settings(
+        seed=seed,
+        timeout_s=options.timeout,
+        quick=options.quick,
+        timing=not options.no_timing,
+        check=options.check,
+    )
+    groups: dict[tuple[Path, str], list[Submission]] = {}
     for submission in submissions:
-        key = (
-            _problem_path(options.problem, submission.path),
-            choose_device(options.device, submission.uses_cuda),
-        )
-        groups.setdefault(key, []).append(submission)
-    for (path, device_name), members in groups.items():
-        problem = load_problem(path, sub_seed(seed, "shapes") % 2**32)
+        device = choose_device(options.device, submission.uses_cuda)
+        groups.setdefault((_problem_path(options.problem, submission.path), device), []).append(submission)
+    for (problem, device), members in groups.items():
+        yield from _group(problem, device, members, options, settings, progress)
+
+
+def _group(
+    path: Path,
+    device_name: str,
+    members: Sequence[Submission],
+    options: argparse.Namespace,
+    settings: Settings,
+    progress: Callable[[str], None],
+) -> Iterator[Evaluation]:
+    """The evaluations of one problem's submissions on one device."""
+    from harness.device.choose import can_time, open_device
+    from harness.device.memory_file import MemoryFile
+    from harness.sandbox import Starter
+
+    against = [name for name in options.against.split(",") if name]
+    memory = MemoryFile()
+    starter = Starter(device_name, memory.fd)
+    try:
+        # Workers load torch while this process does: the imports below take seconds.
+        timed = settings.timing and can_time(device_name)
+        compilers = against.count("compile") if timed else 0
+        starter.start_ahead(workers=1 + (1 + len(against) - compilers if timed else 0), compilers=compilers)
+        progress(f"loading {path.stem} on {device_name}")
+        from harness.evaluate import Judge, select_cases
+        from harness.problem import load_problem
+
+        problem = load_problem(path, sub_seed(settings.seed, "shapes") % 2**32)
         cases = select_cases(problem, options.select)
-        settings = Settings(
-            seed=seed,
-            timeout_s=options.timeout,
-            quick=options.quick,
-            timing=not options.no_timing,
-            check=options.check,
-        )
-        against = [name for name in options.against.split(",") if name]
-        device = open_device(device_name)
-        with Judge(problem, cases, device, settings, against, progress) as judge:
+        device = open_device(device_name, memory)
+        with Judge(problem, cases, device, starter, settings, against, progress) as judge:
             for submission in members:
                 yield judge.evaluate(submission)
+    finally:
+        starter.end()
 
 
 def _problem_path(asked: str | None, submission: Path) -> Path:
     """The problem that was asked for, or the one named like the submission's folder."""
-    from harness.problem import PROBLEMS
-
     if asked is None:
         named = PROBLEMS / f"{submission.parent.name}.py"
         if named.is_file():

@@ -300,9 +300,7 @@ def check_form(
         ):
             if found != needed:
                 raise SubmissionError("wrong_output", f"The {what} of {which} is {found}; expected {needed}.")
-        if len(ref.stride) != len(ref.shape) or not oracle.same_strides(
-            wanted.shape, ref.stride, wanted.stride
-        ):
+        if len(ref.stride) != len(ref.shape) or not oracle.same_strides(wanted.shape, ref.stride, wanted.stride):
             raise SubmissionError(
                 "wrong_output",
                 f"The strides of {which} are {tuple(ref.stride)}; the reference's are {wanted.stride}.",

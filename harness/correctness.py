@@ -49,9 +49,7 @@ def check_case(runner: Runner, drawn: Drawn, seed: int) -> tuple[list[oracle.Com
     return runs[0]
 
 
-def _compare_run(
-    runner: Runner, ran: Ran, drawn: Drawn, input_refs: Sequence[TensorRef]
-) -> list[oracle.Comparison]:
+def _compare_run(runner: Runner, ran: Ran, drawn: Drawn, input_refs: Sequence[TensorRef]) -> list[oracle.Comparison]:
     emulated = runner.device.name == "emulator"
     if ran.forbidden:
         raise SubmissionError("forbidden_op", f"{ran.forbidden[0]} ran inside ModelNew.forward.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from harness import stats, verdict
 from harness.correctness import Correctness, Progress
@@ -11,7 +12,8 @@ from harness.device.base import Device
 from harness.draw import draw_case
 from harness.errors import SubmissionError, UsageError
 from harness.problem import Case, Problem
-from harness.runner import Runner, load_request
+from harness.runner import Runner, load_request, rehearsal
+from harness.sandbox import Starter
 from harness.settings import Settings
 from harness.submission import Submission, read_submission
 from harness.timing import SUBMISSION, CaseTimes, Timer, timing_result
@@ -29,10 +31,12 @@ class Judge:
         problem: Problem,
         cases: Sequence[Case],
         device: Device,
+        starter: Starter,
         settings: Settings,
         against: Sequence[str],
         progress: Progress,
     ) -> None:
+        self._starter = starter
         self._problem = problem
         self._cases = cases
         self._device = device
@@ -61,13 +65,22 @@ class Judge:
         for name in against:
             if name in ("eager", "compile"):
                 self._baselines[name] = self._start(name, self._problem.path)
+                if name == "compile":
+                    self._rehearse(self._baselines[name])
             else:
                 other = read_submission(Path(name))
                 self._baselines[other.name] = self._start("submission", other.path, other.sha256)
 
     def _start(self, kind: str, path: Path, sha256: str = "") -> Runner:
-        request = load_request(kind, self._device, path, sha256 or kind, self._problem, self._settings)
-        return Runner(self._device, request, self._settings.timeout_s)
+        request = load_request(kind, path, sha256 or kind, self._problem, self._settings)
+        worker = self._starter.take(keeps_compile_cache=kind == "compile")
+        return Runner(self._device, worker, request, self._settings.timeout_s)
+
+    def _rehearse(self, runner: Runner) -> None:
+        """Let torch.compile work while submissions are being checked."""
+        shown = [case.on_cpu() if self._device.is_cpu else case for case in self._cases if case.timed]
+        runner.finish_loading()
+        runner.start_rehearsal([rehearsal(self._problem, case) for case in shown])
 
     def _ready_timer(self) -> Timer:
         if self._timer is None:
@@ -75,7 +88,7 @@ class Judge:
             self._stub.finish_loading()
             for name, runner in list(self._baselines.items()):
                 try:
-                    runner.finish_loading()
+                    runner.finish_rehearsal() if name == "compile" else runner.finish_loading()
                 except SubmissionError as error:
                     self._notes.append(f"{name} was left out: {error.message}")
                     self._baselines.pop(name).end()
@@ -88,17 +101,14 @@ class Judge:
         """Judge one submission. Whatever it does becomes a verdict; raises HarnessError and UsageError only
         for what is not its doing."""
         self._progress(f"{submission.name}: building")
-        request = load_request(
-            "submission", self._device, submission.path, submission.sha256, self._problem, self._settings
-        )
-        runner = Runner(self._device, request, self._settings.timeout_s)
+        runner = self._start("submission", submission.path, submission.sha256)
         try:
             return self._evaluate(submission, runner)
         finally:
             runner.end()
 
     def _evaluate(self, submission: Submission, runner: Runner) -> verdict.Evaluation:
-        common = dict(
+        common: dict[str, Any] = dict(
             problem=self._problem.name,
             submission=submission.name,
             source_sha256=submission.sha256,
@@ -141,9 +151,7 @@ class Judge:
 
 
 def _build(loaded: Loaded) -> verdict.Build:
-    kernels = [
-        verdict.KernelResource(**{f: getattr(k, f) for f in k.__struct_fields__}) for k in loaded.kernels
-    ]
+    kernels = [verdict.KernelResource(**{f: getattr(k, f) for f in k.__struct_fields__}) for k in loaded.kernels]
     return verdict.Build(seconds=loaded.build_seconds, cached=loaded.build_cached, kernels=kernels)
 
 

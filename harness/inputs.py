@@ -110,9 +110,7 @@ DTYPES = {
 }
 
 
-def draw(
-    distribution: str, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator
-) -> torch.Tensor:
+def draw(distribution: str, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """A contiguous tensor of `shape` and `dtype` on the generator's device."""
     return DISTRIBUTIONS[distribution](shape, generator).to(dtype)
 

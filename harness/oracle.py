@@ -62,11 +62,12 @@ class Comparison:
 
 def outputs_of(result: object) -> list[torch.Tensor]:
     """The tensors that a forward returned: one, or a tuple or list of them. Raises TypeError otherwise."""
-    values = list(result) if isinstance(result, tuple | list) else [result]
-    for value in values:
+    tensors = []
+    for value in result if isinstance(result, tuple | list) else [result]:
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"the reference returned a {type(value).__name__}; tensors are expected")
-    return values
+        tensors.append(value)
+    return tensors
 
 
 def _float64(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

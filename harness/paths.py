@@ -8,6 +8,8 @@ from pathlib import Path
 import platformdirs
 
 ROOT = Path(__file__).resolve().parent.parent
+PROBLEMS = ROOT / "problems"
+SUBMISSIONS = ROOT / "submissions"
 
 
 def cache_root() -> Path:

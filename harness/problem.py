@@ -21,8 +21,7 @@ import torch
 
 from harness.errors import UsageError
 from harness.inputs import DISTRIBUTIONS, DTYPES, LAYOUTS, draw
-
-PROBLEMS = Path(__file__).resolve().parent.parent / "problems"
+from harness.paths import PROBLEMS
 
 
 class _CaseFields(msgspec.Struct, forbid_unknown_fields=True):
@@ -174,9 +173,7 @@ def _case(path: Path, fields: Any) -> Case:
     try:
         wanted = msgspec.convert(fields, _CaseFields, strict=False)
     except msgspec.ValidationError as error:
-        raise UsageError(
-            f"{path}: a case in CASES is not of the right form: {error}. Found {fields!r}."
-        ) from error
+        raise UsageError(f"{path}: a case in CASES is not of the right form: {error}. Found {fields!r}.") from error
     for value, known, what in (
         (wanted.dtype, DTYPES, "dtype"),
         (wanted.distribution, DISTRIBUTIONS, "distribution"),

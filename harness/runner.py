@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from harness import oracle
 from harness.device.base import Device, Reader
 from harness.draw import Drawn
 from harness.errors import SubmissionError
-from harness.paths import build_cache, emulator_cache
-from harness.problem import Problem
+from harness.inputs import strides
+from harness.paths import build_cache
+from harness.problem import Case, Problem
 from harness.sandbox import Worker
 from harness.settings import Settings
 from harness.wire import (
@@ -20,6 +23,8 @@ from harness.wire import (
     Loaded,
     NamedTensor,
     Ran,
+    Rehearsal,
+    Rehearse,
     Release,
     Run,
     Stage,
@@ -35,13 +40,14 @@ LOAD_TIMEOUT_S = 1000.0
 class Runner:
     """A worker with one implementation loaded, and the requests that a case needs."""
 
-    def __init__(self, device: Device, load: Load, timeout_s: float) -> None:
+    def __init__(self, device: Device, worker: Worker, load: Load, timeout_s: float) -> None:
+        """Raises HarnessError when the worker could not start."""
         self.device = device
         self.timeout_s = timeout_s
-        self.worker = Worker(device.arena_fd, keeps_compile_cache=load.kind == "compile")
-        self.reader: Reader = device.reader(self.worker.pid)
-        self._load = load
-        self.worker.tell(load)
+        self.worker = worker
+        self.reader: Reader = device.reader(worker.pid)
+        worker.wait_until_ready()
+        worker.tell(load)
 
     def finish_loading(self) -> Loaded:
         """Wait for the build. Raises SubmissionError."""
@@ -49,24 +55,26 @@ class Runner:
         assert isinstance(reply, Loaded)
         return reply
 
+    def start_rehearsal(self, rehearsals: Sequence[Rehearsal]) -> None:
+        """Have the worker compile what will be timed; `finish_rehearsal` waits for it."""
+        self.worker.tell(Rehearse(rehearsals=list(rehearsals)))
+
+    def finish_rehearsal(self) -> None:
+        """Raises SubmissionError."""
+        _require(self.worker.hear(LOAD_TIMEOUT_S))
+
     def construct(self, drawn: Drawn, state: Sequence[TensorRef]) -> None:
-        dtypes = {str(t.dtype).removeprefix("torch.") for t in drawn.state.values()}
-        changes = {"float32"} if not dtypes else dtypes
         request = Construct(
             arena=self.device.arena.ref,
             init=encode_value(tuple(drawn.init)),
             state=[NamedTensor(n, ref) for n, ref in zip(drawn.state, state, strict=True)],
-            dtype=changes.pop() if len(changes) == 1 and "float32" not in changes else "",
+            dtype=model_dtype(drawn.case),
         )
         _require(self.worker.ask(request, self.timeout_s))
 
     def stage(self, slots: list[list[TensorRef]], expected: Sequence[oracle.Expected]) -> None:
-        results = [
-            TensorRef(0, list(e.shape), list(e.stride), str(e.dtype).removeprefix("torch.")) for e in expected
-        ]
-        _require(
-            self.worker.ask(Stage(arena=self.device.arena.ref, slots=slots, results=results), self.timeout_s)
-        )
+        results = [TensorRef(0, list(e.shape), list(e.stride), dtype_name(e.dtype)) for e in expected]
+        _require(self.worker.ask(Stage(arena=self.device.arena.ref, slots=slots, results=results), self.timeout_s))
 
     def observe(self, order: str, seed: int) -> Ran:
         request = Run(slots=[0], observed=True, order=order, order_seed=seed)
@@ -96,15 +104,29 @@ def _first_finding(findings: Sequence[WireFinding], reason: str, message: str) -
     return findings[0].kind, findings[0].message
 
 
-def load_request(
-    kind: str, device: Device, path: Path, sha256: str, problem: Problem, settings: Settings
-) -> Load:
+def dtype_name(dtype: torch.dtype) -> str:
+    """torch's name without its module."""
+    return str(dtype).removeprefix("torch.")
+
+
+def model_dtype(case: Case) -> str:
+    """The dtype that a model for `case` is converted to; empty where it stays as it was built."""
+    return "" if case.from_functions or case.dtype is torch.float32 else dtype_name(case.dtype)
+
+
+def rehearsal(problem: Problem, case: Case) -> Rehearsal:
+    """What `case` will time, without its data."""
+    inputs = [
+        TensorRef(0, list(shape), list(strides(shape, case.layout)), dtype_name(case.dtype)) for shape in case.shapes
+    ]
+    return Rehearsal(encode_value(tuple(problem.init_args(case, 0))), inputs, model_dtype(case))
+
+
+def load_request(kind: str, path: Path, sha256: str, problem: Problem, settings: Settings) -> Load:
     return Load(
         kind=kind,
-        device=device.name,
         path=str(path),
         build_cache=str(build_cache(sha256)),
-        emulator_cache=str(emulator_cache()),
         check=settings.check,
         allowed_ops=sorted(problem.allowed_ops),
     )

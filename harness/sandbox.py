@@ -24,8 +24,8 @@ from pathlib import Path
 
 import psutil
 
-from harness.errors import SubmissionError
-from harness.paths import ROOT, compile_cache
+from harness.errors import HarnessError, SubmissionError
+from harness.paths import ROOT, compile_cache, emulator_cache
 from harness.wire import BadMessage, Channel, ChannelClosed, ChannelTimeout, Reply, Request
 
 # Variables that a worker may see: what finds compilers, CUDA and the device, and nothing else.
@@ -36,6 +36,9 @@ KEPT_VARIABLES = (
 
 # How often a silent worker's memory is looked at.
 POLL_S = 0.05
+
+# The emulator is compiled at its first use, which takes a minute on two cores.
+STARTUP_TIMEOUT_S = 600.0
 
 # Beyond this share of the machine's memory a worker is stopped before the system stops something else.
 MEMORY_FRACTION = 0.75
@@ -53,14 +56,18 @@ class Worker:
 
     _alive: dict[int, Worker] = {}  # noqa: RUF012  every worker of this process, by pid
 
-    def __init__(self, arena_fd: int, *, keeps_compile_cache: bool = False) -> None:
+    def __init__(self, device: str, arena_fd: int, *, keeps_compile_cache: bool = False) -> None:
         _adopt_orphans()
+        self._ready = False
         self.home = Path(tempfile.mkdtemp(prefix="kernelgate-"))
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours, judge=True)
         with theirs, open(self.home / "output", "wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "harness.worker", str(theirs.fileno()), str(arena_fd)],
+                [
+                    *(sys.executable, "-P", "-m", "harness.worker"),
+                    *(str(theirs.fileno()), str(arena_fd), device, str(emulator_cache())),
+                ],
                 env=self._environment(keeps_compile_cache),
                 cwd=self._folder("work"),
                 stdin=subprocess.DEVNULL,
@@ -95,6 +102,18 @@ class Worker:
 
     # -------------------------------------------------------------- asking
 
+    def wait_until_ready(self) -> None:
+        """Wait until the worker has loaded torch and reached its device, before it sees any submission.
+
+        Raises HarnessError: what fails here is not a submission's doing."""
+        if self._ready:
+            return
+        try:
+            self.hear(STARTUP_TIMEOUT_S)
+        except SubmissionError as error:
+            raise HarnessError(f"A worker could not be started: {error.message}") from error
+        self._ready = True
+
     def tell(self, request: Request) -> None:
         """Send a request; `hear` reads the reply. Raises SubmissionError when the worker is gone."""
         try:
@@ -119,9 +138,7 @@ class Worker:
             ) from None
         except BadMessage as error:
             self.end()
-            raise SubmissionError(
-                "bad_message", f"The worker sent something that is no reply: {error}."
-            ) from None
+            raise SubmissionError("bad_message", f"The worker sent something that is no reply: {error}.") from None
         except ChannelClosed:
             raise self._death() from None
 
@@ -152,9 +169,7 @@ class Worker:
         if code is not None and code < 0:
             name = signal.Signals(-code).name
             return SubmissionError("crashed", f"The process that ran it was ended by {name}.{tail}")
-        return SubmissionError(
-            "exited", f"The process that ran it exited with code {code} before answering.{tail}"
-        )
+        return SubmissionError("exited", f"The process that ran it exited with code {code} before answering.{tail}")
 
     def output_tail(self, lines: int = 3) -> str:
         """The last lines that the worker printed, as the end of a message; empty for none."""
@@ -213,3 +228,30 @@ def _kill_orphans(keep: set[int]) -> None:
                 descendant.kill()
             process.kill()
             process.wait(timeout=5)
+
+
+class Starter:
+    """Starts workers for one device; some of them ahead, while the judge itself still loads."""
+
+    def __init__(self, device: str, arena_fd: int) -> None:
+        self._device = device
+        self._arena_fd = arena_fd
+        self._waiting: dict[bool, list[Worker]] = {False: [], True: []}
+
+    def start_ahead(self, workers: int, compilers: int) -> None:
+        """Start `workers`, and `compilers` more that keep the compile cache."""
+        for keeps, count in ((False, workers), (True, compilers)):
+            self._waiting[keeps] += [self._start(keeps) for _ in range(count)]
+
+    def take(self, *, keeps_compile_cache: bool = False) -> Worker:
+        """A worker that nobody else has, which may still be loading."""
+        waiting = self._waiting[keeps_compile_cache]
+        return waiting.pop() if waiting else self._start(keeps_compile_cache)
+
+    def _start(self, keeps_compile_cache: bool) -> Worker:
+        return Worker(self._device, self._arena_fd, keeps_compile_cache=keeps_compile_cache)
+
+    def end(self) -> None:
+        """End the workers that nobody took."""
+        for worker in [*self._waiting[False], *self._waiting[True]]:
+            worker.end()

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UsageError
-
-SUBMISSIONS = Path(__file__).resolve().parent.parent / "submissions"
+from harness.paths import SUBMISSIONS
 
 
 @dataclass(frozen=True)

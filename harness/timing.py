@@ -112,9 +112,7 @@ class Timer:
         inputs = self._problem.draw_inputs(drawn.case, seed, self._device.torch_device)
         return DataSet(inputs, oracle.exact_outputs(drawn.model, inputs))
 
-    def _contender(
-        self, name: str, runner: Runner, drawn: Drawn, slots: Sequence[list[TensorRef]]
-    ) -> Contender:
+    def _contender(self, name: str, runner: Runner, drawn: Drawn, slots: Sequence[list[TensorRef]]) -> Contender:
         runner.construct(drawn, self._state_refs)
         runner.stage(list(slots), drawn.expected)
         return Contender(name, runner.worker, runner.reader)

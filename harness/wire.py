@@ -98,13 +98,25 @@ class Load(Struct, frozen=True, tag="load"):
     """Load what will be run: `kind` is submission, eager, compile or stub."""
 
     kind: str
-    device: str
     path: str
     """The submission's file, or the problem's for eager and compile."""
     build_cache: str
-    emulator_cache: str
     check: bool = False
     allowed_ops: list[str] = []
+
+
+class Rehearsal(Struct, frozen=True):
+    """A model and inputs that will be timed later."""
+
+    init: Any
+    inputs: list[TensorRef]
+    dtype: str
+
+
+class Rehearse(Struct, frozen=True, tag="rehearse"):
+    """Compile and run once what will be timed, on data of no meaning, so that compilers' caches are warm."""
+
+    rehearsals: list[Rehearsal]
 
 
 class Construct(Struct, frozen=True, tag="construct"):
@@ -139,7 +151,7 @@ class Release(Struct, frozen=True, tag="release"):
     """Drop outputs, inputs and model, and give memory back."""
 
 
-Request = Load | Construct | Stage | Run | Release
+Request = Load | Rehearse | Construct | Stage | Run | Release
 
 # ------------------------------------------------------------------ replies
 

@@ -73,7 +73,7 @@ def install(toolchain: Toolchain, cache: Path, submission: Path) -> BuildReport:
         )
         return _load(extension, toolchain, cache, report, is_python_module)
 
-    cpp_extension.load_inline = load_inline
+    setattr(cpp_extension, "load_inline", load_inline)  # noqa: B010  a plain assignment fails type checks
     return report
 
 

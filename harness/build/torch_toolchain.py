@@ -50,9 +50,7 @@ class TorchToolchain:
             parts.append(_version("nvcc", "--version"))
         return "\n".join(parts)
 
-    def compile(
-        self, extension: Extension, module_name: str, folder: Path
-    ) -> tuple[Path, tuple[KernelResources, ...]]:
+    def compile(self, extension: Extension, module_name: str, folder: Path) -> tuple[Path, tuple[KernelResources, ...]]:
         """See harness.build.extension.Toolchain."""
         if extension.cuda_sources and not self._architecture:
             raise BuildFailed(

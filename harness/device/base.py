@@ -43,7 +43,6 @@ class Device(Protocol):
     is_cpu: bool
     """Cases run their scaled stand-in."""
     arena: Arena
-    arena_fd: int
     cache_bytes: int
     round_us: float
     """How long a timed round should be, so that what the clock adds is small beside it."""

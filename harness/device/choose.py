@@ -1,8 +1,15 @@
-"""Which device judges a submission, and opening it."""
+"""Which device judges a submission, and opening it. Choosing is free of torch, so that it costs nothing."""
 
 from __future__ import annotations
 
-from harness.device.base import Device
+import ctypes
+import importlib.metadata
+from typing import TYPE_CHECKING
+
+from harness.device.memory_file import MemoryFile
+
+if TYPE_CHECKING:
+    from harness.device.base import Device
 
 
 def choose_device(asked: str | None, uses_cuda: bool) -> str:
@@ -11,12 +18,31 @@ def choose_device(asked: str | None, uses_cuda: bool) -> str:
         return asked
     if not uses_cuda:
         return "cpu"
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "emulator"
+    return "cuda" if _gpu_count() and not _torch_is_cpu_build() else "emulator"
 
 
-def open_device(name: str) -> Device:
+def _gpu_count() -> int:
+    """GPUs that the driver shows; 0 without a driver."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_int()
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
+        return 0
+    return count.value
+
+
+def _torch_is_cpu_build() -> bool:
+    return importlib.metadata.version("torch").endswith("+cpu")
+
+
+def can_time(device: str) -> bool:
+    """The emulator gives verdicts and never times."""
+    return device != "emulator"
+
+
+def open_device(name: str, memory: MemoryFile) -> Device:
     """Raises HarnessError when there is no such device here."""
     if name == "cuda":
         from harness.device.cuda import CudaDevice
@@ -24,4 +50,4 @@ def open_device(name: str) -> Device:
         return CudaDevice()
     from harness.device.host import HostDevice
 
-    return HostDevice(name)
+    return HostDevice(name, memory)

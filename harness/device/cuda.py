@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,9 +36,7 @@ class _DeviceAllocation:
             self._address = driver.allocate(nbytes)
             handle = driver.export_handle(self._address)
         except driver.DriverError as error:
-            raise HarnessError(
-                f"The judge could not share {nbytes / 2**30:.2f} GiB of GPU memory: {error}."
-            ) from error
+            raise HarnessError(f"The judge could not share {nbytes / 2**30:.2f} GiB of GPU memory: {error}.") from error
         raw = torch.as_tensor(driver.DeviceBytes(self._address, nbytes), device="cuda")
         return raw, ArenaRef(nbytes=nbytes, handle=handle)
 
@@ -118,7 +115,6 @@ class CudaDevice:
         torch.empty(1, device="cuda")
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
         self.arena = Arena(_DeviceAllocation())
-        self.arena_fd = os.open(os.devnull, os.O_RDONLY)  # workers take the arena by IPC handle instead
         self.cache_bytes = torch.cuda.get_device_properties(self.torch_device).L2_cache_size
 
     def reader(self, pid: int) -> CudaReader:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import mmap
 import os
 import platform
@@ -16,12 +15,9 @@ import numpy as np
 import torch
 
 from harness.device.arena import Arena
+from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, SubmissionError
 from harness.wire import ArenaRef, OutputRef
-
-# fcntl.h and linux/fcntl.h: nobody may shrink the memory under the judge's feet.
-_F_ADD_SEALS = 1033
-_F_SEAL_SHRINK = 0x0002
 
 _IOV_MAX = 1024
 
@@ -31,21 +27,18 @@ COPY_BYTES = 256 << 20
 COPY_REPEATS = 7
 
 
-class _MemoryFile:
-    """An anonymous file that workers map too."""
+class _MappedFile:
+    """The memory file as an arena's backing."""
 
-    def __init__(self) -> None:
-        self.fd = os.memfd_create("kernelgate", os.MFD_ALLOW_SEALING)
-        fcntl.fcntl(self.fd, _F_ADD_SEALS, _F_SEAL_SHRINK)
+    def __init__(self, file: MemoryFile) -> None:
+        self._file = file
 
     def synchronize(self) -> None:
         pass  # copies on the CPU have happened when they return
 
     def provide(self, nbytes: int) -> tuple[torch.Tensor, ArenaRef]:
-        size = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
-        os.ftruncate(self.fd, max(size, os.fstat(self.fd).st_size))
-        size = os.fstat(self.fd).st_size
-        return torch.frombuffer(mmap.mmap(self.fd, size), dtype=torch.uint8), ArenaRef(nbytes=size)
+        size = self._file.grow(nbytes)
+        return torch.frombuffer(mmap.mmap(self._file.fd, size), dtype=torch.uint8), ArenaRef(nbytes=size)
 
 
 class _IoVec(ctypes.Structure):
@@ -127,12 +120,10 @@ class HostDevice:
     round_us = 30_000.0
     result_bytes = 1 << 30
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, memory: MemoryFile) -> None:
         self.name = name
         self.can_time = name == "cpu"
-        memory = _MemoryFile()
-        self.arena = Arena(memory)
-        self.arena_fd = memory.fd
+        self.arena = Arena(_MappedFile(memory))
         self.cache_bytes = _last_level_cache()
 
     def reader(self, pid: int) -> ProcessReader:

@@ -182,9 +182,7 @@ def _ranking(evaluations: list[Evaluation]) -> Table:
         status = status_of(evaluation)
         if isinstance(evaluation, Accepted):
             over_eager = with_interval(evaluation.geomean_speedup, evaluation.geomean_interval)
-            over_best = with_interval(
-                evaluation.geomean_speedup_over_best, evaluation.geomean_over_best_interval
-            )
+            over_best = with_interval(evaluation.geomean_speedup_over_best, evaluation.geomean_over_best_interval)
         else:
             over_eager, over_best = evaluation.reason, ""
         table.add_row(

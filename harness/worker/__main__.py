@@ -1,4 +1,8 @@
-"""A worker process: `python -m harness.worker SOCKET_FD ARENA_FD`. Started by harness.sandbox."""
+"""A worker process: `python -m harness.worker SOCKET_FD ARENA_FD DEVICE EMULATOR_CACHE`.
+
+Started by harness.sandbox. It loads torch and reaches its device before it is told what to run, so that
+this happens while the judge still loads.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,26 @@ import socket
 import sys
 from pathlib import Path
 
-from harness.wire import Channel, ChannelClosed, Load
+from harness.wire import Channel, ChannelClosed, Done, Load
 from harness.worker.limits import restrict
 
 
 def main() -> None:
     restrict()
     channel = Channel(socket.socket(fileno=int(sys.argv[1])), judge=False)
-    arena_fd = int(sys.argv[2])
+    arena_fd, device, emulator_cache = int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
+    if device == "emulator":
+        from harness.device import emulator
+
+        emulator.activate(emulator_cache)  # has to come before torch
+    from harness.worker.session import Session, open_memory
+
     try:
+        memory = open_memory(device, arena_fd)
+        channel.send(Done())
         load = channel.receive()
         assert isinstance(load, Load)
-        if load.device == "emulator":
-            from harness.device import emulator
-
-            emulator.activate(Path(load.emulator_cache))  # has to come before torch
-        from harness.worker.session import Session
-
-        session = Session(load, arena_fd)
+        session = Session(load, device, memory, emulator_cache)
         channel.send(session.load(load))
         while True:
             channel.send(session.answer(channel.receive()))

@@ -41,9 +41,7 @@ class CudaMemory:
         handle = driver.export_handle(base)
         if handle not in handles:
             handles.append(handle)
-        return msgspec.structs.replace(
-            ref, allocation=handles.index(handle), allocation_offset=ref.address - base
-        )
+        return msgspec.structs.replace(ref, allocation=handles.index(handle), allocation_offset=ref.address - base)
 
     def synchronize(self) -> None:
         torch.cuda.synchronize()
@@ -51,9 +49,7 @@ class CudaMemory:
     def poison(self, results: Sequence[TensorRef]) -> None:
         """Fill blocks of the results' sizes with NaN and free them: the caching allocator hands the block
         that was freed last to the next request of its size."""
-        blocks = [
-            torch.empty(ref.shape, dtype=getattr(torch, ref.dtype), device=self.device) for ref in results
-        ]
+        blocks = [torch.empty(ref.shape, dtype=getattr(torch, ref.dtype), device=self.device) for ref in results]
         for block in blocks:
             if block.dim() and block.numel():
                 block.view(torch.uint8).fill_(0xFF)

@@ -72,8 +72,6 @@ class Guard:
     def _refusal(self, name: str) -> Callable[..., Any]:
         def refuse(*_args: Any, **_kwargs: Any) -> Any:
             self._calls.append(name)
-            raise ForbiddenOperator(
-                f"{name} must not run in a submission: it is what the submission replaces"
-            )
+            raise ForbiddenOperator(f"{name} must not run in a submission: it is what the submission replaces")
 
         return refuse

@@ -68,9 +68,7 @@ class Stub(torch.nn.Module):
     def __init__(self, results: Sequence[TensorRef], device: torch.device) -> None:
         super().__init__()
         self._results = tuple(
-            torch.zeros(ref.shape, dtype=getattr(torch, ref.dtype), device=device).as_strided(
-                ref.shape, ref.stride
-            )
+            torch.zeros(ref.shape, dtype=getattr(torch, ref.dtype), device=device).as_strided(ref.shape, ref.stride)
             for ref in results
         )
         self._touched = torch.zeros(1, device=device)

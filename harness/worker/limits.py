@@ -22,6 +22,6 @@ def restrict() -> None:
 
 
 def _lower(which: int, limit: int) -> None:
-    soft, hard = resource.getrlimit(which)
+    _, hard = resource.getrlimit(which)
     ceiling = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
     resource.setrlimit(which, (ceiling, ceiling))

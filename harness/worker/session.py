@@ -18,6 +18,7 @@ from harness.wire import (
     Loaded,
     OutputRef,
     Ran,
+    Rehearse,
     Release,
     Reply,
     Request,
@@ -38,16 +39,30 @@ from harness.worker.parameters import CannotCarry, carry
 MAX_TEXT = 2000
 
 
+def open_memory(device: str, arena_fd: int) -> Memory:
+    """Reach the device: a CUDA context, emulated memory, or the host's."""
+    if device == "cuda":
+        from harness.worker.cuda_memory import CudaMemory
+
+        return CudaMemory()
+    return EmulatedMemory(arena_fd) if device == "emulator" else HostMemory(arena_fd)
+
+
 class Session:
     """One loaded implementation and what is staged for it."""
 
-    def __init__(self, load: Load, arena_fd: int) -> None:
+    def __init__(self, load: Load, device: str, memory: Memory, emulator_cache: Path) -> None:
         self._path = Path(load.path)
         self._kind = load.kind
         self._check = load.check
-        self._device = load.device
+        self._device = device
+        self._memory = memory
         self._emulator: Any = None
-        self._memory = self._open_memory(load, arena_fd)
+        self._emulator_cache = emulator_cache
+        if device == "emulator":
+            from harness.device import emulator
+
+            self._emulator = emulator
         self._guard = Guard(load.allowed_ops) if load.kind == "submission" else None
         self._factory: implementations.Factory | None = None
         self._model: torch.nn.Module | None = None
@@ -55,21 +70,15 @@ class Session:
         self._results: list[TensorRef] = []
         self._outputs: list[list[torch.Tensor]] = []
 
-    def _open_memory(self, load: Load, arena_fd: int) -> Memory:
-        if load.device == "cuda":
-            from harness.worker.cuda_memory import CudaMemory
-
-            return CudaMemory()
-        if load.device == "emulator":
-            from harness.device import emulator
-
-            self._emulator = emulator
-            return EmulatedMemory(arena_fd)
-        return HostMemory(arena_fd)
-
     def answer(self, request: Request) -> Reply:
         """The reply to one request. Whatever the submission raises becomes a Failed."""
-        handlers = {Construct: self._construct, Stage: self._stage, Run: self._run, Release: self._release}
+        handlers = {
+            Rehearse: self._rehearse,
+            Construct: self._construct,
+            Stage: self._stage,
+            Run: self._run,
+            Release: self._release,
+        }
         try:
             return handlers[type(request)](request)  # type: ignore[operator]
         except CannotCarry as error:
@@ -101,10 +110,10 @@ class Session:
 
     def _toolchain(self, load: Load) -> Any:
         if self._emulator is not None:
-            return self._emulator.EmulatorToolchain(Path(load.emulator_cache), check=load.check)
+            return self._emulator.EmulatorToolchain(self._emulator_cache, check=load.check)
         from harness.build.torch_toolchain import TorchToolchain
 
-        return TorchToolchain(cuda=load.device == "cuda")
+        return TorchToolchain(cuda=self._device == "cuda")
 
     def _make_factory(self) -> implementations.Factory | None:
         if self._kind == "submission":
@@ -114,6 +123,17 @@ class Session:
         if self._kind == "compile":
             return implementations.compiled(self._path)
         return None  # the stub is built when its results are known
+
+    @torch.no_grad()
+    def _rehearse(self, request: Rehearse) -> Reply:
+        assert self._factory is not None
+        for rehearsal in request.rehearsals:
+            model = self._factory(*decode_value(rehearsal.init)).to(self._memory.device)
+            if rehearsal.dtype:
+                model = model.to(getattr(torch, rehearsal.dtype))
+            model(*[_anything(ref, self._memory.device) for ref in rehearsal.inputs])
+        self._memory.synchronize()
+        return Done()
 
     def _construct(self, request: Construct) -> Reply:
         self._forget()
@@ -220,3 +240,8 @@ class Session:
             message=f"{type(error).__name__}{where}: {text}",
             findings=self._findings(),
         )
+
+
+def _anything(ref: TensorRef, device: torch.device) -> torch.Tensor:
+    dtype = getattr(torch, ref.dtype)
+    return torch.zeros(ref.shape, dtype=dtype, device=device).as_strided(ref.shape, ref.stride)
