@@ -1,0 +1,40 @@
+"""CUDA on the CPU: a device named cuda in a torch without CUDA, and a compiler for its kernels.
+
+A process calls `activate` before it imports torch; from then on `load_inline` extensions built by
+`EmulatorToolchain` run, block by block, with their threads as fibers. docs/emulator.md says what is emulated.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from harness.device.emulator import libraries, paths, runtime
+from harness.device.emulator.runtime import configure, take_counts, take_findings
+from harness.device.emulator.toolchain import EmulatorToolchain
+
+__all__ = ["EmulatorToolchain", "activate", "configure", "take_counts", "take_findings"]
+
+
+def activate(cache: Path) -> None:
+    """Give this process an emulated cuda device; builds it on the first call with this cache.
+
+    torch looks its CUDA hooks up once, while it is imported, so that this must come before.
+    """
+    if "torch" in sys.modules:
+        raise RuntimeError(
+            "torch is already imported; activate() must run before, since torch looks for CUDA then."
+        )
+    version, cuda = paths.torch_version()
+    if cuda:
+        raise paths.Missing(
+            f"torch {version} is built with CUDA {cuda}; the emulator needs torch's CPU build: "
+            "install torch built for the CPU in its own environment."
+        )
+    runtime.load(libraries.build(Path(cache)))
+    import torch
+
+    from harness.device.emulator import torch_cuda
+
+    torch_cuda.install(torch)
+    runtime.configure()

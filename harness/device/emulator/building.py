@@ -1,0 +1,60 @@
+"""Running the compiler, and results that appear in the cache whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+
+class CompilerError(Exception):
+    """The compiler failed; `log` is all it said."""
+
+    def __init__(self, command: list[str], log: str):
+        super().__init__(f"{' '.join(command[:2])} ... failed:\n{log}")
+        self.log = log
+
+
+def run(command: list[str], folder: Path) -> str:
+    """Run a compiler in `folder` and return what it printed."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace"
+    )
+    if done.returncode:
+        raise CompilerError(command, done.stderr + done.stdout)
+    return done.stdout
+
+
+def digest_of_files(files: Iterable[Path]) -> str:
+    """A digest of names and contents."""
+    result = hashlib.sha256()
+    for file in sorted(files):
+        result.update(str(file).encode() + b"\0" + file.read_bytes() + b"\0")
+    return result.hexdigest()
+
+
+def once(final: Path, make: Callable[[Path], None]) -> Path:
+    """The folder `final`, made by `make` if it does not exist.
+
+    Two processes may make it at the same time; the first rename wins and the other result is dropped. There
+    is no lock that could stay behind when a process dies, only a folder with a name of its own.
+    """
+    if final.exists():
+        return final
+    final.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
+    try:
+        make(work)
+        try:
+            work.rename(final)
+        except OSError:
+            if not final.exists():
+                raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return final

@@ -1,0 +1,358 @@
+// The CUDA runtime API, as far as kernel code calls it: memory, errors, attributes, streams and events.
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <stdexcept>
+
+#include "cuda_state.h"
+#include "state.h"
+
+namespace emu {
+namespace {
+std::mutex lock;
+std::map<const void*, size_t> raised_limits;
+thread_local cudaError_t last_error = cudaSuccess;
+thread_local bool unseen = false;          // a refused launch that nobody has asked about
+thread_local RawFinding unseen_finding;
+
+cudaError_t failed(cudaError_t error) {
+    last_error = error;
+    return error;
+}
+
+void seen() { unseen = false; }
+
+double now_ms() {
+    timeval t;
+    gettimeofday(&t, nullptr);
+    return double(t.tv_sec) * 1e3 + double(t.tv_usec) * 1e-3;
+}
+}  // namespace
+
+void set_error(cudaError_t error, const RawFinding* finding) {
+    last_error = error;
+    if (!finding) return;
+    unseen = true;
+    unseen_finding = *finding;
+}
+
+void raise_unseen_error() {
+    if (!unseen) return;
+    unseen = false;
+    last_error = cudaSuccess;
+    unseen_finding.message += " Nobody looked at the error.";
+    keep(unseen_finding);
+    throw std::runtime_error("CUDA emulator: " + sentence(unseen_finding));
+}
+
+size_t dynamic_shared_limit(const void* function) {
+    std::lock_guard<std::mutex> guard(lock);
+    size_t limit = kStaticSharedLimit;
+    for (const auto& [key, bytes] : raised_limits) {
+        if (!function || key == function) limit = std::max(limit, bytes);
+    }
+    return limit;
+}
+
+unsigned blocks_per_multiprocessor(uint64_t threads, size_t shared_bytes) {
+    if (!threads) return 0;
+    const uint64_t warps = (threads + 31) / 32;
+    const uint64_t by_threads = kThreadsPerMultiprocessor / 32 / warps;
+    const uint64_t by_shared = kSharedPerMultiprocessor / (shared_bytes + 1024);
+    return unsigned(std::min<uint64_t>({by_threads, by_shared, kBlocksPerMultiprocessor}));
+}
+
+uint64_t clock_ticks() { return __builtin_ia32_rdtsc(); }
+}  // namespace emu
+
+using namespace emu;
+
+extern "C" {
+void emu_settle() {   // findings are about to be read: a launch whose refusal nobody saw becomes one
+    try {
+        raise_unseen_error();
+    } catch (const std::runtime_error&) {
+    }
+}
+// The check macros of torch raise: the refusal is then a finding, whatever Python makes of the exception.
+const char* emu_explain_error() {
+    static thread_local std::string explanation;
+    explanation.clear();
+    if (!unseen) return explanation.c_str();
+    explanation = unseen_finding.message;
+    keep(unseen_finding);
+    seen();
+    return explanation.c_str();
+}
+
+cudaError_t cudaGetLastError() {
+    const cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    seen();
+    return error;
+}
+cudaError_t cudaPeekAtLastError() {
+    seen();
+    return last_error;
+}
+
+struct ErrorText {
+    cudaError_t error;
+    const char *name, *text;
+};
+static const ErrorText kErrors[] = {
+    {cudaSuccess, "cudaSuccess", "no error"},
+    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
+    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
+    {cudaErrorInvalidDevicePointer, "cudaErrorInvalidDevicePointer", "invalid device pointer"},
+    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {cudaErrorCooperativeLaunchTooLarge, "cudaErrorCooperativeLaunchTooLarge", "too many blocks in cooperative launch"},
+    {cudaErrorInvalidClusterSize, "cudaErrorInvalidClusterSize", "invalid cluster size"},
+    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {cudaErrorInvalidSymbol, "cudaErrorInvalidSymbol", "invalid device symbol"},
+    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+};
+static const ErrorText& find_error(cudaError_t error) {
+    static const ErrorText unknown{cudaErrorUnknown, "cudaErrorUnknown", "unknown error"};
+    for (const auto& e : kErrors) {
+        if (e.error == error) return e;
+    }
+    return unknown;
+}
+const char* cudaGetErrorName(cudaError_t error) { return find_error(error).name; }
+const char* cudaGetErrorString(cudaError_t error) { return find_error(error).text; }
+
+// ---- kernels run to their end before a launch returns, so that there is nothing to wait for
+cudaError_t cudaDeviceSynchronize() {
+    raise_unseen_error();
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaDeviceSynchronize(); }
+cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+    *stream = nullptr;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) { return cudaStreamCreate(stream); }
+cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+    *least = *greatest = 0;
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+    *event = reinterpret_cast<cudaEvent_t>(new double(0));
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    delete reinterpret_cast<double*>(event);
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
+    *reinterpret_cast<double*>(event) = now_ms();
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+    return cudaEventRecord(event, stream);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+    *ms = float(*reinterpret_cast<double*>(to) - *reinterpret_cast<double*>(from));
+    return cudaSuccess;
+}
+
+// ---- devices
+cudaError_t cudaSetDevice(int device) { return device ? failed(cudaErrorInvalidDevice) : cudaSuccess; }
+cudaError_t cudaGetDevice(int* device) {
+    *device = 0;
+    return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int* count) {
+    *count = 1;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceReset() { return cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int* version) {
+    *version = 13000;
+    return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) { return cudaDriverGetVersion(version); }
+cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
+cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) {
+    *value = 1024;
+    return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
+    *total = size_t(8) << 30;
+    *free_bytes = *total - std::min<size_t>(*total, emu_memory_live_bytes());
+    return cudaSuccess;
+}
+
+// ---- memory
+cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+    *pointer = bytes ? emu_allocate(bytes) : nullptr;
+    return bytes && !*pointer ? failed(cudaErrorMemoryAllocation) : cudaSuccess;
+}
+cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t) { return cudaMalloc(pointer, bytes); }
+cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned) { return cudaMalloc(pointer, bytes); }
+cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
+    *pointer = malloc(bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) { return cudaMallocHost(pointer, bytes); }
+cudaError_t cudaFreeHost(void* pointer) {
+    free(pointer);
+    return cudaSuccess;
+}
+cudaError_t cudaFree(void* pointer) {
+    return !pointer || emu_release(pointer) ? cudaSuccess : failed(cudaErrorInvalidValue);
+}
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return cudaFree(pointer); }
+
+static bool inside(const void* pointer, size_t bytes) {   // or no device memory at all
+    EmuRegion r;
+    const uintptr_t a = reinterpret_cast<uintptr_t>(pointer);
+    if (!emu_find_region(a, &r)) return !emu_find_freed(a, &r);
+    return a >= r.data && a + bytes <= r.data + r.bytes;
+}
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+    raise_unseen_error();
+    if (!inside(to, bytes) || !inside(from, bytes)) return failed(cudaErrorInvalidValue);
+    memmove(to, from, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+    return cudaMemcpy(to, from, bytes, kind);
+}
+cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
+                         cudaMemcpyKind kind) {
+    for (size_t row = 0; row < height; row++) {
+        const auto error = cudaMemcpy(static_cast<char*>(to) + row * to_pitch,
+                                      static_cast<const char*>(from) + row * from_pitch, width, kind);
+        if (error != cudaSuccess) return error;
+    }
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t) {
+    return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
+}
+cudaError_t cudaMemset(void* to, int value, size_t bytes) {
+    if (!inside(to, bytes)) return failed(cudaErrorInvalidValue);
+    memset(to, value, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) { return cudaMemset(to, value, bytes); }
+cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset, cudaMemcpyKind) {
+    memcpy(static_cast<char*>(const_cast<void*>(symbol)) + offset, from, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset, cudaMemcpyKind) {
+    memcpy(to, static_cast<const char*>(symbol) + offset, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaGetSymbolAddress(void** pointer, const void* symbol) {
+    *pointer = const_cast<void*>(symbol);
+    return cudaSuccess;
+}
+cudaError_t cudaGetSymbolSize(size_t*, const void*) { return failed(cudaErrorNotSupported); }
+
+// ---- functions
+cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
+    if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+    if (value < 0 || size_t(value) > kDynamicSharedLimit) return failed(cudaErrorInvalidValue);
+    std::lock_guard<std::mutex> guard(lock);
+    raised_limits[function] = size_t(value);
+    return cudaSuccess;
+}
+cudaError_t cudaFuncSetCacheConfig(const void*, cudaFuncCache) { return cudaSuccess; }
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function) {
+    *out = cudaFuncAttributes{};
+    out->maxThreadsPerBlock = 1024;
+    out->numRegs = 32;
+    out->maxDynamicSharedSizeBytes = int(dynamic_shared_limit(function));
+    out->binaryVersion = out->ptxVersion = 90;
+    return cudaSuccess;
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, size_t shared) {
+    *blocks = int(blocks_per_multiprocessor(uint64_t(std::max(0, threads)), shared));
+    return cudaSuccess;
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* function, int threads,
+                                                                   size_t shared, unsigned) {
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, function, threads, shared);
+}
+
+static int attribute_value(cudaDeviceAttr attribute) {
+    switch (attribute) {
+        case cudaDevAttrMaxThreadsPerBlock: return 1024;
+        case cudaDevAttrMaxBlockDimX:
+        case cudaDevAttrMaxBlockDimY: return 1024;
+        case cudaDevAttrMaxBlockDimZ: return 64;
+        case cudaDevAttrMaxGridDimX: return 2147483647;
+        case cudaDevAttrMaxGridDimY:
+        case cudaDevAttrMaxGridDimZ: return 65535;
+        case cudaDevAttrMaxSharedMemoryPerBlock: return int(kStaticSharedLimit);
+        case cudaDevAttrMaxSharedMemoryPerBlockOptin: return int(kDynamicSharedLimit);
+        case cudaDevAttrMaxSharedMemoryPerMultiprocessor: return int(kSharedPerMultiprocessor);
+        case cudaDevAttrReservedSharedMemoryPerBlock: return 1024;
+        case cudaDevAttrWarpSize: return 32;
+        case cudaDevAttrMaxRegistersPerBlock:
+        case cudaDevAttrMaxRegistersPerMultiprocessor: return 65536;
+        case cudaDevAttrMultiProcessorCount: return kMultiprocessors;
+        case cudaDevAttrMaxThreadsPerMultiProcessor: return kThreadsPerMultiprocessor;
+        case cudaDevAttrMaxBlocksPerMultiprocessor: return kBlocksPerMultiprocessor;
+        case cudaDevAttrComputeCapabilityMajor: return 9;
+        case cudaDevAttrComputeCapabilityMinor: return 0;
+        case cudaDevAttrCooperativeLaunch:
+        case cudaDevAttrClusterLaunch:
+        case cudaDevAttrMemoryPoolsSupported:
+        case cudaDevAttrConcurrentKernels:
+        case cudaDevAttrUnifiedAddressing: return 1;
+        case cudaDevAttrL2CacheSize: return 50 << 20;
+        case cudaDevAttrTotalConstantMemory: return 65536;
+        case cudaDevAttrClockRate: return 1980000;
+        case cudaDevAttrMemoryClockRate: return 3201000;
+        case cudaDevAttrGlobalMemoryBusWidth: return 6144;
+        default: return 0;
+    }
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+    *value = attribute_value(attribute);
+    return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+    *p = cudaDeviceProp{};
+    strcpy(p->name, "CUDA emulator on the CPU");
+    p->totalGlobalMem = size_t(8) << 30;
+    p->totalConstMem = 65536;
+    p->sharedMemPerBlock = kStaticSharedLimit;
+    p->sharedMemPerBlockOptin = kDynamicSharedLimit;
+    p->sharedMemPerMultiprocessor = kSharedPerMultiprocessor;
+    p->reservedSharedMemPerBlock = 1024;
+    p->regsPerBlock = p->regsPerMultiprocessor = 65536;
+    p->warpSize = 32;
+    p->maxThreadsPerBlock = 1024;
+    p->maxThreadsPerMultiProcessor = kThreadsPerMultiprocessor;
+    p->maxBlocksPerMultiProcessor = kBlocksPerMultiprocessor;
+    p->multiProcessorCount = kMultiprocessors;
+    p->major = 9;
+    p->cooperativeLaunch = p->clusterLaunch = p->concurrentKernels = p->unifiedAddressing = 1;
+    p->l2CacheSize = 50 << 20;
+    p->memoryBusWidth = 6144;
+    const int grid[] = {2147483647, 65535, 65535}, block[] = {1024, 1024, 64};
+    std::copy(grid, grid + 3, p->maxGridSize);
+    std::copy(block, block + 3, p->maxThreadsDim);
+    return cudaSuccess;
+}
+}  // extern "C"

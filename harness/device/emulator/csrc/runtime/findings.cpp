@@ -1,0 +1,103 @@
+#include "findings.h"
+
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+
+namespace emu {
+namespace {
+std::mutex lock;
+std::vector<RawFinding> kept;
+
+std::string quoted(const std::string& s) {
+    std::string out = "\"";
+    for (unsigned char c : s) {
+        char escape[8];
+        if (c == '"' || c == '\\') out += std::string("\\") + char(c);
+        else if (c < 0x20) out += (snprintf(escape, sizeof escape, "\\u%04x", c), escape);
+        else out += char(c);
+    }
+    return out + "\"";
+}
+
+std::string triple(const unsigned (&v)[3]) {
+    return "[" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + "]";
+}
+
+std::string as_json(const RawFinding& f) {
+    return "{\"kind\":" + quoted(f.kind) + ",\"message\":" + quoted(f.message) + ",\"kernel\":" + quoted(f.kernel) +
+           ",\"file\":" + quoted(f.file) + ",\"launch\":" + std::to_string(f.launch) +
+           ",\"line\":" + std::to_string(f.line) + ",\"block\":" + triple(f.block) +
+           ",\"thread\":" + triple(f.thread) + "}";
+}
+
+const char* base_name(const char* path) {
+    const char* slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+// One "file:line" of addr2line's answer, or line 0.
+int parse_line(const std::string& text, std::string* file) {
+    const size_t colon = text.rfind(':');
+    if (colon == std::string::npos) return 0;
+    *file = text.substr(0, colon);
+    return atoi(text.c_str() + colon + 1);
+}
+
+// The innermost frame that stands in `wanted`, since shim headers are inlined into the submission's code.
+int line_of(uintptr_t address, const std::string& wanted) {
+    Dl_info info;
+    if (!dladdr(reinterpret_cast<void*>(address), &info) || !info.dli_fname) return 0;
+    const size_t offset = address - reinterpret_cast<uintptr_t>(info.dli_fbase);
+    char hex[32];
+    snprintf(hex, sizeof hex, "0x%zx", offset);
+    const std::string run = "addr2line -i -e '" + std::string(info.dli_fname) + "' " + hex + " 2>/dev/null";
+    FILE* pipe = popen(run.c_str(), "r");
+    if (!pipe) return 0;
+    char buffer[4096];
+    int best = 0;
+    while (fgets(buffer, sizeof buffer, pipe)) {
+        std::string file;
+        const int line = parse_line(buffer, &file);
+        if (!best && line && !strcmp(base_name(file.c_str()), base_name(wanted.c_str()))) best = line;
+    }
+    pclose(pipe);
+    return best;
+}
+}  // namespace
+
+void resolve(RawFinding& finding) {
+    // A return address points behind the call, hence one byte back.
+    if (finding.at && !finding.line) finding.line = line_of(finding.at - 1, finding.file);
+    if (!finding.other) return;
+    const int line = line_of(finding.other - 1, finding.file);
+    if (line) finding.message += " The other access is at line " + std::to_string(line) + ".";
+}
+
+void keep(const RawFinding& finding) {
+    std::lock_guard<std::mutex> guard(lock);
+    if (kept.size() < 1000) kept.push_back(finding);
+}
+
+std::string sentence(const RawFinding& f) {
+    auto point = [](const unsigned (&v)[3]) {
+        return "(" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + ")";
+    };
+    std::string where = "kernel " + f.kernel + ", launch " + std::to_string(f.launch);
+    if (f.line) where += ", " + std::string(base_name(f.file.c_str())) + ":" + std::to_string(f.line);
+    return f.message + " [" + f.kind + "; " + where + ", block " + point(f.block) + ", thread " + point(f.thread) + "]";
+}
+}  // namespace emu
+
+extern "C" const char* emu_take_findings() {
+    static std::string answer;
+    std::lock_guard<std::mutex> guard(emu::lock);
+    answer = "[";
+    for (const auto& finding : emu::kept) answer += (answer.size() > 1 ? "," : "") + emu::as_json(finding);
+    answer += "]";
+    emu::kept.clear();
+    return answer.c_str();
+}

@@ -1,0 +1,24 @@
+// Defects as they are noted while a kernel runs, and as they are handed to Python.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace emu {
+struct RawFinding {
+    std::string kind, message;
+    std::string kernel, file;
+    int launch = 0;
+    int line = 0;
+    uintptr_t at = 0;      // machine address to be resolved to a line, or 0
+    uintptr_t other = 0;   // address of the access it conflicts with, or 0
+    unsigned block[3] = {0, 0, 0}, thread[3] = {0, 0, 0};
+};
+
+// Turn `at` into file and line and complete the message. Runs a program, so only after the launch.
+void resolve(RawFinding& finding);
+void keep(const RawFinding& finding);       // for emu_take_findings
+std::string sentence(const RawFinding& finding);
+}  // namespace emu
+
+extern "C" const char* emu_take_findings();   // a JSON array, valid until the next call

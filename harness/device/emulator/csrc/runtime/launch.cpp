@@ -1,0 +1,285 @@
+// A launch: the limits of CUDA, the workers, the watchdog, and what becomes of findings.
+#include <dlfcn.h>
+#include <link.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdarg>
+#include <stdexcept>
+#include <thread>
+
+#include "cuda_state.h"
+#include "shadow.h"
+#include "state.h"
+
+namespace emu {
+Options options;
+
+std::string text(const char* format, ...) {
+    char buffer[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(buffer, sizeof buffer, format, arguments);
+    va_end(arguments);
+    return buffer;
+}
+
+void note(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line, uintptr_t at) {
+    std::lock_guard<std::mutex> guard(launch->lock);
+    // One report for each kind and place: the message may differ in numbers from thread to thread.
+    const std::string key = std::string(kind) + ":" + std::to_string(line) + ":" + std::to_string(at);
+    if (launch->findings.size() >= 8 || !launch->reported.insert(key).second) return;
+    RawFinding f;
+    f.kind = kind;
+    f.message = message;
+    f.kernel = launch->config.kernel;
+    f.file = launch->config.file;
+    f.launch = launch->number;
+    f.line = line;
+    f.at = at;
+    if (thread) {
+        const uint3 b = thread->block->index, t = thread->index;
+        const unsigned block[3] = {b.x, b.y, b.z}, index[3] = {t.x, t.y, t.z};
+        std::copy(block, block + 3, f.block);
+        std::copy(index, index + 3, f.thread);
+    }
+    launch->findings.push_back(f);
+}
+
+void note_and_stop(const char* kind, const std::string& message, int line, uintptr_t at) {
+    Launch* launch = current->block->launch;
+    note(launch, kind, message, current, line, at);
+    launch->abort = true;
+    leave_to_scheduler();
+}
+
+void fail(const char* kind, int line, const char* format, ...) {
+    char buffer[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(buffer, sizeof buffer, format, arguments);
+    va_end(arguments);
+    if (!current) throw std::runtime_error(std::string("CUDA emulator: ") + buffer);
+    const uintptr_t here = line ? 0 : reinterpret_cast<uintptr_t>(__builtin_return_address(0));
+    note_and_stop(kind, buffer, line, here);
+}
+
+void unsupported(const char* what, int line) {
+    fail("unsupported_by_emulator", line, "The emulator cannot execute %s.", what);
+}
+
+namespace {
+using Clock = std::chrono::steady_clock;
+std::atomic<int> launch_count{0};
+
+struct Refusal {
+    cudaError_t error;
+    std::string reason;
+};
+
+uint64_t volume(dim3 d) { return uint64_t(d.x) * d.y * d.z; }
+
+Refusal check_shape(const LaunchConfig& c) {
+    const dim3 g = c.grid, b = c.block;
+    if (!volume(b) || !volume(g)) {
+        return {cudaErrorInvalidConfiguration, text("the grid is (%u,%u,%u) and the block (%u,%u,%u), and no dimension "
+                                                    "may be zero", g.x, g.y, g.z, b.x, b.y, b.z)};
+    }
+    if (volume(b) > 1024 || b.x > 1024 || b.y > 1024 || b.z > 64) {
+        return {cudaErrorInvalidConfiguration, text("a block of (%u,%u,%u) has %llu threads, and the limits are 1024 "
+                                                    "threads and (1024,1024,64)", b.x, b.y, b.z,
+                                                    (unsigned long long)volume(b))};
+    }
+    if (g.x > 2147483647u || g.y > 65535 || g.z > 65535) {
+        return {cudaErrorInvalidConfiguration, text("the grid is (%u,%u,%u), and the limits are (2147483647,65535,65535)",
+                                                    g.x, g.y, g.z)};
+    }
+    return {cudaSuccess, ""};
+}
+
+Refusal check_shared(const LaunchConfig& c) {
+    const size_t limit = dynamic_shared_limit(c.function);
+    if (c.shared_bytes <= limit) return {cudaSuccess, ""};
+    return {cudaErrorInvalidValue, text("it asks for %zu bytes of dynamic shared memory and may have %zu; raise the limit "
+                                        "with cudaFuncSetAttribute, at most to %zu", c.shared_bytes, limit,
+                                        kDynamicSharedLimit)};
+}
+
+Refusal check_cluster(const LaunchConfig& c) {
+    const dim3 g = c.grid, k = c.cluster;
+    if (!volume(k) || g.x % k.x || g.y % k.y || g.z % k.z) {
+        return {cudaErrorInvalidClusterSize, text("the grid (%u,%u,%u) is not a multiple of the cluster (%u,%u,%u)", g.x,
+                                                  g.y, g.z, k.x, k.y, k.z)};
+    }
+    if (volume(k) > 16) {
+        return {cudaErrorInvalidClusterSize, text("a cluster of %llu blocks is larger than 16",
+                                                  (unsigned long long)volume(k))};
+    }
+    return {cudaSuccess, ""};
+}
+
+Refusal check_cooperative(const LaunchConfig& c) {
+    const uint64_t fit = uint64_t(kMultiprocessors) * blocks_per_multiprocessor(volume(c.block), c.shared_bytes);
+    if (!c.cooperative || volume(c.grid) <= fit) return {cudaSuccess, ""};
+    return {cudaErrorCooperativeLaunchTooLarge, text("a cooperative grid of %llu blocks cannot be resident at once; %llu "
+                                                     "fit", (unsigned long long)volume(c.grid), (unsigned long long)fit)};
+}
+
+Refusal check_limits(const LaunchConfig& c) {
+    for (auto* check : {check_shape, check_shared, check_cluster, check_cooperative}) {
+        Refusal refusal = check(c);
+        if (refusal.error != cudaSuccess) return refusal;
+    }
+    return {cudaSuccess, ""};
+}
+
+cudaError_t refuse(const LaunchConfig& c, const Refusal& refusal, int number) {
+    RawFinding f;
+    f.kind = "bad_launch";
+    f.message = text("Kernel %s was not launched (%s): %s.", c.kernel, cudaGetErrorName(refusal.error),
+                     refusal.reason.c_str());
+    f.kernel = c.kernel;
+    f.file = c.file;
+    f.line = c.line;
+    f.launch = number;
+    set_error(refusal.error, &f);
+    return refusal.error;
+}
+
+// The executable part of the shared object that holds `call`: only there may a thread be interrupted.
+void find_code(Launch* launch) {
+    struct Search {
+        uintptr_t base, begin, end;
+    } search{0, 0, 0};
+    Dl_info info{};
+    dladdr(reinterpret_cast<void*>(launch->call), &info);
+    search.base = reinterpret_cast<uintptr_t>(info.dli_fbase);
+    dl_iterate_phdr([](dl_phdr_info* image, size_t, void* context) {
+        auto* s = static_cast<Search*>(context);
+        if (image->dlpi_addr != s->base) return 0;
+        for (int i = 0; i < image->dlpi_phnum; i++) {
+            const auto& header = image->dlpi_phdr[i];
+            if (header.p_type != PT_LOAD || !(header.p_flags & PF_X)) continue;
+            s->begin = image->dlpi_addr + header.p_vaddr;
+            s->end = s->begin + header.p_memsz;
+        }
+        return 1;
+    }, &search);
+    launch->code_begin = search.begin;
+    launch->code_end = search.end;
+}
+
+// Blocks start in grid order on a GPU, as many as fit. Another order is tried only among those that are
+// resident together, since kernels may rely on earlier blocks to make progress.
+void order_blocks(Launch* launch) {
+    if (options.order == Order::Forward || volume(launch->config.cluster) > 1) return;
+    const uint64_t n = launch->blocks, window = std::max<uint64_t>(1, launch->resident / 2);
+    launch->block_order.resize(n);
+    uint64_t random = options.seed * 0x9E3779B97F4A7C15ull + 99;
+    for (uint64_t i = 0; i < n; i++) launch->block_order[i] = uint32_t(i);
+    for (uint64_t from = 0; from < n; from += window) {
+        auto begin = launch->block_order.begin() + from;
+        auto end = launch->block_order.begin() + std::min(n, from + window);
+        if (options.order == Order::Reverse) std::reverse(begin, end);
+        else for (auto i = end - begin; i > 1; i--) std::swap(begin[i - 1], begin[next_random(random) % i]);
+    }
+}
+
+// Interrupts workers: now and then those that only poll, for good when the time is over.
+void watch(Launch* launch, const std::vector<std::thread*>& threads, const std::atomic<int>& left) {
+    const auto start = Clock::now();
+    for (unsigned tick = 0; left > 0; tick++) {
+        usleep(tick < 50 ? 20 : 500);
+        if (tick < 60) continue;
+        const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+        if (seconds > options.timeout) launch->out_of_time = true;
+        if (launch->out_of_time && seconds > options.timeout + 5 && !launch->abort) {
+            note(launch, "endless_kernel", text("The kernel did not end within %g s.", options.timeout), nullptr,
+                 launch->config.line);
+            launch->abort = true;
+        }
+        if (tick % 4) continue;
+        for (std::thread* thread : threads) pthread_kill(thread->native_handle(), kWatchSignal);
+    }
+}
+
+void execute(Launch* launch) {
+    const int workers = options.check ? 1 : int(std::min<uint64_t>(options.workers, launch->blocks));
+    std::vector<std::thread> threads;
+    std::vector<std::thread*> handles;
+    std::atomic<int> left{workers};
+    install_signals();
+    for (int i = 0; i < workers; i++) {
+        threads.emplace_back([launch, &left, i] {
+            run_worker(launch, i);
+            left--;
+        });
+    }
+    for (auto& thread : threads) handles.push_back(&thread);
+    watch(launch, handles, left);
+    for (auto& thread : threads) thread.join();
+    restore_signals();
+}
+
+void note_overruns(Launch* launch) {
+    Overrun overrun;
+    while (find_overrun(&overrun)) {
+        const auto& r = overrun.region;
+        const bool before = overrun.offset < 0;
+        const long distance = before ? -overrun.offset : overrun.offset - long(r.bytes);
+        note(launch, "out_of_bounds",
+             text("The kernel wrote %ld bytes %s an allocation of %zu bytes.", distance,
+                  before ? "before" : "past the end of", r.bytes), nullptr, launch->config.line);
+    }
+}
+
+void report(Launch* launch) {
+    if (launch->findings.empty()) return;
+    std::string message = "CUDA emulator: ";
+    for (size_t i = 0; i < launch->findings.size(); i++) {
+        RawFinding& f = launch->findings[i];
+        resolve(f);
+        keep(f);
+        if (i < 3) message += (i ? "\n  " : "") + sentence(f);
+    }
+    set_error(cudaErrorLaunchFailure, nullptr);
+    throw std::runtime_error(message);
+}
+}  // namespace
+
+cudaError_t launch(const LaunchConfig& config, void (*call)(void*), void* context) {
+    if (current) fail("unsupported_by_emulator", config.line, "A kernel launches a kernel; the emulator has no dynamic "
+                      "parallelism.");
+    raise_unseen_error();
+    const int number = ++launch_count;
+    const Refusal refusal = check_limits(config);
+    if (refusal.error != cudaSuccess) return refuse(config, refusal, number);
+    Launch run{};
+    run.config = config;
+    run.number = number;
+    run.call = call;
+    run.context = context;
+    run.blocks = volume(config.grid);
+    run.threads = unsigned(volume(config.block));
+    run.resident = uint64_t(kMultiprocessors) * blocks_per_multiprocessor(run.threads, config.shared_bytes);
+    order_blocks(&run);
+    find_code(&run);
+    if (options.check) shadow_begin_launch(&run);
+    execute(&run);
+    if (options.check) end_counts(&run);
+    note_overruns(&run);
+    report(&run);
+    return cudaSuccess;
+}
+}  // namespace emu
+
+extern "C" void emu_configure(int order, uint64_t seed, int workers, int check, double timeout) {
+    using namespace emu;
+    options.order = static_cast<Order>(order);
+    options.seed = seed ? seed : 1;
+    options.workers = workers > 0 ? workers : 1;
+    options.check = check;
+    options.timeout = timeout;
+}

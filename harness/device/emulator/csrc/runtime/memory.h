@@ -1,0 +1,36 @@
+// Device memory: ordinary host memory between guard pages, so that a wild access traps at once.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+struct EmuRegion {
+    uintptr_t map;     // start of the mapping, guard pages included
+    size_t map_bytes;  // length of the mapping
+    uintptr_t data;    // what the owner sees
+    size_t bytes;      // what the owner asked for
+};
+
+extern "C" {
+void* emu_allocate(size_t bytes);                           // nullptr when there is no memory
+int emu_release(void* data);                                // 0 when `data` is no live allocation
+int emu_find_region(uintptr_t address, EmuRegion* out);     // live allocation whose mapping holds address
+int emu_find_freed(uintptr_t address, EmuRegion* out);      // the same among those recently freed
+uint64_t emu_memory_generation();                           // grows with every allocation and release
+uint64_t emu_memory_live_bytes();
+uint64_t emu_memory_peak_bytes();
+void emu_memory_reset_peak();
+}
+
+namespace emu {
+// Every 16 bits of it are a NaN in half and bfloat16, every 32 a float NaN, every 64 a double NaN; as an
+// integer it is a value nobody stores on purpose. A kernel that reads it reads what nobody wrote.
+constexpr uint32_t kPoison = 0xFFA5FFA5u;
+
+struct Overrun {
+    EmuRegion region;
+    ptrdiff_t offset;  // of the first damaged byte from the region's data
+};
+// The bytes between an allocation and its guard pages still hold the poison unless somebody wrote there.
+// Returns true and repairs the damage for the first allocation where that is not so.
+bool find_overrun(Overrun* out);
+}  // namespace emu

@@ -1,0 +1,177 @@
+// The runtime's own view of blocks, workers and launches.
+#pragma once
+#include <pthread.h>
+#include <setjmp.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "../../include/emu/runtime.h"
+#include "findings.h"
+#include "memory.h"
+
+namespace emu {
+enum class Order { Forward, Reverse, Random };
+
+struct Options {
+    Order order = Order::Forward;
+    uint64_t seed = 1;
+    int workers = 2;
+    bool check = false;
+    double timeout = 20;
+};
+extern Options options;
+
+// The machine that kernels are told about: an H200's limits.
+constexpr int kMultiprocessors = 132;
+constexpr int kThreadsPerMultiprocessor = 2048;
+constexpr int kBlocksPerMultiprocessor = 32;
+constexpr size_t kStaticSharedLimit = 48 << 10;
+constexpr size_t kDynamicSharedLimit = 232448;
+constexpr size_t kSharedPerMultiprocessor = 233472;
+
+constexpr size_t kPage = 4096;
+constexpr size_t kStackBytes = 64 << 10;
+constexpr size_t kStaticArena = 256 << 10;   // the limit, and red zones between the variables
+constexpr size_t kDynamicArena = 256 << 10;
+constexpr size_t kRedZone = 64;
+
+struct Slot {  // one static __shared__ variable of a block
+    const void* key;
+    char* data;
+    size_t bytes;
+};
+
+struct NamedBarrier {
+    unsigned arrived = 0, expected = 0;
+    std::vector<unsigned> waiting;
+};
+
+struct Worker;
+struct Shadow;   // who touched which byte; see shadow.h
+struct Cluster;
+
+struct BlockState : Block {
+    std::vector<Thread> threads;
+    unsigned started = 0, alive = 0;
+    std::vector<uint16_t> ready;   // a queue: ready[head...]
+    size_t head = 0;
+    std::vector<uint16_t> start_order;
+    std::vector<char*> free_stacks;
+    Thread* retiring = nullptr;    // ended, its stack still in use until the scheduler has control
+
+    unsigned arrived = 0;          // at the block's barrier
+    int barrier_line = 0;
+    Reduce barrier_kind = Reduce::None;
+    int reduction = 0, reduced = 0;
+    unsigned fell_through = 0;     // threads that reached the kernel's end without a return statement
+    unsigned at_grid = 0;
+    bool waits_for_grid = false;
+    uint64_t grid_generation = 0;
+    bool waits_for_cluster = false;
+    bool gave_way = false;         // wants other blocks to run
+    unsigned polls = 0;
+    std::map<unsigned, NamedBarrier> named;
+    Cluster* cluster_state = nullptr;
+    uint64_t cluster_generation = 0;
+
+    char* arena = nullptr;         // static shared memory, and behind it the dynamic part
+    char* dynamic_arena = nullptr;
+    size_t arena_used = 0;
+    std::vector<Slot> slots;
+    Worker* worker = nullptr;
+    uint64_t number = 0;           // linear block index in the grid
+    uint32_t serial = 0;           // of this block among all blocks of the process
+    uint32_t epoch = 0;            // grows at each barrier
+    Shadow* shadow = nullptr;
+    size_t release_mark = 0;
+};
+
+struct Cluster {
+    std::vector<Block*> peers;
+    unsigned arrived = 0, needed = 0, finished = 0;
+    uint64_t generation = 0;
+};
+
+struct Worker {
+    void* stack_pointer = nullptr;
+    sigjmp_buf escape;
+    std::vector<BlockState*> live;
+    uint64_t random;
+    pthread_t handle;
+    std::atomic<uint64_t> switches{0};  // grows while threads take turns; the watchdog reads it
+};
+
+struct Launch {
+    LaunchConfig config;
+    int number;
+    void (*call)(void*);
+    void* context;
+    uint64_t blocks;
+    unsigned threads;
+    uint64_t resident;               // blocks that may be alive at once
+    std::vector<uint32_t> block_order;
+    std::atomic<uint64_t> next{0}, done{0};
+    std::atomic<bool> abort{false};
+    std::atomic<bool> out_of_time{false};
+    std::atomic<uint64_t> grid_arrived{0}, grid_generation{0};
+    uint32_t first_serial;
+    uintptr_t code_begin = 0, code_end = 0;   // the submission's machine code
+    std::mutex lock;
+    std::set<std::string> reported;
+    std::vector<RawFinding> findings;
+};
+
+extern __thread Worker* this_worker;
+inline BlockState* current_block() { return static_cast<BlockState*>(current->block); }
+inline uint64_t next_random(uint64_t& state) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    return state ^= state << 17;
+}
+
+// fibers.cpp
+void prepare_fiber(BlockState* block, Thread* thread);
+void recycle_stack(BlockState* block, Thread* thread);
+void switch_to_thread(Thread* thread);               // from the scheduler
+void switch_between(Thread* from, Thread* to);
+[[noreturn]] void leave_to_scheduler();
+void suspend_to_scheduler(Thread* from);
+
+// schedule.cpp
+Thread* pick(BlockState* block);
+void yield();
+void make_ready(BlockState* block, Thread* thread);
+void release_waiting(BlockState* block, State state);
+void thread_ended(Thread* thread);
+void run_worker(Launch* launch, int number);
+
+// blocks.cpp
+BlockState* take_block();
+void give_block(BlockState* block);
+void begin_block(BlockState* block, Launch* launch, uint64_t number);
+void finish_block(BlockState* block);
+
+// barrier.cpp, warp.cpp
+void barrier_after_exit(BlockState* block);
+bool try_warp(BlockState* block, Thread* thread);
+bool resolve_active_masks(BlockState* block);
+void report_deadlock(BlockState* block);
+
+// signals.cpp
+void install_signals();
+void restore_signals();
+constexpr int kWatchSignal = 34 + 7;   // a real-time signal that nobody else uses
+
+// Records a defect of the running launch; `at` is 0 when `line` is known. Returns false when a finding of
+// this kind and text was already recorded.
+void note(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line,
+          uintptr_t at = 0);
+[[noreturn]] void note_and_stop(const char* kind, const std::string& message, int line, uintptr_t at = 0);
+std::string text(const char* format, ...) __attribute__((format(printf, 1, 2)));
+}  // namespace emu

@@ -1,0 +1,105 @@
+// Atomic functions, and loads and stores with cache hints.
+#pragma once
+#include <cstring>
+#include <type_traits>
+
+#include "launch.h"
+
+// Instrumentation would take an atomic's own accesses for plain ones.
+#define EMU_UNCHECKED __attribute__((no_sanitize("thread", "alignment")))
+
+namespace emu {
+template <size_t N>
+struct BitsOf;
+template <>
+struct BitsOf<2> { using type = unsigned short; };
+template <>
+struct BitsOf<4> { using type = unsigned; };
+template <>
+struct BitsOf<8> { using type = unsigned long long; };
+template <>
+struct BitsOf<16> { using type = unsigned __int128; };
+
+template <class T, class F>
+EMU_UNCHECKED inline T update(T* address, F change, int line) {
+    using Bits = typename BitsOf<sizeof(T)>::type;
+    before_atomic(address, sizeof(T), line);
+    auto* bits = reinterpret_cast<Bits*>(address);
+    Bits old_bits = __atomic_load_n(bits, __ATOMIC_SEQ_CST), new_bits;
+    T old_value;
+    do {
+        std::memcpy(static_cast<void*>(&old_value), &old_bits, sizeof old_value);
+        const T new_value = change(old_value);
+        std::memcpy(&new_bits, &new_value, sizeof new_bits);
+    } while (!__atomic_compare_exchange_n(bits, &old_bits, new_bits, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
+    return old_value;
+}
+template <class T>
+using Given = typename identity<T>::type;   // takes no part in deduction
+}  // namespace emu
+
+#define EMU_ATOMIC_ONE(name, changed)                                                           \
+    template <class T>                                                                          \
+    inline T name(T* address, ::emu::Given<T> value, EMU_LINE) {                                \
+        return ::emu::update(address, [value](T old) -> T { return changed; }, emu_line);       \
+    }
+#define EMU_ATOMIC(name, changed)          \
+    EMU_ATOMIC_ONE(name, changed)          \
+    EMU_ATOMIC_ONE(name##_block, changed)  \
+    EMU_ATOMIC_ONE(name##_system, changed)
+EMU_ATOMIC(atomicAdd, old + value)
+EMU_ATOMIC(atomicSub, old - value)
+EMU_ATOMIC(atomicExch, value)
+EMU_ATOMIC(atomicMin, value < old ? value : old)
+EMU_ATOMIC(atomicMax, value > old ? value : old)
+EMU_ATOMIC(atomicAnd, old & value)
+EMU_ATOMIC(atomicOr, old | value)
+EMU_ATOMIC(atomicXor, old ^ value)
+#undef EMU_ATOMIC
+#undef EMU_ATOMIC_ONE
+
+inline unsigned atomicInc(unsigned* address, unsigned limit, EMU_LINE) {
+    return ::emu::update(address, [limit](unsigned old) { return old >= limit ? 0u : old + 1; }, emu_line);
+}
+inline unsigned atomicDec(unsigned* address, unsigned limit, EMU_LINE) {
+    auto change = [limit](unsigned old) { return old == 0 || old > limit ? limit : old - 1; };
+    return ::emu::update(address, change, emu_line);
+}
+template <class T>
+inline T atomicCAS(T* address, ::emu::Given<T> expected, ::emu::Given<T> desired, EMU_LINE) {
+    return ::emu::update(address, [=](T old) -> T { return old == expected ? desired : old; }, emu_line);
+}
+template <class T>
+inline T atomicCAS_block(T* address, ::emu::Given<T> expected, ::emu::Given<T> desired, EMU_LINE) {
+    return atomicCAS(address, expected, desired, emu_line);
+}
+template <class T>
+inline T atomicCAS_system(T* address, ::emu::Given<T> expected, ::emu::Given<T> desired, EMU_LINE) {
+    return atomicCAS(address, expected, desired, emu_line);
+}
+
+#define EMU_LOAD(name) \
+    template <class T> \
+    __attribute__((always_inline)) inline T name(const T* address) { return *address; }
+EMU_LOAD(__ldg)
+EMU_LOAD(__ldcg)
+EMU_LOAD(__ldca)
+EMU_LOAD(__ldcs)
+EMU_LOAD(__ldlu)
+#undef EMU_LOAD
+template <class T>
+EMU_UNCHECKED inline T __ldcv(const T* address) {   // volatile: another thread may write it at the same time
+    T value;
+    ::emu::before_volatile(address, sizeof(T), false);
+    asm volatile("" ::: "memory");
+    std::memcpy(static_cast<void*>(&value), address, sizeof value);
+    return value;
+}
+#define EMU_STORE(name) \
+    template <class T>  \
+    __attribute__((always_inline)) inline void name(T* address, ::emu::Given<T> value) { *address = value; }
+EMU_STORE(__stcg)
+EMU_STORE(__stcs)
+EMU_STORE(__stwb)
+EMU_STORE(__stwt)
+#undef EMU_STORE

@@ -1,0 +1,60 @@
+// The services the runtime library gives to compiled kernels.
+#pragma once
+#include "thread.h"
+
+namespace emu {
+struct LaunchConfig {
+    dim3 grid, block;
+    size_t shared_bytes;
+    const void* stream;
+    const char* kernel;
+    const char* file;
+    int line;
+    const void* function;   // for attributes set by cudaFuncSetAttribute; may be null
+    bool cooperative;
+    dim3 cluster;
+    bool raises;  // false: an impossible launch is a return value, as for the cudaLaunch functions
+};
+
+enum class Reduce : uint8_t { None, Count, And, Or };
+
+// Runs the grid to its end. Throws std::runtime_error when the kernel has a defect.
+cudaError_t launch(const LaunchConfig& config, void (*call)(void*), void* context);
+// Throws when a launch was refused and nobody has looked at the error since.
+void raise_unseen_error();
+
+int block_barrier(int line, Reduce kind, int predicate);
+void named_barrier(unsigned id, unsigned threads, bool wait, int line);
+void grid_barrier(int line);
+void cluster_arrive(int line);
+void cluster_wait(int line);
+void warp_operation(WarpOp op, uint32_t mask, int source, unsigned bytes, int line);
+void* shared_variable(const void* key, size_t bytes, size_t align);
+bool is_cooperative();
+void* map_to_peer(void* shared, unsigned rank, int line);   // the same variable in another block of the cluster
+uint32_t shared_window(const void* pointer);   // as PTX addresses shared memory
+void* from_shared_window(uint32_t address);
+void before_atomic(const volatile void* address, size_t bytes, int line);
+void before_volatile(const volatile void* address, size_t bytes, bool write);
+void access_hint(const void* address, size_t bytes, bool write);  // a range the compiler's hooks do not see
+void early_return();     // stands at every return statement of a kernel
+void give_way();         // called where real code waits for another thread
+uint64_t clock_ticks();
+
+[[noreturn]] void fail(const char* kind, int line, const char* format, ...) __attribute__((format(printf, 3, 4)));
+[[noreturn]] void unsupported(const char* what, int line);
+
+template <class Tag>
+struct SharedKey {
+    static char key;
+};
+template <class Tag>
+char SharedKey<Tag>::key;
+
+// `Tag` is a local struct with the variable as its member: one type, hence one variable, for each instance
+// of a template.
+template <class Tag>
+inline Tag& shared() {
+    return *reinterpret_cast<Tag*>(shared_variable(&SharedKey<Tag>::key, sizeof(Tag), alignof(Tag)));
+}
+}  // namespace emu

@@ -1,0 +1,45 @@
+"""The two libraries of the emulator: the runtime that executes kernels and the device that torch sees."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from harness.device.emulator import building, paths
+
+RUNTIME = "libemu_runtime.so"
+DEVICE = "libemu_device.so"
+_FLAGS = ["-std=c++20", "-O2", "-g1", "-fPIC", "-shared", "-w", "-fno-strict-aliasing"]
+
+
+def _sources() -> list[Path]:
+    return [f for f in (paths.HERE / "csrc").rglob("*") if f.is_file()] + list(
+        (paths.HERE / "include/emu").glob("*.h")
+    )
+
+
+def fingerprint() -> str:
+    """Digest of everything that decides the libraries."""
+    parts = [building.digest_of_files(_sources()), paths.compiler_version(), *paths.torch_version(), *_FLAGS]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def _make(folder: Path) -> None:
+    torch_libraries = paths.torch_folder() / "lib"
+    runtime = sorted(str(f) for f in (paths.HERE / "csrc/runtime").glob("*.cpp"))
+    device = sorted(str(f) for f in (paths.HERE / "csrc/device").glob("*.cpp"))
+    common = [paths.compiler(), *_FLAGS, *paths.include_flags(shims=False)]
+    building.run(
+        [*common, f"-Wl,-soname,{RUNTIME}", *runtime, "-o", RUNTIME, "-lpthread", "-ldl"],
+        folder,
+    )
+    building.run(
+        [*common, "-O1", f"-Wl,-soname,{DEVICE}", *device, "-o", DEVICE, "-L.", f"-l:{RUNTIME}",
+         f"-L{torch_libraries}", "-lc10", "-ltorch_cpu", "-ltorch", f"-Wl,-rpath,{torch_libraries}"],
+        folder,
+    )  # fmt: skip
+
+
+def build(cache: Path) -> Path:
+    """The folder with both libraries, built if it is not there."""
+    return building.once(cache / f"emulator-{fingerprint()}", _make)

@@ -1,0 +1,105 @@
+"""Where the compiler, torch and CUDA's headers are. Nothing here imports torch."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+class Missing(RuntimeError):
+    """Something the emulator needs is not installed; the text says what to install."""
+
+
+@cache
+def compiler() -> str:
+    """The C++ compiler: $CXX when it is set, else g++."""
+    name = os.environ.get("CXX", "g++")
+    found = shutil.which(name)
+    if not found:
+        raise Missing(
+            f"The emulator compiles kernels with {name}, which is not installed: install g++ 11 or newer."
+        )
+    return found
+
+
+@cache
+def compiler_version() -> str:
+    """The compiler's own name for itself."""
+    answer = subprocess.run([compiler(), "--version"], capture_output=True, text=True, check=True)
+    return answer.stdout.splitlines()[0]
+
+
+@cache
+def torch_folder() -> Path:
+    """The installed torch package."""
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.origin:
+        raise Missing("torch is not installed in this Python: pip install torch.")
+    return Path(spec.origin).parent
+
+
+@cache
+def torch_version() -> tuple[str, str]:
+    """torch's version and the CUDA version it was built with, which is empty for a CPU build."""
+    text = (torch_folder() / "version.py").read_text()
+    version = re.search(r"__version__ = '([^']*)'", text)
+    cuda = re.search(r"^cuda[^=]*= '([^']*)'", text, re.MULTILINE)
+    return (version[1] if version else "unknown", cuda[1] if cuda else "")
+
+
+def _from_toolkit() -> list[Path]:
+    homes = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
+    nvcc = shutil.which("nvcc")
+    if nvcc:
+        homes.append(str(Path(nvcc).resolve().parent.parent))
+    for home in homes:
+        include = Path(home) / "include"
+        if home and (include / "cuda_runtime.h").exists() and (include / "cuda_fp16.h").exists():
+            return [include, include / "cccl"]
+    return []
+
+
+def _from_packages() -> list[Path]:
+    """The headers of PyPI's nvidia packages: under nvidia/cu13 since CUDA 13, one folder a package before."""
+    spec = importlib.util.find_spec("nvidia")
+    roots = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
+    found: list[Path] = []
+    for include in (folder for root in roots for folder in sorted(root.glob("*/include"))):
+        if any((include / name).exists() for name in ("cuda_runtime.h", "crt", "cccl", "nv/target")):
+            found += [include, include / "cccl"]
+    return [folder for folder in found if folder.exists()]
+
+
+@cache
+def cuda_includes() -> tuple[Path, ...]:
+    """Folders of CUDA's headers: a toolkit's if there is one, else those of PyPI's packages."""
+    found = _from_toolkit() or _from_packages()
+    if not any((folder / "cuda_runtime.h").exists() for folder in found):
+        raise Missing(
+            "The emulator needs CUDA's headers and found neither a toolkit nor PyPI's packages: "
+            "pip install nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl."
+        )
+    return tuple(found)
+
+
+def include_flags(shims: bool) -> list[str]:
+    """Include folders in their order: our shims shadow torch's headers, and torch's come before CUDA's."""
+    torch = torch_folder() / "include"
+    system = [
+        torch,
+        torch / "torch/csrc/api/include",
+        Path(sysconfig.get_paths()["include"]),
+        *cuda_includes(),
+    ]
+    flags = ["-I", str(HERE / "include")] if shims else []
+    for folder in system:
+        flags += ["-isystem", str(folder)]
+    return flags

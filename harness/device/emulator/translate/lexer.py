@@ -1,0 +1,169 @@
+"""C++ text as tokens with positions, and the brackets among them."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+
+_TOKEN = re.compile(
+    r"""
+    (?P<comment>//(?:[^\\\n]|\\(?:.|\n))*|/\*.*?\*/)
+  | (?P<raw>(?:u8|u|U|L)?R"(?P<delimiter>[^()\\\s]{0,16})\(.*?\)(?P=delimiter)")
+  | (?P<string>(?:u8|u|U|L)?"(?:[^"\\\n]|\\(?:.|\n))*")
+  | (?P<char>(?:u8|u|U|L)?'(?:[^'\\\n]|\\.)+')
+  | (?P<name>[A-Za-z_$][\w$]*)
+  | (?P<number>\.?\d(?:[\w.]|'[\w]|(?<=[eEpP])[+-])*)
+  | (?P<mark>::|->|[^\s\w])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_CLOSES = {")": "(", "]": "[", "}": "{"}
+
+
+@dataclass(frozen=True)
+class Token:
+    """One word of the source: `kind` is name, number, string, raw, char or mark."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
+class Source:
+    """A text, its tokens without comments, and for each bracket the index of its partner."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.tokens = [
+            Token(str(m.lastgroup if m.lastgroup != "delimiter" else "raw"), m.group(), m.start(), m.end())
+            for m in _TOKEN.finditer(text)
+            if m.lastgroup != "comment"
+        ]
+        self._line_starts = [0] + [m.end() for m in re.finditer("\n", text)]
+        self.partner = self._match_brackets()
+
+    def _match_brackets(self) -> dict[int, int]:
+        partner: dict[int, int] = {}
+        open_at: list[int] = []
+        for i, token in enumerate(self.tokens):
+            if token.text in ("(", "[", "{"):
+                open_at.append(i)
+            elif token.text in _CLOSES and token.kind == "mark":
+                if not open_at:
+                    continue
+                if self.tokens[open_at[-1]].text == _CLOSES[token.text]:
+                    start = open_at.pop()
+                    partner[start], partner[i] = i, start
+        return partner
+
+    def line(self, index: int) -> int:
+        """Line of a token in this text, counted from 1."""
+        return bisect_right(self._line_starts, self.tokens[index].start)
+
+    def at(self, index: int) -> str:
+        """Text of a token, or nothing beyond the ends."""
+        return self.tokens[index].text if 0 <= index < len(self.tokens) else ""
+
+    def slice(self, first: int, last: int) -> str:
+        """Source text of the tokens first, ..., last - 1."""
+        return self.text[self.tokens[first].start : self.tokens[last - 1].end] if last > first else ""
+
+    def closing_angle(self, index: int) -> int:
+        """The `>` that closes the `<` at `index`, or -1 when that is no template list."""
+        depth, i = 0, index
+        while i < len(self.tokens):
+            text = self.at(i)
+            if text in ("(", "[", "{"):
+                i = self.partner.get(i, len(self.tokens))
+            elif text == "<":
+                depth += 1
+            elif text == ">":
+                depth -= 1
+                if depth == 0:
+                    return i
+            elif text in (";", "}"):
+                return -1
+            i += 1
+        return -1
+
+    def opening_angle(self, index: int) -> int:
+        """The `<` that the `>` at `index` closes, or -1."""
+        depth, i = 0, index
+        while i >= 0:
+            text = self.at(i)
+            if text in (")", "]", "}"):
+                i = self.partner.get(i, -1)
+            elif text == ">":
+                depth += 1
+            elif text == "<":
+                depth -= 1
+                if depth == 0:
+                    return i
+            elif text in (";", "{"):
+                return -1
+            i -= 1
+        return -1
+
+    def split(self, first: int, last: int) -> list[tuple[int, int]]:
+        """The token range cut at its outermost commas, template lists respected."""
+        parts, begin, i = [], first, first
+        while i < last:
+            text = self.at(i)
+            if text in ("(", "[", "{"):
+                i = self.partner.get(i, i)
+            elif text == "<":
+                close = self.closing_angle(i)
+                i = close if 0 <= close < last else i
+            elif text == ",":
+                parts.append((begin, i))
+                begin = i + 1
+            i += 1
+        if last > begin or parts:
+            parts.append((begin, last))
+        return parts
+
+    def statement_start(self, index: int) -> int:
+        """First token of the declaration or statement that holds the token at `index`."""
+        i = index - 1
+        while i >= 0 and self.at(i) not in (";", "{", "}", "#"):
+            i = self.partner.get(i, i) if self.at(i) in (")", "]") else i
+            i -= 1
+        if self.at(i) == "#":  # a directive ends with its line
+            first = i + 1
+            while first < index and self.line(first) == self.line(i):
+                first += 1
+            return first
+        return i + 1
+
+
+class Edits:
+    """Replacements of parts of a text; each keeps the number of lines it replaces."""
+
+    def __init__(self, source: Source):
+        self._source = source
+        self._edits: list[tuple[int, int, str]] = []
+
+    def replace(self, start: int, end: int, text: str) -> None:
+        """Put `text` in place of the characters start, ..., end - 1."""
+        missing = self._source.text.count("\n", start, end) - text.count("\n")
+        self._edits.append((start, end, text + "\n" * max(0, missing)))
+
+    def replace_tokens(self, first: int, last: int, text: str) -> None:
+        """Put `text` in place of the tokens first, ..., last - 1."""
+        tokens = self._source.tokens
+        self.replace(tokens[first].start, tokens[last - 1].end, text)
+
+    def apply(self) -> str:
+        """The text with all replacements made."""
+        out, at = [], 0
+        for start, end, text in sorted(self._edits):
+            out += [self._source.text[at:start], text]
+            at = end
+        return "".join(out) + self._source.text[at:]
+
+
+def one_line(text: str) -> str:
+    """Text fit to be repeated elsewhere: without comments and line breaks."""
+    return " ".join(token.text for token in Source(text).tokens)

@@ -1,0 +1,43 @@
+"""Constructs that the emulator does not execute, refused by name before anything is compiled."""
+
+from __future__ import annotations
+
+import re
+
+from harness.device.emulator.translate.launches import CannotRead
+from harness.device.emulator.translate.lexer import Source
+
+_HEADERS = re.compile(
+    r"#\s*include\s*[<\"](mma\.h|cute/|cutlass/|thrust/|cublas|cudnn|curand|cufft|cusparse|texture_|surface_|"
+    r"cooperative_groups/details)[^>\"]*[>\"]"
+)
+_NAMES = {
+    "asm": "inline PTX (asm)",
+    "__asm__": "inline PTX (asm)",
+    "__asm": "inline PTX (asm)",
+    "wmma": "tensor-core fragments (wmma)",
+    "tex1D": "textures",
+    "tex1Dfetch": "textures",
+    "tex2D": "textures",
+    "tex3D": "textures",
+    "cudaTextureObject_t": "textures",
+    "cudaCreateTextureObject": "textures",
+    "cudaGraphCreate": "CUDA graphs",
+    "cudaGraphLaunch": "CUDA graphs",
+    "cudaStreamBeginCapture": "CUDA graphs",
+    "cuTensorMapEncodeTiled": "tensor maps (TMA)",
+    "CUtensorMap": "tensor maps (TMA)",
+}
+
+
+def check(source: Source) -> None:
+    """Raise CannotRead at the first construct that has no emulation."""
+    for i, token in enumerate(source.tokens):
+        if token.text in _NAMES and token.kind == "name":
+            raise CannotRead(i, _NAMES[token.text])
+        if token.text == "#" and source.at(i + 1) == "include":
+            end = source.text.find("\n", token.start)
+            directive = source.text[token.start : end if end >= 0 else len(source.text)]
+            match = _HEADERS.match(directive)
+            if match:
+                raise CannotRead(i, f"the header {directive.split('include', 1)[1].strip()}")

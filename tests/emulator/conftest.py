@@ -1,0 +1,33 @@
+"""Running a file on the emulated device in a process of its own, with one cache for all tests."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+class Emulator:
+    """Starts tests/emulator/driver.py; what it built stays in the cache, named by its content."""
+
+    def __init__(self, cache: Path):
+        self.cache = cache
+
+    def run(self, file: Path, *options: str) -> dict[str, Any]:
+        """The driver's answer for `file`."""
+        command = [sys.executable, str(HERE / "driver.py"), str(file), str(self.cache), *options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+        assert done.returncode == 0, f"the driver died with {done.returncode}:\n{done.stderr[-4000:]}"
+        return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="session")
+def emulator(pytestconfig: pytest.Config) -> Emulator:
+    """The emulator with a cache that outlives the run."""
+    return Emulator(Path(pytestconfig.cache.mkdir("emulator")).resolve())

@@ -1,0 +1,69 @@
+"""What torch says about the emulated device, without any kernel."""
+
+from torch.library import Library
+
+
+def _message(call):
+    try:
+        call()
+    except RuntimeError as error:
+        return str(error)
+    return "nothing was raised"
+
+
+def _overrides(torch, key):
+    """Replaces native_layer_norm for one dispatch key and tells whether a layer norm meets it."""
+    library = Library("aten", "IMPL")
+
+    def forbidden(*_arguments):
+        raise RuntimeError("called")
+
+    library.impl("native_layer_norm", forbidden, key)
+    x = torch.ones(2, 8, device="cuda")
+    message = _message(lambda: torch.native_layer_norm(x, [8], None, None, 1e-5))
+    library._destroy()
+    return message
+
+
+def run(torch):
+    """Statements that must all be true, and texts that the test reads."""
+    x = torch.randn(6, 8).cuda()
+    base = torch.zeros(65, device="cuda")
+    weight = torch.ones(8, device="cuda", requires_grad=True)
+    (x * weight).sum().backward()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(3)
+        drawn = torch.randn(5, device="cuda")
+        torch.manual_seed(3)
+        again = torch.randn(5, device="cuda")
+    layer = torch.nn.Linear(8, 3).cuda()
+    image = torch.nn.Conv2d(3, 4, 3).cuda()(torch.randn(1, 3, 9, 9, device="cuda"))
+    out = torch.empty(0, device="cuda")
+    torch.add(x, 1, out=out)
+    return {
+        "true": {
+            "is_cuda": x.is_cuda and x.device == torch.device("cuda", 0),
+            "is_available": torch.cuda.is_available() and torch.cuda.device_count() == 1,
+            "views share memory": x[2:].data_ptr() == x.data_ptr() + 2 * 8 * 4,
+            "a view may be misaligned": base[1:].data_ptr() % 16 == 4,
+            "allocations are aligned": base.data_ptr() % 32 == 0,
+            "matmul": torch.allclose((x @ x.T).cpu(), x.cpu() @ x.cpu().T, atol=1e-5),
+            "linear": layer(x).is_cuda and layer.weight.is_cuda,
+            "convolution": image.shape == (1, 4, 7, 7) and image.is_cuda,
+            "reduction": x.mean().item() == x.cpu().mean().item(),
+            "autograd": torch.allclose(weight.grad.cpu(), x.cpu().sum(0), atol=1e-5),
+            "seeds": torch.equal(drawn, again),
+            "out= grows on the device": out.is_cuda and torch.equal(out.cpu(), x.cpu() + 1),
+            "fresh memory is no number": bool(torch.empty(64, device="cuda").isnan().all()),
+            "half": x.half().dtype == torch.float16 and x.half().is_cuda,
+            "index": torch.equal(x[torch.tensor([1, 3])].cpu(), x.cpu()[[1, 3]]),
+            "events": torch.cuda.Event(enable_timing=True) is not None,
+            "memory counts": torch.cuda.memory_allocated() > 0,
+        },
+        "override on CUDA": _overrides(torch, "CUDA"),
+        "override on CPU through the fallback": _overrides(torch, "CPU"),
+        "mixed devices": _message(lambda: x + torch.ones(8)),
+        "second device": "refused"
+        if "invalid device" in _message(lambda: torch.ones(2, device="cuda:1"))
+        else "no",
+    }

@@ -1,0 +1,103 @@
+"""Runs one submission file in this process on the emulated device; the tests start it as a program.
+
+    python driver.py FILE CACHE [--check] [--order ORDER] [--seed N] [--timeout S]
+
+FILE defines `run(torch)`, which returns something JSON can hold. The last line printed is a JSON object with
+`result` or `error`, and `findings` and `counts`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib.util
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from harness.build.extension import BuildFailed, Extension, SourceText, Unsupported
+from harness.device import emulator
+
+
+def _strings(value: str | list[str] | None) -> list[str]:
+    return [value] if isinstance(value, str) else list(value or [])
+
+
+def _located(text: str, file: Path) -> SourceText:
+    at = file.read_text().find(text)
+    return (
+        SourceText(text, str(file), file.read_text().count("\n", 0, at) + 1) if at >= 0 else SourceText(text)
+    )
+
+
+def loader(file: Path, cache: Path, check: bool) -> Any:
+    """A `load_inline` that builds with the emulator's toolchain and keeps what it built."""
+    toolchain = emulator.EmulatorToolchain(cache, check)
+
+    def load_inline(
+        name: str, cpp_sources: Any, cuda_sources: Any = None, functions: Any = None, **more: Any
+    ) -> Any:
+        named = functions.items() if isinstance(functions, dict) else [(f, f) for f in _strings(functions)]
+        extension = Extension(
+            name,
+            tuple(_located(text, file) for text in _strings(cpp_sources)),
+            tuple(_located(text, file) for text in _strings(cuda_sources)),
+            tuple(named),
+            tuple(more.get("extra_cflags") or ()),
+            tuple(more.get("extra_cuda_cflags") or ()),
+        )
+        module = "ext_" + extension.digest(toolchain.fingerprint())
+        built = cache / "built" / f"{module}.so"
+        if not built.exists():
+            built.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=built.parent) as folder:
+                result, _ = toolchain.compile(extension, module, Path(folder))
+                result.rename(built)
+        spec = importlib.util.spec_from_file_location(module, built)
+        assert spec and spec.loader
+        loaded = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+        return loaded
+
+    return load_inline
+
+
+def main() -> None:
+    """Run the file named on the command line."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file", type=Path)
+    parser.add_argument("cache", type=Path)
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--order", default="forward")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--timeout", type=float, default=20.0)
+    options = parser.parse_args()
+    emulator.activate(options.cache)
+    import torch
+    import torch.utils.cpp_extension
+
+    emulator.configure(
+        order=options.order, seed=options.seed, workers=2, check=options.check, timeout_s=options.timeout
+    )
+    torch.utils.cpp_extension.load_inline = loader(options.file.resolve(), options.cache, options.check)
+    torch.manual_seed(0)
+    answer: dict[str, Any] = {}
+    try:
+        spec = importlib.util.spec_from_file_location("submission", options.file)
+        assert spec and spec.loader
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        answer["result"] = module.run(torch)
+    except (RuntimeError, BuildFailed, Unsupported) as error:
+        answer["error"] = f"{type(error).__name__}: {error}"
+    answer["findings"] = [dataclasses.asdict(finding) for finding in emulator.take_findings()]
+    answer["counts"] = [dataclasses.asdict(count) for count in emulator.take_counts()]
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
