@@ -51,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-k", dest="select", default="", metavar="CASE", help="only cases whose name has this")
     parser.add_argument("--seed", type=int, help="repeat a run's data (default: drawn anew)")
     parser.add_argument("--against", default="eager,compile", metavar="LIST",
-                        help="baselines: eager, compile, or other submissions' files (default: %(default)s)")  # fmt: skip
+                        help="baselines: eager, compile or submission files (default: %(default)s)")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="shorter timing, wider intervals")
     parser.add_argument("--no-timing", action="store_true", help="verdicts only")
     parser.add_argument("--check", action="store_true", help="emulator: all detectors (slower)")

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -51,10 +51,10 @@ LAUNCH_BOUND_SHARE = 0.9
 
 @dataclass
 class DataSet:
-    """Inputs and the float64 outputs that belong to them, both private to the judge."""
+    """Inputs and what must come out of them, both private to the judge."""
 
     inputs: list[torch.Tensor]
-    exact: list[torch.Tensor]
+    expected: list[oracle.Expected]
 
 
 @dataclass
@@ -68,11 +68,16 @@ class Contender:
     round_s: list[float] = field(default_factory=list)
     stub_s: list[float] = field(default_factory=list)
     issue_us: list[float] = field(default_factory=list)
+    finished: bool = False
 
     def samples_us(self) -> list[float]:
         """Time of a call in each round, microseconds; never below a nanosecond."""
-        fixed = float(np.median(self.stub_s))
-        return [max((t - fixed) / self.calls * 1e6, 1e-3) for t in self.round_s]
+        fixed_us = self.fixed_us()
+        return [max((t * 1e6 - fixed_us) / self.calls, 1e-3) for t in self.round_s]
+
+    def fixed_us(self) -> float:
+        """What a round costs beside its calls, microseconds."""
+        return float(np.median(self.stub_s)) * 1e6
 
     def launch_bound(self, median_us: float) -> bool:
         return float(np.median(self.issue_us)) >= LAUNCH_BOUND_SHARE * median_us
@@ -80,11 +85,12 @@ class Contender:
 
 @dataclass(frozen=True)
 class _Sample:
-    """Where to look after a round, and what must stand there: for each output of the problem an array of
-    element offsets and one of float64 values, both of shape (calls, SAMPLES_PER_OUTPUT)."""
+    """Where to look after a round, and what must stand there: for each output of the problem the element
+    offsets and the float64 values, of shape (calls, SAMPLES_PER_OUTPUT), and the tolerances, (calls, 1)."""
 
     offsets: list[np.ndarray]
     expected: list[np.ndarray]
+    tolerances: list[np.ndarray]
 
 
 class Clock:
@@ -95,14 +101,15 @@ class Clock:
         device: Device,
         slots: Sequence[Sequence[TensorRef]],
         sets: Sequence[DataSet],
-        expected: Sequence[oracle.Expected],
+        stub: Contender,
         seed: int,
         timeout_s: float,
     ) -> None:
         self._device = device
         self._slots = slots
         self._sets = sets
-        self._expected = expected
+        self._expected = sets[0].expected  # shape, strides and dtype are those of every set
+        self._stub = stub
         self._random = random.Random(seed)
         self._numbers = np.random.default_rng(seed)
         self._timeout_s = timeout_s
@@ -123,20 +130,21 @@ class Clock:
 
     def _pick(self, slots: Sequence[int]) -> _Sample:
         dealt = np.array([self._dealt[slot] for slot in slots])
-        offsets, expected = [], []
+        offsets, expected, tolerances = [], [], []
         for position, output in enumerate(self._expected):
             count = SAMPLES_PER_OUTPUT if output.values.numel() else 0
             flat = self._numbers.integers(max(output.values.numel(), 1), size=(len(slots), count))
             index = np.unravel_index(flat, output.shape or (1,))
-            strides = output.stride or (1,)
-            offsets.append(sum(i * s for i, s in zip(index, strides, strict=True)) + np.zeros_like(flat))
-            values = np.empty(flat.shape)
+            offsets.append(sum(i * s for i, s in zip(index, output.stride or (1,), strict=True)) + np.zeros_like(flat))
+            values, tolerance = np.empty(flat.shape), np.empty((len(slots), 1))
             for chosen in set(dealt.tolist()):
-                exact = self._sets[chosen].exact[position].reshape(-1)
-                where = torch.from_numpy(flat[dealt == chosen]).to(exact.device)
-                values[dealt == chosen] = exact[where].cpu().numpy()
+                wanted = self._sets[chosen].expected[position]
+                where = torch.from_numpy(flat[dealt == chosen]).to(wanted.values.device)
+                values[dealt == chosen] = wanted.values.reshape(-1)[where].cpu().numpy()
+                tolerance[dealt == chosen] = wanted.tolerance
             expected.append(values)
-        return _Sample(offsets, expected)
+            tolerances.append(tolerance)
+        return _Sample(offsets, expected, tolerances)
 
     def _slots_for(self, calls: int) -> list[int]:
         """Every slot equally often, in an order that nobody knows."""
@@ -172,12 +180,12 @@ class Clock:
 
     def _sampled_right(self, reader: Reader, reply: Ran, sample: _Sample) -> bool:
         """Read the sampled elements out of the worker's memory and compare them."""
-        for position, output in enumerate(self._expected):
+        for position in range(len(self._expected)):
             refs = [outputs[position] for outputs in reply.outputs]
             got = reader.sample(refs, reply.handles, sample.offsets[position])
             wanted = sample.expected[position]
             with np.errstate(invalid="ignore"):
-                near = np.abs(got - wanted) <= output.tolerance
+                near = np.abs(got - wanted) <= sample.tolerances[position]
             if not (near | (got == wanted) | (np.isnan(got) & np.isnan(wanted))).all():
                 return False
         return True
@@ -201,16 +209,7 @@ class Clock:
             raise _failure(reply)
         self._check_forms(reply, len(self._slots))
         for slot, outputs in enumerate(reply.outputs):
-            exact = self._sets[self._dealt[slot]].exact
-            for ref, values, output in zip(outputs, exact, self._expected, strict=True):
-                wanted = oracle.Expected(
-                    values,
-                    output.shape,
-                    output.stride,
-                    output.dtype,
-                    output.tolerance,
-                    output.reference_error,
-                )
+            for ref, wanted in zip(outputs, self._sets[self._dealt[slot]].expected, strict=True):
                 comparison = oracle.compare(contender.reader.read(ref, reply.handles), wanted)
                 if not comparison.ok:
                     raise SubmissionError("wrong_when_timed", f"{contender.name}: {comparison.message}.")
@@ -237,19 +236,40 @@ class Clock:
     def _stub_round(self, calls: int) -> float:
         return self.round(self._stub, calls, stub=True)[0]
 
-    def measure(self, contenders: Sequence[Contender], stub: Contender, budget_s: float) -> None:
-        """Fill the contenders' rounds, interleaved, until their times are known well or the budget is spent."""
-        self._stub = stub
+    def measure(self, contenders: Sequence[Contender], budget_s: float) -> list[str]:
+        """Fill the contenders' rounds, interleaved, until their times are known well or the budget is spent.
+
+        Returns a note for each baseline that failed and was left out; raises SubmissionError when the
+        first contender, the submission, fails.
+        """
+        notes: list[str] = []
+        running = list(contenders)
+
+        def drop_if_failing(contender: Contender, step: Callable[[Contender], None]) -> None:
+            try:
+                step(contender)
+            except SubmissionError as error:
+                if contender is contenders[0]:
+                    raise
+                running.remove(contender)
+                notes.append(f"{contender.name} was left out: {error.message}")
+
         for contender in contenders:
-            self.verify(contender)
-            self.choose_calls(contender)
+            drop_if_failing(contender, self._prepare)
         deadline = time.monotonic() + budget_s
         for done in range(MAX_ROUNDS):
-            enough = done >= MIN_ROUNDS
-            if enough and (time.monotonic() > deadline or all(_known(c) for c in contenders)):
-                return
-            for contender in self._random.sample(list(contenders), len(contenders)):
-                self._measure_once(contender)
+            spent = time.monotonic() > deadline
+            if done >= MIN_ROUNDS and (spent or all(_known(c) for c in running)):
+                break
+            for contender in self._random.sample(running, len(running)):
+                drop_if_failing(contender, self._measure_once)
+        for contender in contenders:
+            contender.finished = contender in running
+        return notes
+
+    def _prepare(self, contender: Contender) -> None:
+        self.verify(contender)
+        self.choose_calls(contender)
 
     def _measure_once(self, contender: Contender) -> None:
         contender.stub_s.append(self._stub_round(contender.calls))

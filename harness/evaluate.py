@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -147,7 +148,7 @@ class Judge:
             timed.append(times)
             cases[position] = _with_timing(results[position], timing_result(times, timer.bandwidth))
         notes = [*self._notes, *(note for times in timed for note in times.notes)]
-        return verdict.Accepted(**{**common, "cases": cases, "notes": notes}, **_geomeans(timed, cases))
+        return verdict.Accepted(**{**common, "cases": cases, "notes": notes}, **_geomeans(timed))
 
 
 def _build(loaded: Loaded) -> verdict.Build:
@@ -174,15 +175,14 @@ def _with_timing(case: verdict.Case, timing: verdict.CaseTiming) -> verdict.Case
     return verdict.CasePassed(**{**fields, "timing": timing})
 
 
-def _geomeans(timed: Sequence[CaseTimes], cases: Sequence[verdict.Case]) -> dict:
+def _geomeans(timed: Sequence[CaseTimes]) -> dict:
     """Geometric means over eager, and over each case's fastest baseline, with their intervals."""
-    over_eager = [(t.samples_us["eager"], t.samples_us[SUBMISSION]) for t in timed if "eager" in t.samples_us]
+    over_eager = [(t.samples_us("eager"), t.samples_us(SUBMISSION)) for t in timed if "eager" in t.contenders]
     over_best = []
     for times in timed:
-        others = {n: s for n, s in times.samples_us.items() if n != SUBMISSION}
+        others = [times.samples_us(name) for name in times.baselines]
         if others:
-            fastest = min(others.values(), key=lambda s: sorted(s)[len(s) // 2])
-            over_best.append((fastest, times.samples_us[SUBMISSION]))
+            over_best.append((min(others, key=statistics.median), times.samples_us(SUBMISSION)))
     fields: dict = {}
     if len(over_eager) == len(timed):
         mean = stats.geomean_speedup(over_eager)

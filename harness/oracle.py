@@ -5,7 +5,7 @@ error cannot be the yardstick, because eager on a CPU is ten times more accurate
 The yardstick is therefore a model of the error that an ordinary implementation in the case's dtype is
 entitled to, computed in float64:
 
-    yardstick = max |f(p + dp) - f(p)|  +  2 eps max |f(p)|,       tolerance = 4 x yardstick
+    yardstick = max |f(p + dp) - f(p)|  +  4 eps max |f(p)|,       tolerance = 4 x yardstick
 
 where f is the reference in float64, p its inputs and parameters, and dp changes each element by one
 unit roundoff (eps / 2) of the case's dtype with a random sign. The first term is the conditioning: no
@@ -28,7 +28,9 @@ import torch
 TOLERANCE_FACTOR = 4.0
 
 # Rounding of the result and of partial sums, in eps of the output's scale.
-ROUNDING_EPS = 2.0
+# Four, because that is what the reference itself needs: eager on a GPU
+# sums a row of four million elements in 128 running sums and is then off by 11 eps in every element.
+ROUNDING_EPS = 4.0
 
 
 @dataclass(frozen=True)
@@ -105,12 +107,6 @@ def expect(model: torch.nn.Module, inputs: Sequence[torch.Tensor], seed: int) ->
         parameter.copy_(_nudged(parameter, eps, generator))
     moved = outputs_of(model64(*[_nudged(t, eps, generator) for t in _float64(inputs)]))
     return [_expected(o, e, m, eps) for o, e, m in zip(own, exact, moved, strict=True)]
-
-
-@torch.no_grad()
-def exact_outputs(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The float64 outputs of `model` on `inputs`, without a tolerance."""
-    return outputs_of(copy.deepcopy(model).double()(*_float64(inputs)))
 
 
 def _working_eps(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> float:

@@ -67,6 +67,7 @@ class Worker:
                 [
                     *(sys.executable, "-P", "-m", "harness.worker"),
                     *(str(theirs.fileno()), str(arena_fd), device, str(emulator_cache())),
+                    *(["torch._inductor.compile_fx"] if keeps_compile_cache else []),
                 ],
                 env=self._environment(keeps_compile_cache),
                 cwd=self._folder("work"),

@@ -11,7 +11,7 @@ import torch
 from harness import oracle, roofline, stats, verdict
 from harness.clock import SPARE_SETS, Clock, Contender, DataSet, slot_count
 from harness.device.base import Device
-from harness.draw import Drawn
+from harness.draw import Drawn, in_layout
 from harness.errors import SubmissionError
 from harness.problem import Problem
 from harness.runner import Runner
@@ -27,14 +27,20 @@ SUBMISSION = "submission"
 
 @dataclass(frozen=True)
 class CaseTimes:
-    """The samples of one case, in microseconds and round by round, and what else was seen."""
+    """One case's contenders with their rounds, the submission first, and what else was seen."""
 
     drawn: Drawn
-    samples_us: dict[str, list[float]]
-    calls: dict[str, int]
+    contenders: dict[str, Contender]
     launch_bound: bool
     bytes_min: int
     notes: list[str]
+
+    def samples_us(self, name: str) -> list[float]:
+        return self.contenders[name].samples_us()
+
+    @property
+    def baselines(self) -> list[str]:
+        return [name for name in self.contenders if name != SUBMISSION]
 
 
 class Timer:
@@ -59,26 +65,25 @@ class Timer:
     def time_case(self, runner: Runner, drawn: Drawn, name: str) -> CaseTimes:
         """Raises SubmissionError when the submission fails while being timed. A baseline that fails is
         left out with a note."""
-        notes: list[str] = []
-        slots, clock = self._stage_data(drawn, name)
+        slots, sets = self._stage_data(drawn, name)
         contenders = [self._contender(SUBMISSION, runner, drawn, slots)]
+        notes: list[str] = []
         for label, baseline in self._baselines.items():
             try:
                 contenders.append(self._contender(label, baseline, drawn, slots))
-                clock.verify(contenders[-1])
             except SubmissionError as error:
-                notes.append(f"{label} was left out on '{name}': {error.message}")
-                contenders = [c for c in contenders if c.name != label]
+                notes.append(f"{label} was left out: {error.message}")
         stub = self._contender("stub", self._stub, drawn, slots)
+        seed = sub_seed(self._settings.seed, name, "clock")
+        clock = Clock(self._device, slots, sets, stub, seed, self._settings.timeout_s)
         budgets = QUICK_BUDGET_S if self._settings.quick else BUDGET_S
-        clock.measure(contenders, stub, budgets[self._device.name])
+        notes += clock.measure(contenders, budgets[self._device.name])
         times = CaseTimes(
             drawn=drawn,
-            samples_us={c.name: c.samples_us() for c in contenders},
-            calls={c.name: c.calls for c in contenders},
+            contenders={c.name: c for c in contenders if c.finished},
             launch_bound=self._launch_bound(contenders[0]),
             bytes_min=self._bytes_min(drawn),
-            notes=notes,
+            notes=[f"'{name}': {note}" for note in notes],
         )
         for used in (runner, *self._baselines.values(), self._stub):
             used.release()
@@ -92,8 +97,8 @@ class Timer:
         outputs = [torch.empty(e.shape, dtype=e.dtype, device="meta") for e in drawn.expected]
         return roofline.bytes_min(drawn.inputs, drawn.state.values(), outputs)
 
-    def _stage_data(self, drawn: Drawn, name: str) -> tuple[list[list[TensorRef]], Clock]:
-        """Draw the data sets, lay weights and slots out, and set a clock over them."""
+    def _stage_data(self, drawn: Drawn, name: str) -> tuple[list[list[TensorRef]], list[DataSet]]:
+        """Draw the data sets and lay weights and slots out."""
         call_bytes = self._bytes_min(drawn)
         count = slot_count(self._device, call_bytes)
         sets = [self._data_set(drawn, name, i) for i in range(count + SPARE_SETS)]
@@ -103,14 +108,13 @@ class Timer:
         self._state_refs = refs[: len(state)]
         rest = refs[len(state) :]
         width = len(drawn.inputs)
-        slots = [rest[i * width : (i + 1) * width] for i in range(count)]
-        seed = sub_seed(self._settings.seed, name, "clock")
-        return slots, Clock(self._device, slots, sets, drawn.expected, seed, self._settings.timeout_s)
+        return [rest[i * width : (i + 1) * width] for i in range(count)], sets
 
     def _data_set(self, drawn: Drawn, name: str, number: int) -> DataSet:
         seed = sub_seed(self._settings.seed, name, "timed", number)
         inputs = self._problem.draw_inputs(drawn.case, seed, self._device.torch_device)
-        return DataSet(inputs, oracle.exact_outputs(drawn.model, inputs))
+        laid_out = [in_layout(tensor, drawn.case.layout) for tensor in inputs]
+        return DataSet(inputs, oracle.expect(drawn.model, laid_out, seed))
 
     def _contender(self, name: str, runner: Runner, drawn: Drawn, slots: Sequence[list[TensorRef]]) -> Contender:
         runner.construct(drawn, self._state_refs)
@@ -120,16 +124,15 @@ class Timer:
 
 def timing_result(times: CaseTimes, bandwidth: float) -> verdict.CaseTiming:
     """What reports show of one case's samples."""
-    own = times.samples_us[SUBMISSION]
+    own = times.samples_us(SUBMISSION)
     baselines = {
-        name: verdict.Baseline(**_timing(samples, times.calls[name]), speedup=stats.speedup(samples, own))
-        for name, samples in times.samples_us.items()
-        if name != SUBMISSION
+        name: verdict.Baseline(**_timing(times.contenders[name]), speedup=stats.speedup(times.samples_us(name), own))
+        for name in times.baselines
     }
     floor_us = roofline.floor_us(times.bytes_min, bandwidth)
     best = min(baselines.values(), key=lambda b: b.median_us, default=None)
     return verdict.CaseTiming(
-        **_timing(own, times.calls[SUBMISSION]),
+        **_timing(times.contenders[SUBMISSION]),
         floor_us=floor_us,
         floor_fraction=floor_us / float(np.median(own)),
         bytes_min=times.bytes_min,
@@ -139,10 +142,12 @@ def timing_result(times: CaseTimes, bandwidth: float) -> verdict.CaseTiming:
     )
 
 
-def _timing(samples: list[float], calls: int) -> dict:
+def _timing(contender: Contender) -> dict:
+    samples_us = contender.samples_us()
     return dict(
-        median_us=float(np.median(samples)),
-        interval_us=stats.median_interval(samples),
-        samples_us=samples,
-        calls_per_round=calls,
+        median_us=float(np.median(samples_us)),
+        interval_us=stats.median_interval(samples_us),
+        samples_us=samples_us,
+        calls_per_round=contender.calls,
+        fixed_us=contender.fixed_us(),
     )

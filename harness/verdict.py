@@ -23,6 +23,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     samples_us: list[float]
     """One value a round, in the order measured."""
     calls_per_round: int
+    fixed_us: float
+    """What a round cost beside its calls, taken off before dividing."""
 
 
 class Speedup(Struct, frozen=True, kw_only=True):

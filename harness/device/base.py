@@ -16,7 +16,9 @@ class Reader(Protocol):
     """Reads a worker's memory without its help."""
 
     def read(self, ref: OutputRef, handles: Sequence[str]) -> torch.Tensor:
-        """The whole tensor, on the judge's device; `handles` are the reply's. Raises SubmissionError when the memory cannot be read."""
+        """The whole tensor, on the judge's device; `handles` are the reply's.
+
+        Raises SubmissionError when the memory cannot be read."""
         ...
 
     def sample(self, refs: Sequence[OutputRef], handles: Sequence[str], offsets: np.ndarray) -> np.ndarray:

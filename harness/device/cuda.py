@@ -103,7 +103,7 @@ class CudaDevice:
     can_time = True
     is_cpu = False
     round_us = 6_000.0
-    result_bytes = 4 << 30
+    result_bytes = 2 << 30
 
     def __init__(self) -> None:
         if not torch.cuda.is_available():

@@ -1,11 +1,12 @@
-"""A worker process: `python -m harness.worker SOCKET_FD ARENA_FD DEVICE EMULATOR_CACHE`.
+"""A worker process: `python -m harness.worker SOCKET_FD ARENA_FD DEVICE EMULATOR_CACHE [MODULE…]`.
 
-Started by harness.sandbox. It loads torch and reaches its device before it is told what to run, so that
+Started by harness.sandbox. It loads torch (and MODULEs) and reaches its device before it is told what to run, so that
 this happens while the judge still loads.
 """
 
 from __future__ import annotations
 
+import importlib
 import socket
 import sys
 from pathlib import Path
@@ -24,6 +25,8 @@ def main() -> None:
         emulator.activate(emulator_cache)  # has to come before torch
     from harness.worker.session import Session, open_memory
 
+    for module in sys.argv[5:]:
+        importlib.import_module(module)
     try:
         memory = open_memory(device, arena_fd)
         channel.send(Done())
