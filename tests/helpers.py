@@ -1,0 +1,32 @@
+"""Running the product as its users do: eval.py in a process of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass
+class EvalRun:
+    """What one run of eval.py gave: exit code, standard output and error, and the JSON results if any."""
+
+    code: int
+    stdout: str
+    stderr: str
+    results: dict
+
+
+def run_eval(*arguments, json_results=True, timeout_s=580, env=None):
+    """Run eval.py with `arguments`; with `json_results` the results are asked for on standard output."""
+    command = [sys.executable, str(ROOT / "eval.py"), *map(str, arguments)]
+    if json_results:
+        command += ["--json", "-"]
+    process = subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout_s, env={**os.environ, **(env or {})}, cwd=ROOT
+    )
+    results = json.loads(process.stdout) if json_results and process.stdout.startswith("{") else {}
+    return EvalRun(process.returncode, process.stdout, process.stderr, results)
