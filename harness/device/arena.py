@@ -8,8 +8,8 @@ from typing import Protocol
 import torch
 
 from harness import inputs
+from harness.device.views import view_bytes
 from harness.wire import ArenaRef, TensorRef
-from harness.worker.memory import view_bytes
 
 # cudaMalloc aligns to this; tensors keep the alignment that an allocation of their own would have.
 ALIGNMENT = 256

@@ -71,11 +71,11 @@ def _print_verdict(console: Console, evaluation: Evaluation) -> None:
         line.append(_accepted_summary(evaluation))
     else:
         line.append(f"  {evaluation.reason}: {evaluation.message}")
-    console.print(line)
+    console.print(line, soft_wrap=True)
     for note in evaluation.notes:
-        console.print(Text(f"  note: {note}", style="dim"))
+        console.print(Text(f"  note: {note}", style="dim"), soft_wrap=True)
     if not isinstance(evaluation, Accepted) and (failed := _first_failed(evaluation)):
-        console.print(Text(f"  repeat: {failed.repeat}", style="cyan"))
+        console.print(Text(f"  repeat: {failed.repeat}", style="cyan"), soft_wrap=True)
 
 
 def _first_failed(evaluation: Evaluation) -> CaseFailed | None:
@@ -83,7 +83,8 @@ def _first_failed(evaluation: Evaluation) -> CaseFailed | None:
 
 
 def _accepted_summary(evaluation: Accepted) -> str:
-    passed = f"  {len(evaluation.cases)} cases correct"
+    count = len(evaluation.cases)
+    passed = f"  {count} case{'s' * (count != 1)} correct"
     if evaluation.geomean_speedup is None and evaluation.geomean_speedup_over_best is None:
         why = " (the emulator gives verdicts, never times)" if evaluation.device == "emulator" else ""
         return f"{passed}; not timed{why}"
@@ -96,8 +97,8 @@ def _print_cases(console: Console, evaluation: Evaluation, verbose: bool) -> Non
     if not evaluation.cases:
         return
     timed = [case for case in evaluation.cases if isinstance(case, CasePassed) and case.timing]
-    table = Table(title=f"{evaluation.problem} · {evaluation.submission} · {evaluation.device} · seed {evaluation.seed}",
-                  title_justify="left", box=None, header_style="bold", pad_edge=False)  # fmt: skip
+    names = (evaluation.problem, evaluation.submission, evaluation.device, f"seed {evaluation.seed}")
+    table = _table(" · ".join(names))
     for heading in ("case", "shape"):
         table.add_column(heading, no_wrap=True)
     for heading in ("verdict", "error/eager's"):
@@ -112,6 +113,10 @@ def _print_cases(console: Console, evaluation: Evaluation, verbose: bool) -> Non
     _print_build(console, evaluation, verbose)
     if verbose:
         _print_counts(console, evaluation)
+
+
+def _table(title: str) -> Table:
+    return Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
 
 
 def _case_cells(case: CasePassed | CaseFailed | CaseNotRun) -> tuple[str, ...]:
@@ -173,7 +178,7 @@ def _ranking(evaluations: list[Evaluation]) -> Table:
         order = 0 if isinstance(evaluation, Accepted) else 1 if isinstance(evaluation, Rejected) else 2
         return order, -(evaluation.geomean_speedup or 0.0)
 
-    table = Table(title="Ranking", title_justify="left", box=None, header_style="bold", pad_edge=False)
+    table = _table("Ranking")
     for heading in ("#", "submission", "device", "verdict"):
         table.add_column(heading)
     for heading in ("over eager [95%]", "over the faster baseline [95%]"):

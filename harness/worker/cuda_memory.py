@@ -8,8 +8,9 @@ import msgspec
 import torch
 
 from harness.device import driver
+from harness.device.views import view_bytes
 from harness.wire import ArenaRef, OutputRef, TensorRef
-from harness.worker.memory import describe, view_bytes
+from harness.worker.memory import describe
 
 
 class CudaMemory:

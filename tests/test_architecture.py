@@ -1,0 +1,68 @@
+"""Imports run one way: read from the files, so that a shortcut shows in review."""
+
+import ast
+
+import pytest
+
+from harness.paths import ROOT
+
+# What a module of each room may import from the harness. A room is a file or a folder of harness/.
+LEAVES = {"errors", "paths", "findings", "verdict", "wire", "inputs"}
+ALLOWED = {
+    "errors": set(),
+    "paths": set(),
+    "findings": set(),
+    "verdict": set(),
+    "wire": set(),
+    "inputs": set(),
+    "settings": set(),
+    "environment": {"paths"},
+    "stats": {"verdict"},
+    "oracle": set(),
+    "roofline": set(),
+    "submission": {"errors", "paths"},
+    "problem": {"errors", "paths", "inputs"},
+    "report": {"verdict", "report"},
+    "build": {"build"},
+    "sandbox": {"errors", "paths", "wire"},
+    "device": {"device", "errors", "inputs", "wire", "findings", "build"},
+    "worker": {"worker", "wire", "build", "device"},
+    "draw": {"oracle", "device", "errors", "inputs", "problem", "settings", "wire"},
+    "clock": {"oracle", "stats", "device", "errors", "sandbox", "wire"},
+    "runner": LEAVES | {"oracle", "device", "draw", "problem", "sandbox", "settings"},
+    "correctness": LEAVES | {"oracle", "clock", "device", "draw", "problem", "runner", "settings", "submission"},
+    "timing": LEAVES | {"oracle", "roofline", "stats", "clock", "device", "draw", "problem", "runner", "settings"},
+}
+
+FILES = sorted((ROOT / "harness").rglob("*.py"))
+
+
+def room(path):
+    return path.relative_to(ROOT / "harness").parts[0].removesuffix(".py")
+
+
+def imported_rooms(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "harness":
+            parts = node.module.split(".")[1:]
+            yield from [parts[0]] if parts else [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            yield from (a.name.split(".")[1] for a in node.names if a.name.startswith("harness."))
+
+
+@pytest.mark.parametrize("path", [f for f in FILES if room(f) in ALLOWED], ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_module_imports_only_what_lies_below_it(path):
+    assert set(imported_rooms(path)) <= ALLOWED[room(path)]
+
+
+def test_nothing_imports_the_command_line():
+    assert [f for f in FILES if "cli" in set(imported_rooms(f))] == []
+
+
+def test_the_judge_never_imports_a_submission_and_the_worker_never_a_report():
+    for path in FILES:
+        rooms = set(imported_rooms(path))
+        if room(path) == "worker":
+            assert not rooms & {"report", "store", "evaluate", "verdict", "problem"}, path
+        else:
+            assert "worker" not in rooms, path

@@ -1,0 +1,139 @@
+"""Exit codes, verbs, and what is printed where."""
+
+import json
+import shlex
+
+import psutil
+import pytest
+import torch
+
+from tests.helpers import ROOT, run_eval
+
+VERDICTS = ROOT / "tests" / "fixtures" / "verdicts"
+CONTROL = VERDICTS / "control.py"
+SMALL = ("--problem", ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py")
+
+
+def test_accepted_is_0_and_prints_the_table():
+    run = run_eval(CONTROL, *SMALL, json_results=False)
+    assert run.code == 0
+    assert "ACCEPTED  control" in run.stdout
+    assert "large mean" in run.stdout
+
+
+def test_rejected_is_1_and_gives_a_command_that_repeats_it():
+    run = run_eval(VERDICTS / "ignores_weight.py", *SMALL, json_results=False)
+    assert run.code == 1
+    (line,) = [line for line in run.stdout.splitlines() if "repeat:" in line]
+    words = line.split("repeat: python eval.py ", 1)[1]
+    again = run_eval(*shlex.split(words))
+    (evaluation,) = again.results["evaluations"]
+    (case,) = evaluation["cases"]
+    assert again.code == 1
+    assert f"is {case['worst']['got']:.9g}" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere.py"], "There is no file or folder nowhere.py"),
+        ([CONTROL], "Which problem is"),
+        ([CONTROL, "--problem", "unknown"], "Known problems: "),
+        ([CONTROL, *SMALL, "-k", "nothing"], "Its cases: 'large eps'"),
+        ([CONTROL, *SMALL, "--min-speedup", "2", "--no-timing"], "give one of the two"),
+        ([CONTROL, *SMALL, "--json", "/nowhere/results.json"], "could not be written"),
+        (["--bogus"], "unrecognized arguments"),
+    ],
+)
+def test_usage_is_2_with_a_sentence(arguments, sentence):
+    run = run_eval(*arguments, json_results=False)
+    assert run.code == 2
+    assert sentence in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_missing_gpu_is_3_and_says_nothing_about_the_submission():
+    if torch.cuda.is_available():
+        pytest.skip("this machine has a GPU")
+    run = run_eval(CONTROL, *SMALL, "--device", "cuda", json_results=False)
+    assert run.code == 3
+    assert "no GPU" in run.stderr or "could not be started" in run.stderr
+
+
+def test_nothing_to_evaluate_is_5(tmp_path):
+    run = run_eval(tmp_path, json_results=False)
+    assert run.code == 5
+
+
+def test_correct_but_slow_is_4():
+    run = run_eval(CONTROL, "--problem", "layernorm", "-k", "32x128x768", "--quick", "--against", "eager",
+                   "--min-speedup", "1000", json_results=False)  # fmt: skip
+    assert run.code == 4
+    assert "below the 1000×" in run.stderr
+
+
+def test_list_names_problems_cases_and_submissions():
+    run = run_eval("list", json_results=False)
+    assert run.code == 0
+    assert "problem layernorm" in run.stdout
+    assert "submissions/layernorm/rung1_block_per_row.py" in run.stdout
+    as_json = run_eval("list", "--json", json_results=False)
+    (problem,) = [p for p in json.loads(as_json.stdout) if p["problem"] == "layernorm"]
+    assert {"name": "headline", "shape": "16×64×256×256", "timed": True} in problem["cases"]
+
+
+def test_env_names_the_versions():
+    run = run_eval("env", json_results=False)
+    assert run.code == 0
+    assert torch.__version__ in run.stdout
+
+
+def test_json_carries_what_is_promised():
+    run = run_eval(CONTROL, VERDICTS / "no_model.py", *SMALL, "--seed", "5")
+    results = run.results
+    assert set(results) == {"schema", "environment", "evaluations"}
+    accepted, rejected = results["evaluations"]
+    keys = {
+        "problem",
+        "submission",
+        "source_sha256",
+        "device",
+        "status",
+        "reason",
+        "message",
+        "geomean_speedup",
+        "cases",
+    }
+    assert keys <= set(accepted)
+    assert keys <= set(rejected)
+    assert accepted["status"] == "accepted"
+    assert accepted["seed"] == 5
+    assert rejected["geomean_speedup"] is None
+    assert {c["name"] for c in accepted["cases"]} == {"large eps", "large mean"}
+    assert all(c["error_ratio"] >= 0 for c in accepted["cases"])
+    assert run.stderr == ""
+
+
+def test_secrets_of_the_environment_do_not_reach_a_submission(tmp_path):
+    text = CONTROL.read_text().replace(
+        "import torch\n", "import os\n\nassert 'SECRET_TOKEN' not in os.environ, 'seen'\nimport torch\n", 1
+    )
+    path = tmp_path / "nosy.py"
+    path.write_text(text)
+    run = run_eval(path, *SMALL, env={"SECRET_TOKEN": "1"})
+    assert run.code == 0, run.results["evaluations"][0]["message"]
+
+
+def test_children_of_a_submission_are_ended(tmp_path):
+    marker = tmp_path / "left_behind"
+    text = CONTROL.read_text().replace(
+        "import torch\n",
+        "import subprocess, sys\n\n"
+        f"subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)', {str(marker)!r}],"
+        " start_new_session=True)\nimport torch\n",
+        1,
+    )
+    path = tmp_path / "parent.py"
+    path.write_text(text)
+    assert run_eval(path, *SMALL).code == 0
+    assert [p for p in psutil.process_iter(["cmdline"]) if str(marker) in (p.info["cmdline"] or [])] == []

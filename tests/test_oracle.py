@@ -1,0 +1,95 @@
+"""The tolerance accepts what an honest implementation reaches and rejects shortcuts."""
+
+import pytest
+import torch
+
+from harness import oracle
+from harness.paths import PROBLEMS
+from harness.problem import load_problem
+
+PROBLEM = load_problem(PROBLEMS / "layernorm.py", random_seed=1)
+CPU = torch.device("cpu")
+
+
+def drawn(name):
+    case = next(case for case in PROBLEM.cases if case.name == name).on_cpu()
+    model = PROBLEM.build_model(case, 1, CPU)
+    inputs = PROBLEM.draw_inputs(case, 2, CPU)
+    return model, inputs, oracle.expect(model, inputs, 3)[0]
+
+
+def one_pass(model, x):
+    ln = model.ln
+    dims = tuple(range(x.dim() - len(ln.normalized_shape), x.dim()))
+    mean = x.mean(dims, keepdim=True)
+    variance = x.square().mean(dims, keepdim=True) - mean.square()
+    return (x - mean) * torch.rsqrt(variance + ln.eps) * ln.weight + ln.bias
+
+
+@pytest.mark.parametrize("case", [case.name for case in PROBLEM.cases])
+def test_the_reference_passes_every_case(case):
+    model, inputs, expected = drawn(case)
+    with torch.no_grad():
+        assert oracle.compare(model(*inputs), expected).ok
+
+
+@pytest.mark.parametrize("case", ["N(1e4, 1)", "N(1000, 0.1)", "long row, N(1e4, 1)", "8192x1024"])
+def test_one_pass_variance_fails_on_large_means(case):
+    model, inputs, expected = drawn(case)
+    with torch.no_grad():
+        comparison = oracle.compare(one_pass(model, *inputs), expected)
+    assert not comparison.ok
+    assert comparison.error > 10 * expected.reference_error
+
+
+def test_the_tolerance_does_not_depend_on_how_accurate_the_reference_is_here():
+    """A reference that computes in float64 inside, as accurate as can be, gets the same tolerance."""
+
+    class Accurate(torch.nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def forward(self, x):
+            return self.model.double()(x.double()).to(x.dtype)
+
+    model, inputs, expected = drawn("16x1024")
+    accurate = oracle.expect(Accurate(model), inputs, 3)[0]
+    assert accurate.tolerance == pytest.approx(expected.tolerance, rel=0.02)
+
+
+def single(values, tolerance=0.1):
+    exact = torch.tensor(values, dtype=torch.float64)
+    return oracle.Expected(exact, (len(values),), (1,), torch.float32, tolerance, 0.01)
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted", "ok"),
+    [
+        ([1.0, 2.0], [1.05, 2.0], True),
+        ([1.0, 2.2], [1.0, 2.0], False),
+        ([NAN, 1.0], [NAN, 1.0], True),
+        ([NAN, 1.0], [0.0, 1.0], False),
+        ([0.0, 1.0], [NAN, 1.0], False),
+        ([INF, 1.0], [INF, 1.0], True),
+        ([-INF, 1.0], [INF, 1.0], False),
+        ([3e38, 1.0], [INF, 1.0], False),
+    ],
+)
+def test_non_finite_elements_must_stand_where_the_oracle_has_them(got, wanted, ok):
+    assert oracle.compare(torch.tensor(got), single(wanted)).ok is ok
+
+
+def test_a_failure_names_the_worst_element():
+    comparison = oracle.compare(torch.tensor([1.0, 5.0, 2.5]), single([1.0, 2.0, 2.0]))
+    assert (comparison.worst_index, comparison.got, comparison.expected) == ((1,), 5.0, 2.0)
+    assert "2 of 3 elements" in comparison.message
+
+
+def test_strides_of_dimensions_that_place_nothing_are_free():
+    assert oracle.same_strides((4, 1, 8), (8, 99, 1), (8, 8, 1))
+    assert not oracle.same_strides((4, 2, 8), (16, 1, 2), (16, 8, 1))
+    assert oracle.same_strides((0, 8), (1, 1), (8, 1))

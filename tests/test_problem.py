@@ -1,0 +1,109 @@
+"""Problem files: KernelBench's as they are, CASES, and a sentence for what is wrong with one."""
+
+import pytest
+import torch
+
+from harness.errors import UsageError
+from harness.paths import PROBLEMS
+from harness.problem import load_problem
+from tests.helpers import ROOT, run_eval
+
+KERNELBENCH = '''
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    """Simple model that performs Layer Normalization."""
+
+    def __init__(self, normalized_shape: tuple):
+        super(Model, self).__init__()
+        self.ln = nn.LayerNorm(normalized_shape=normalized_shape)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.ln(x)
+
+batch_size = 4
+features = 8
+dim1 = 16
+dim2 = 16
+
+def get_inputs():
+    x = torch.rand(batch_size, features, dim1, dim2)
+    return [x]
+
+def get_init_inputs():
+    return [(features, dim1, dim2)]
+'''
+
+
+def write(tmp_path, text):
+    path = tmp_path / "40_LayerNorm.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_kernelbench_file_is_a_problem_of_one_timed_case(tmp_path):
+    problem = load_problem(write(tmp_path, KERNELBENCH), 0)
+    (case,) = problem.cases
+    assert case.timed
+    assert case.shape_text == "4×8×16×16"
+    assert problem.init_args(case, 0) == ((8, 16, 16),)
+
+
+def test_a_kernelbench_file_is_judged_from_the_command_line(tmp_path):
+    control = ROOT / "tests" / "fixtures" / "verdicts" / "control.py"
+    text = control.read_text().replace("mean(-1, ", "mean((-3, -2, -1), ")
+    submission = tmp_path / "submission.py"
+    submission.write_text(text)
+    run = run_eval(submission, "--problem", write(tmp_path, KERNELBENCH), "--no-timing")
+    (evaluation,) = run.results["evaluations"]
+    assert run.code == 0, evaluation
+    assert evaluation["problem"] == "40_LayerNorm"
+
+
+def test_weights_are_random_and_repeat_with_their_seed():
+    problem = load_problem(PROBLEMS / "layernorm.py", 0)
+    case = next(c for c in problem.cases if c.name == "16x1024")
+    model, again, other = (problem.build_model(case, seed, torch.device("cpu")) for seed in (1, 1, 2))
+    weight, bias = model.ln.weight, model.ln.bias
+    assert weight.std() > 0.1
+    assert bias.std() > 0.1
+    assert torch.equal(weight, again.ln.weight)
+    assert not torch.equal(weight, other.ln.weight)
+
+
+def test_random_shapes_repeat_with_their_seed():
+    def shapes(seed):
+        cases = load_problem(PROBLEMS / "layernorm.py", seed).cases
+        return [case.shapes for case in cases if case.name.startswith("random")]
+
+    assert len(shapes(1)) == 3
+    assert shapes(1) == shapes(1)
+    assert shapes(1) != shapes(2)
+
+
+def test_shipped_cases_cover_what_the_documentation_promises():
+    cases = load_problem(PROBLEMS / "layernorm.py", 0).cases
+    shapes = {case.shapes[0] for case in cases}
+    assert {(16, 64, 256, 256), (8192, 4096), (1, 7), (2, 33), (3, 4096), (0, 256), (70_000, 24)} <= shapes
+    assert {case.layout for case in cases} == {"contiguous", "transposed", "offset"}
+
+
+BROKEN = {
+    "no Model": ("x = 1", "defines no Model"),
+    "no cases": ("import torch.nn as nn\nclass Model(nn.Module): pass", "neither CASES nor get_inputs"),
+    "an import error": ("import nothing_like_this", "line 1"),
+    "an unknown key": ("CASES = [dict(name='a', shapes=[(1,)], size=3)]", "size"),
+    "an unknown distribution": ("CASES = [dict(name='a', shapes=[(1,)], distribution='odd')]", "known are normal"),
+    "an unknown dtype": ("CASES = [dict(name='a', shapes=[(1,)], dtype='float7')]", "float7"),
+    "a repeated name": ("CASES = [dict(name='a', shapes=[(1,)])] * 2", "named 'a'"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_broken_problem_file_gets_a_sentence(what, tmp_path):
+    text, sentence = BROKEN[what]
+    if text.startswith("CASES"):
+        text = "import torch.nn as nn\nclass Model(nn.Module): pass\n" + text
+    with pytest.raises(UsageError, match=sentence):
+        load_problem(write(tmp_path, text), 0)

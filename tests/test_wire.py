@@ -1,0 +1,88 @@
+"""What a worker sends is decoded strictly, and never more than is allowed."""
+
+import socket
+import struct
+
+import pytest
+
+from harness.wire import (
+    MAX_MESSAGE_BYTES,
+    BadMessage,
+    Channel,
+    ChannelClosed,
+    ChannelTimeout,
+    Done,
+    Failed,
+    Release,
+    decode_value,
+    encode_value,
+)
+
+
+@pytest.fixture
+def ends():
+    left, right = socket.socketpair()
+    yield Channel(left, judge=True), right
+    left.close()
+    right.close()
+
+
+def frame(body):
+    return struct.pack("!I", len(body)) + body
+
+
+def test_a_reply_arrives_as_its_type(ends):
+    judge, raw = ends
+    Channel(raw, judge=False).send(Failed(reason="raised", message="no"))
+    assert judge.receive(1) == Failed(reason="raised", message="no")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"{}", b"not json", b'{"type":"accepted"}', b'{"type":"ran","outputs":7,"issue_us":1}', b"\x80\x04."],
+)
+def test_anything_else_is_a_bad_message(ends, body):
+    judge, raw = ends
+    raw.sendall(frame(body))
+    with pytest.raises(BadMessage):
+        judge.receive(1)
+
+
+def test_a_request_is_not_a_reply(ends):
+    judge, raw = ends
+    Channel(raw, judge=False).send(Release())
+    with pytest.raises(BadMessage):
+        judge.receive(1)
+
+
+def test_a_message_that_announces_too_much_is_not_read(ends):
+    judge, raw = ends
+    raw.sendall(struct.pack("!I", MAX_MESSAGE_BYTES + 1))
+    with pytest.raises(BadMessage, match="at most"):
+        judge.receive(1)
+
+
+def test_half_a_message_times_out_and_a_closed_socket_says_so(ends):
+    judge, raw = ends
+    raw.sendall(frame(b'{"type":"done"}')[:7])
+    with pytest.raises(ChannelTimeout):
+        judge.receive(0.1)
+    raw.close()
+    with pytest.raises(ChannelClosed):
+        judge.receive(1)
+
+
+def test_one_message_after_the_other(ends):
+    judge, raw = ends
+    raw.sendall(frame(b'{"type":"done"}') * 2)
+    assert judge.receive(1) == judge.receive(1) == Done()
+
+
+@pytest.mark.parametrize("value", [None, 3, 1e-5, "x", (64, (256,)), [1, (2, 3)], {"eps": 0.1, "dims": (1, 2)}, ()])
+def test_constructor_arguments_keep_their_types(value):
+    assert decode_value(encode_value(value)) == value
+
+
+def test_what_cannot_be_carried_is_refused():
+    with pytest.raises(TypeError, match="set"):
+        encode_value({1, 2})
