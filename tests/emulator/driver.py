@@ -23,11 +23,13 @@ from harness.build.extension import BuildFailed, Extension, SourceText, Unsuppor
 from harness.device import emulator
 
 
-def _strings(value: str | list[str] | None) -> list[str]:
+def _strings(value: Any) -> list[Any]:
     return [value] if isinstance(value, str) else list(value or [])
 
 
-def _located(text: str, file: Path) -> SourceText:
+def _located(text: str | SourceText, file: Path) -> SourceText:
+    if isinstance(text, SourceText):
+        return text
     at = file.read_text().find(text)
     return (
         SourceText(text, str(file), file.read_text().count("\n", 0, at) + 1) if at >= 0 else SourceText(text)

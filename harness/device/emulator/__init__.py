@@ -31,7 +31,7 @@ def activate(cache: Path) -> None:
             f"torch {version} is built with CUDA {cuda}; the emulator needs torch's CPU build: "
             "install torch built for the CPU in its own environment."
         )
-    runtime.load(libraries.build(Path(cache)))
+    runtime.load(libraries.build(Path(cache).resolve()))
     import torch
 
     from harness.device.emulator import torch_cuda

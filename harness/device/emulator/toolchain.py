@@ -22,9 +22,12 @@ _COMMON = [
     "-fno-gnu-unique",
 ]
 # The accesses of checked kernels call into the runtime; see csrc/runtime/hooks.cpp.
+# Kernels with equal bodies must not be merged: their lines differ.
+_COMMON += ["-fno-ipa-icf"]
+# Misaligned vectors and overrun arrays are common mistakes, and cheap to see in either mode.
+_COMMON += ["-fsanitize=bounds,alignment"]
 _CHECKED = [
     "-fsanitize=thread",
-    "-fsanitize=bounds,alignment",
     "--param=tsan-instrument-func-entry-exit=0",
     "--param=tsan-distinguish-volatile=1",
     "-fno-omit-frame-pointer",
@@ -54,7 +57,7 @@ class EmulatorToolchain:
     """The `Toolchain` of the emulated device; `check` builds with all detectors."""
 
     def __init__(self, cache: Path, check: bool = False):
-        self._cache = Path(cache)
+        self._cache = Path(cache).resolve()
         self._check = check
         self._extra = _CHECKED if check else []
         self._fingerprint = ""

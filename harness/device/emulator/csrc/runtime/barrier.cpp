@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <map>
 
-#include "shadow.h"
+#include "check.h"
 #include "state.h"
 
 namespace emu {
@@ -50,7 +50,7 @@ int block_barrier(int line, Reduce kind, int predicate) {
     if (!b->arrived) open(b, line, kind);
     else check_matching(b, line, kind);
     check_skipped(b, line, self);
-    count_barrier(b);
+    if (options.check) count_barrier(b);
     accumulate(b, kind, predicate);
     self->state = State::AtBarrier;
     if (++b->arrived == b->alive) complete(b);
@@ -84,7 +84,7 @@ void named_barrier(unsigned id, unsigned threads, bool wait, int line) {
     }
     barrier.expected = threads;
     barrier.arrived++;
-    count_barrier(b);
+    if (options.check) count_barrier(b);
     current->line = line;
     if (wait) {
         current->state = State::AtNamed;
@@ -97,28 +97,32 @@ void named_barrier(unsigned id, unsigned threads, bool wait, int line) {
 void grid_barrier(int line) {
     BlockState* b = current_block();
     if (!b->launch->config.cooperative) {
-        fail("divergent_barrier", line, "grid.sync() needs cudaLaunchCooperativeKernel; this kernel was launched "
-             "without it.");
+        fail("divergent_barrier", line, "The kernel calls grid.sync() but was not launched with "
+             "cudaLaunchCooperativeKernel, so that its blocks need not be resident together.");
     }
     current->line = line;
     current->state = State::AtGridBarrier;
     b->at_grid++;
-    count_barrier(b);
+    if (options.check) count_barrier(b);
     yield();
+}
+
+void open_cluster(Cluster* cluster) {
+    cluster->arrived = 0;
+    cluster->generation++;
+    cluster->epoch = new_epoch();
+    for (Block* peer : cluster->peers) {
+        auto* b = static_cast<BlockState*>(peer);
+        b->epoch = new_epoch();
+        release_waiting(b, State::AtClusterBarrier);
+    }
 }
 
 void cluster_arrive(int) {
     Cluster* cluster = current_block()->cluster_state;
     if (!cluster) return;
     current->out[1] = cluster->generation;
-    if (++cluster->arrived < cluster->needed) return;
-    cluster->arrived = 0;
-    cluster->generation++;
-    for (Block* peer : cluster->peers) {
-        auto* b = static_cast<BlockState*>(peer);
-        b->epoch = new_epoch();
-        release_waiting(b, State::AtClusterBarrier);
-    }
+    if (++cluster->arrived == cluster->needed) open_cluster(cluster);
 }
 
 void cluster_wait(int line) {

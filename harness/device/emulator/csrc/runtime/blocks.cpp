@@ -5,7 +5,7 @@
 #include <cstring>
 #include <new>
 
-#include "shadow.h"
+#include "check.h"
 #include "state.h"
 
 namespace emu {
@@ -85,6 +85,7 @@ long first_change(const char* from, size_t bytes) {
 }  // namespace
 
 uint32_t new_epoch() { return next_epoch++; }
+uint32_t upcoming_serial() { return next_serial; }
 
 BlockState* take_block() {
     std::lock_guard<std::mutex> guard(pool_lock);
@@ -121,12 +122,12 @@ void begin_block(BlockState* b, Launch* launch, uint64_t number) {
     reset_shared(b);
     b->serial = next_serial++;
     b->epoch = new_epoch();
-    if (options.check) shadow_begin_block(b);
+    if (options.check) check_begin_block(b);
 }
 
 // Writes past the end that stayed inside the arena are seen here, in either mode.
 void finish_block(BlockState* b) {
-    if (options.check) shadow_end_block(b);
+    if (options.check) count_settle(b);
     const char* end = b->dynamic + b->dynamic_bytes;
     long at = first_change(end, size_t(b->dynamic_arena + kDynamicArena - end));
     const Thread* any = &b->threads[0];

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -15,6 +16,7 @@ namespace emu {
 namespace {
 std::mutex lock;
 std::map<const void*, size_t> raised_limits;
+std::map<uintptr_t, size_t> pinned;        // host memory that kernels may use
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local bool unseen = false;          // a refused launch that nobody has asked about
 thread_local RawFinding unseen_finding;
@@ -64,6 +66,12 @@ unsigned blocks_per_multiprocessor(uint64_t threads, size_t shared_bytes) {
     const uint64_t by_threads = kThreadsPerMultiprocessor / 32 / warps;
     const uint64_t by_shared = kSharedPerMultiprocessor / (shared_bytes + 1024);
     return unsigned(std::min<uint64_t>({by_threads, by_shared, kBlocksPerMultiprocessor}));
+}
+
+bool is_pinned(uintptr_t address) {
+    std::lock_guard<std::mutex> guard(lock);
+    auto after = pinned.upper_bound(address);
+    return after != pinned.begin() && address < std::prev(after)->first + std::prev(after)->second;
 }
 
 uint64_t clock_ticks() { return __builtin_ia32_rdtsc(); }
@@ -207,10 +215,14 @@ cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t) { return
 cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned) { return cudaMalloc(pointer, bytes); }
 cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
     *pointer = malloc(bytes);
+    std::lock_guard<std::mutex> guard(lock);
+    pinned[reinterpret_cast<uintptr_t>(*pointer)] = bytes;
     return cudaSuccess;
 }
 cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) { return cudaMallocHost(pointer, bytes); }
 cudaError_t cudaFreeHost(void* pointer) {
+    std::lock_guard<std::mutex> guard(lock);
+    pinned.erase(reinterpret_cast<uintptr_t>(pointer));
     free(pointer);
     return cudaSuccess;
 }

@@ -7,11 +7,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdarg>
+#include <cstring>
 #include <stdexcept>
 #include <thread>
 
 #include "cuda_state.h"
-#include "shadow.h"
+#include "check.h"
 #include "state.h"
 
 namespace emu {
@@ -27,6 +28,15 @@ std::string text(const char* format, ...) {
 }
 
 void note(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line, uintptr_t at) {
+    note_pair(launch, kind, message, thread, line, at, 0);
+}
+
+int submission_line(const char* file, unsigned line) {
+    return file && current && !strcmp(file, current->block->launch->config.file) ? int(line) : 0;
+}
+
+void note_pair(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line,
+               uintptr_t at, uintptr_t other) {
     std::lock_guard<std::mutex> guard(launch->lock);
     // One report for each kind and place: the message may differ in numbers from thread to thread.
     const std::string key = std::string(kind) + ":" + std::to_string(line) + ":" + std::to_string(at);
@@ -39,6 +49,7 @@ void note(Launch* launch, const char* kind, const std::string& message, const Th
     f.launch = launch->number;
     f.line = line;
     f.at = at;
+    f.other = other;
     if (thread) {
         const uint3 b = thread->block->index, t = thread->index;
         const unsigned block[3] = {b.x, b.y, b.z}, index[3] = {t.x, t.y, t.z};
@@ -235,8 +246,16 @@ void note_overruns(Launch* launch) {
     }
 }
 
+// Who reads too early reads what is not there yet: the race is the cause, and the first to be named.
+void put_causes_first(std::vector<RawFinding>* findings) {
+    auto is_race = [](const RawFinding& f) { return f.kind == "data_race"; };
+    if (std::none_of(findings->begin(), findings->end(), is_race)) return;
+    std::erase_if(*findings, [](const RawFinding& f) { return f.kind == "uninitialised_read"; });
+}
+
 void report(Launch* launch) {
     if (launch->findings.empty()) return;
+    put_causes_first(&launch->findings);
     std::string message = "CUDA emulator: ";
     for (size_t i = 0; i < launch->findings.size(); i++) {
         RawFinding& f = launch->findings[i];
@@ -244,7 +263,6 @@ void report(Launch* launch) {
         keep(f);
         if (i < 3) message += (i ? "\n  " : "") + sentence(f);
     }
-    set_error(cudaErrorLaunchFailure, nullptr);
     throw std::runtime_error(message);
 }
 }  // namespace
@@ -266,7 +284,8 @@ cudaError_t launch(const LaunchConfig& config, void (*call)(void*), void* contex
     run.resident = uint64_t(kMultiprocessors) * blocks_per_multiprocessor(run.threads, config.shared_bytes);
     order_blocks(&run);
     find_code(&run);
-    if (options.check) shadow_begin_launch(&run);
+    run.first_serial = upcoming_serial();
+    if (options.check) check_begin_launch(&run);
     execute(&run);
     if (options.check) end_counts(&run);
     note_overruns(&run);

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "check.h"
 #include "state.h"
 
 namespace emu {
@@ -65,6 +66,7 @@ void release_waiting(BlockState* b, State state) {
 
 // Leave the current thread, already queued or waiting, for another one of its block or for the scheduler.
 void yield() {
+    if (options.check) flush_pending_write();
     Thread* self = current;
     BlockState* b = current_block();
     Thread* next = b->launch->abort ? nullptr : pick(b);
@@ -81,6 +83,7 @@ void give_way() {
     b->ready.push_back(uint16_t(current->rank));
     // A block whose threads only poll must let the blocks run that they wait for.
     if (++b->polls % (alone ? 4 : 256) == 0 || current->preempted) {
+        if (options.check) flush_pending_write();
         current->preempted = false;
         b->gave_way = true;
         suspend_to_scheduler(current);
@@ -93,6 +96,7 @@ void early_return() { current->returned_early = true; }
 
 void thread_ended(Thread* thread) {
     BlockState* b = current_block();
+    if (options.check) flush_pending_write();
     thread->state = State::Done;
     b->alive--;
     if (!thread->returned_early) b->fell_through++;
@@ -105,11 +109,7 @@ void thread_ended(Thread* thread) {
     if (!b->cluster_state) return;
     Cluster* cluster = b->cluster_state;
     cluster->needed--;
-    if (cluster->needed && cluster->arrived == cluster->needed) {
-        cluster->arrived = 0;
-        cluster->generation++;
-        for (Block* peer : cluster->peers) release_waiting(static_cast<BlockState*>(peer), State::AtClusterBarrier);
-    }
+    if (cluster->needed && cluster->arrived == cluster->needed) open_cluster(cluster);
 }
 
 namespace {
@@ -135,6 +135,7 @@ void arrive_at_grid(Launch* launch, BlockState* b) {
     b->waits_for_grid = true;
     if (launch->grid_arrived.fetch_add(1) + 1 < launch->blocks) return;
     launch->grid_arrived = 0;
+    launch->grid_epoch = new_epoch();
     launch->grid_generation++;
 }
 
@@ -168,7 +169,7 @@ bool advance(Launch* launch, BlockState* b, bool* progress) {
         if (launch->grid_generation == b->grid_generation) return false;
         b->waits_for_grid = false;
         b->at_grid = 0;
-        b->epoch++;
+        b->epoch = new_epoch();
         release_waiting(b, State::AtGridBarrier);
     }
     if (b->alive && has_work(b)) {

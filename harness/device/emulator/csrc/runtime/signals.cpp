@@ -97,9 +97,9 @@ struct Fault {
 
 Fault describe(int signal, const siginfo_t* info) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(info->si_addr);
-    if (signal == SIGFPE) return {"illegal_instruction", "The kernel divides an integer by zero."};
+    if (signal == SIGFPE) return {"division_by_zero", "The kernel divides an integer by zero."};
     if (signal == SIGSEGV && info->si_code == SI_KERNEL) {
-        return {"misaligned_access", "The address of a vector access is not a multiple of its size."};
+        return {"out_of_bounds", "The kernel uses an address that no memory can have."};
     }
     if (address < 65536) {
         return {"out_of_bounds", text("The kernel uses a null pointer (offset %zu).", size_t(address))};

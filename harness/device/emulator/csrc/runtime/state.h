@@ -89,13 +89,13 @@ struct BlockState : Block {
     uint32_t serial = 0;           // of this block among all blocks of the process
     uint32_t epoch = 0;            // grows at each barrier
     Shadow* shadow = nullptr;
-    size_t release_mark = 0;
 };
 
 struct Cluster {
     std::vector<Block*> peers;
     unsigned arrived = 0, needed = 0, finished = 0;
     uint64_t generation = 0;
+    uint32_t epoch = 0;   // accesses of earlier epochs came before the last barrier
 };
 
 struct Worker {
@@ -120,7 +120,8 @@ struct Launch {
     std::atomic<bool> abort{false};
     std::atomic<bool> out_of_time{false};
     std::atomic<uint64_t> grid_arrived{0}, grid_generation{0};
-    uint32_t first_serial;
+    uint32_t first_serial = 0;       // of this launch's first block
+    uint32_t grid_epoch = 0;         // accesses of earlier epochs came before the last grid barrier
     uintptr_t code_begin = 0, code_end = 0;   // the submission's machine code
     std::mutex lock;
     std::set<std::string> reported;
@@ -156,8 +157,11 @@ BlockState* take_block();
 void give_block(BlockState* block);
 void begin_block(BlockState* block, Launch* launch, uint64_t number);
 void finish_block(BlockState* block);
+uint32_t new_epoch();
+uint32_t upcoming_serial();   // no block that exists has it yet
 
 // barrier.cpp, warp.cpp
+void open_cluster(Cluster* cluster);
 void barrier_after_exit(BlockState* block);
 bool try_warp(BlockState* block, Thread* thread);
 bool resolve_active_masks(BlockState* block);
@@ -172,6 +176,12 @@ constexpr int kWatchSignal = 34 + 7;   // a real-time signal that nobody else us
 // this kind and text was already recorded.
 void note(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line,
           uintptr_t at = 0);
+// The same for two accesses that conflict; `other` is the address of the earlier one, or 0.
+void note_pair(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line,
+               uintptr_t at, uintptr_t other);
+// `line` if it belongs to the submission's file, else 0.
+int submission_line(const char* file, unsigned line);
+bool is_pinned(uintptr_t address);   // host memory that cudaMallocHost made visible to kernels
 [[noreturn]] void note_and_stop(const char* kind, const std::string& message, int line, uintptr_t at = 0);
 std::string text(const char* format, ...) __attribute__((format(printf, 1, 2)));
 }  // namespace emu

@@ -1,7 +1,7 @@
 // Warp operations: lanes meet, values are exchanged, all go on.
 #include <algorithm>
 
-#include "shadow.h"
+#include "check.h"
 #include "state.h"
 
 namespace emu {

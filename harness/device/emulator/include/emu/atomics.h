@@ -88,9 +88,9 @@ EMU_LOAD(__ldcs)
 EMU_LOAD(__ldlu)
 #undef EMU_LOAD
 template <class T>
-EMU_UNCHECKED inline T __ldcv(const T* address) {   // volatile: another thread may write it at the same time
+EMU_UNCHECKED inline T __ldcv(const T* address, EMU_LINE) {   // volatile: another thread may write it at the same time
     T value;
-    ::emu::before_volatile(address, sizeof(T), false);
+    ::emu::before_volatile(address, sizeof(T), false, emu_line);
     asm volatile("" ::: "memory");
     std::memcpy(static_cast<void*>(&value), address, sizeof value);
     return value;

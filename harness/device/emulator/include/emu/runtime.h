@@ -35,9 +35,10 @@ void* map_to_peer(void* shared, unsigned rank, int line);   // the same variable
 uint32_t shared_window(const void* pointer);   // as PTX addresses shared memory
 void* from_shared_window(uint32_t address);
 void before_atomic(const volatile void* address, size_t bytes, int line);
-void before_volatile(const volatile void* address, size_t bytes, bool write);
-void access_hint(const void* address, size_t bytes, bool write);  // a range the compiler's hooks do not see
+void before_volatile(const volatile void* address, size_t bytes, bool write, int line);
+void access_hint(const void* address, size_t bytes, bool write, int line);  // a range the compiler's hooks do not see
 void early_return();     // stands at every return statement of a kernel
+void fence();             // __threadfence()
 void give_way();         // called where real code waits for another thread
 uint64_t clock_ticks();
 

@@ -30,6 +30,8 @@ struct Thread {
     uint64_t in[2], out[2];
     uint32_t warp_epoch;  // warp operations that ordered this thread's accesses so far
     bool returned_early;  // left through a return statement, which CUDA allows before a barrier
+    bool fenced;          // executed __threadfence() and has not written since
+    uintptr_t last_atomic;  // address of the last atomic operation
     bool preempted;       // was interrupted in a loop that waits for others
 };
 

@@ -1,0 +1,272 @@
+// Whose memory an access touches, and whether it may.
+#include <link.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "check.h"
+
+namespace emu {
+namespace {
+struct Range {
+    uintptr_t begin, end;
+    bool holds(uintptr_t a) const { return a >= begin && a < end; }
+};
+std::vector<Range> images;            // code and data of loaded libraries: constants and __device__ variables
+std::vector<Range> thread_stacks;     // of the launching thread: kernel arguments are read from there
+struct CachedRegion {
+    EmuRegion region;
+    Cell* cells;
+};
+std::vector<CachedRegion> cache;
+uint64_t cache_generation = 0;
+
+int add_image(dl_phdr_info* image, size_t, void*) {
+    for (int i = 0; i < image->dlpi_phnum; i++) {
+        const auto& header = image->dlpi_phdr[i];
+        if (header.p_type != PT_LOAD) continue;
+        const uintptr_t begin = image->dlpi_addr + header.p_vaddr;
+        images.push_back({begin, begin + header.p_memsz});
+    }
+    return 0;
+}
+
+void find_stack() {
+    pthread_attr_t attributes;
+    void* low;
+    size_t bytes;
+    pthread_getattr_np(pthread_self(), &attributes);
+    pthread_attr_getstack(&attributes, &low, &bytes);
+    pthread_attr_destroy(&attributes);
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(low);
+    thread_stacks = {{begin, begin + bytes}};
+}
+
+const char* verb(const Access& access) { return access.write ? "writes" : "reads"; }
+
+[[noreturn]] void stop(const char* kind, const Access& access, const std::string& message) {
+    note_and_stop(kind, message, access.line, access.pc);
+}
+
+[[noreturn]] void out_of_bounds(const Access& access, const std::string& what, long offset, size_t size) {
+    std::string where;
+    if (offset < 0) where = text("%ld bytes before", -offset);
+    else if (size_t(offset) >= size) where = text("%ld bytes past the end of", offset - long(size));
+    else where = text("across the end of");
+    stop("out_of_bounds", access, text("The kernel %s %zu bytes %s %s of %zu bytes.", verb(access), access.bytes,
+                                       where.c_str(), what.c_str(), size));
+}
+
+bool poisoned_word(uintptr_t word) {
+    uint32_t value;
+    memcpy(&value, reinterpret_cast<const void*>(word), 4);
+    return value == kPoison;
+}
+
+void check_global_initialised(const Access& access, const EmuRegion& region) {
+    if (access.write && access.kind != Kind::Atomic) return;
+    const uintptr_t first = access.address & ~uintptr_t(3), last = (access.address + access.bytes - 1) & ~uintptr_t(3);
+    for (uintptr_t word = first; word <= last; word += 4) {
+        // Whole words of the allocation only: the rest behind it is poison too.
+        if (word < region.data || word + 4 > region.data + region.bytes || !poisoned_word(word)) return;
+    }
+    note(current->block->launch, "uninitialised_read",
+         text("The kernel reads %zu bytes of global memory that nobody has written, at byte %zu of an allocation of "
+              "%zu bytes.", access.bytes, size_t(access.address - region.data), region.bytes),
+         current, access.line, access.pc);
+}
+
+void check_shared_initialised(const Access& access, Shadow* shadow, size_t offset, uintptr_t start) {
+    auto* bytes = shadow->initialised.data() + offset;
+    if (access.write) {
+        // Atomics read first, and counting from memory that was never set is the usual mistake.
+        if (access.kind != Kind::Atomic || *bytes) return void(memset(bytes, 1, access.bytes));
+    }
+    // Structs are copied with their padding: an access counts only when all it reads was never written.
+    const size_t unset = size_t(std::count(bytes, bytes + access.bytes, 0));
+    if (unset == access.bytes) {
+        note(current->block->launch, "uninitialised_read",
+             text("The kernel reads %zu bytes of shared memory that nobody has written, at byte %zu.", access.bytes,
+                  size_t(access.address - start)), current, access.line, access.pc);
+    }
+    if (access.write) memset(bytes, 1, access.bytes);
+}
+
+const Slot* find_slot(const BlockState* b, uintptr_t address) {
+    const Slot* nearest = nullptr;
+    for (const Slot& slot : b->slots) {
+        const uintptr_t begin = reinterpret_cast<uintptr_t>(slot.data);
+        if (address >= begin && address < begin + slot.bytes) return &slot;
+        if (address + kRedZone >= begin && address < begin + slot.bytes + kRedZone) nearest = &slot;
+    }
+    return nearest;
+}
+
+void access_shared(const Access& access, BlockState* b) {
+    const size_t offset = access.address - reinterpret_cast<uintptr_t>(b->arena);
+    uintptr_t start = reinterpret_cast<uintptr_t>(b->dynamic);
+    size_t size = b->dynamic_bytes;
+    std::string what = "the block's dynamic shared memory";
+    if (offset < kStaticArena) {
+        const Slot* slot = find_slot(b, access.address);
+        if (!slot) stop("out_of_bounds", access, text("The kernel %s shared memory outside of all variables.", verb(access)));
+        start = reinterpret_cast<uintptr_t>(slot->data);
+        size = slot->bytes;
+        what = "a __shared__ variable";
+    }
+    if (access.address < start || access.address + access.bytes > start + size) {
+        out_of_bounds(access, what, long(access.address - start), size);
+    }
+    check_shared_initialised(access, b->shadow, offset, start);
+    follow(access, b->shadow->cells, b->arena, "shared");
+    count_access(access, true);
+}
+
+CachedRegion* find_region(uintptr_t address) {
+    if (cache_generation != emu_memory_generation()) {
+        cache_generation = emu_memory_generation();
+        cache.clear();
+    }
+    for (auto& entry : cache) {
+        if (address - entry.region.map < entry.region.map_bytes) return &entry;
+    }
+    EmuRegion region;
+    if (!emu_find_region(address, &region)) return nullptr;
+    cache.push_back({region, global_cells(region)});
+    return &cache.back();
+}
+
+void access_global(const Access& access, const CachedRegion& entry) {
+    const EmuRegion& region = entry.region;
+    if (access.address < region.data || access.address + access.bytes > region.data + region.bytes) {
+        out_of_bounds(access, "an allocation", long(access.address - region.data), region.bytes);
+    }
+    check_global_initialised(access, region);
+    if (entry.cells) follow(access, entry.cells, reinterpret_cast<const void*>(region.data), "global");
+    count_access(access, false);
+}
+
+bool in_image(uintptr_t address) {
+    for (int attempt = 0; attempt < 2; attempt++) {
+        for (const Range& range : images) {
+            if (range.holds(address)) return true;
+        }
+        if (attempt) break;
+        images.clear();   // a library may have been loaded since
+        dl_iterate_phdr(add_image, nullptr);
+    }
+    return false;
+}
+
+bool runtime_memory(uintptr_t address) {
+    const BlockState* b = current_block();
+    const uintptr_t threads = reinterpret_cast<uintptr_t>(b->threads.data());
+    if (address - threads < b->threads.size() * sizeof(Thread)) return true;
+    if (address - reinterpret_cast<uintptr_t>(b) < sizeof(BlockState)) return true;
+    for (const Range& range : thread_stacks) {
+        if (range.holds(address)) return true;
+    }
+    const uintptr_t tls = reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
+    return address - (tls - (1 << 20)) < (2u << 20);
+}
+
+BlockState* owner_of_shared(uintptr_t address) {
+    BlockState* own = current_block();
+    auto holds = [address](const BlockState* b) {
+        return address - reinterpret_cast<uintptr_t>(b->arena) < kStaticArena + kDynamicArena + kPage;
+    };
+    if (holds(own)) return own;
+    if (!own->cluster_state) return nullptr;
+    for (Block* peer : own->cluster_state->peers) {
+        if (holds(static_cast<BlockState*>(peer))) return static_cast<BlockState*>(peer);
+    }
+    return nullptr;
+}
+
+bool mapped(uintptr_t address) {
+    unsigned char resident;
+    return !mincore(reinterpret_cast<void*>(address & ~(kPage - 1)), 1, &resident);
+}
+
+void access_elsewhere(const Access& access) {
+    if (runtime_memory(access.address) || in_image(access.address) || is_pinned(access.address)) return;
+    EmuRegion region;
+    if (emu_find_freed(access.address, &region)) {
+        stop("out_of_bounds", access, text("The kernel %s an allocation of %zu bytes after it was freed.", verb(access),
+                                           region.bytes));
+    }
+    if (access.address < 65536) {
+        stop("out_of_bounds", access, text("The kernel %s through a null pointer (offset %zu).", verb(access),
+                                           size_t(access.address)));
+    }
+    if (!mapped(access.address)) {
+        stop("out_of_bounds", access, text("The kernel %s address 0x%zx, which belongs to no allocation.", verb(access),
+                                           size_t(access.address)));
+    }
+    stop("host_pointer", access, text("The kernel %s host memory, which a GPU cannot see; this is the pointer of a CPU "
+                                      "tensor or of a variable of the host.", verb(access)));
+}
+
+// The order in memory that the access itself makes or relies on.
+void synchronise(const Access& access) {
+    if (access.kind == Kind::Atomic || (access.kind == Kind::Volatile && !access.write)) acquire(access.address);
+    const bool published = access.write && current->fenced;   // "__threadfence(); flag = 1;"
+    if (access.write && (access.kind != Kind::Plain || published)) release(access.address);
+    if (access.write) current->fenced = false;
+}
+}  // namespace
+
+void checked_access(const Access& access) {
+    Thread* self = current;
+    if (!self || !options.check || access.address - reinterpret_cast<uintptr_t>(self->stack) < kStackBytes) return;
+    flush_pending_write();
+    if (BlockState* owner = owner_of_shared(access.address)) {
+        access_shared(access, owner);
+    } else if (CachedRegion* entry = find_region(access.address)) {
+        access_global(access, *entry);
+    } else {
+        return access_elsewhere(access);
+    }
+    synchronise(access);
+}
+
+void check_begin_launch(Launch* launch) {
+    find_stack();
+    begin_ordering();
+    forget_global_cells();
+    cache.clear();
+    cache_generation = 0;
+    begin_counts(launch);
+}
+
+void before_atomic(const volatile void* address, size_t bytes, int line) {
+    if (!current) return;
+    const auto at = reinterpret_cast<uintptr_t>(address);
+    if (at % bytes) {
+        fail("misaligned_access", line, "An atomic of %zu bytes has an address that is %zu bytes off.", bytes, at % bytes);
+    }
+    // Polling the same word again: let those run whom it waits for, and only then look at the word.
+    const bool polls = current->last_atomic == at;
+    current->last_atomic = at;
+    if (polls) give_way();
+    checked_access(Access{at, bytes, true, Kind::Atomic, 0, line});
+}
+
+void before_volatile(const volatile void* address, size_t bytes, bool write, int line) {
+    const auto at = reinterpret_cast<uintptr_t>(address);
+    if (!write) give_way();
+    checked_access(Access{at, bytes, write, Kind::Volatile, 0, line});
+}
+
+void access_hint(const void* address, size_t bytes, bool write, int line) {
+    checked_access(Access{reinterpret_cast<uintptr_t>(address), bytes, write, Kind::Plain, 0, line});
+}
+
+void fence() {
+    if (!current) return;
+    current->fenced = true;
+    give_way();
+}
+}  // namespace emu

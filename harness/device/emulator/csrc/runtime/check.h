@@ -1,0 +1,62 @@
+// Check mode: every access of the submission's code comes here before it happens. One worker, so no locks.
+#pragma once
+#include "state.h"
+
+namespace emu {
+enum class Kind : uint8_t { Plain, Volatile, Atomic };
+
+struct Access {
+    uintptr_t address;
+    size_t bytes;
+    bool write;
+    Kind kind;
+    uintptr_t pc;   // where the access is, or 0 when `line` is known
+    int line;
+};
+
+// check.cpp: is the address the kernel's to use, aligned, initialised?
+void checked_access(const Access& access);
+
+// races.cpp: who touched these bytes before?
+struct Touch {
+    uint32_t block;        // serial of the block
+    uint32_t epoch;        // the block's barrier epoch
+    uint32_t warp_epoch;
+    uint32_t tick;         // releases made in the launch so far, see ordering.cpp
+    uint32_t site;         // offset in the submission's code, or a line with the top bit set
+    uint16_t thread;
+    uint8_t bytes;         // of the word, as a mask
+    Kind kind;
+};
+struct Cell {              // one for each 4 bytes of memory
+    Touch write, read, other_read;   // other_read: the last read by a thread other than `read`'s
+};
+struct Shadow {            // of one block's shared memory
+    Cell* cells;
+    std::vector<uint8_t> initialised;   // one for each byte
+};
+Cell* global_cells(const EmuRegion& region);   // nullptr for memory too large to follow
+void forget_global_cells();
+void follow(const Access& access, Cell* cells, const void* base, const char* space);
+void flush_pending_write();
+
+// ordering.cpp: what happens before what, beyond barriers
+Touch touch_now(const Access& access);
+bool ordered_in_block(const Touch& before, uint32_t epoch, unsigned thread, uint32_t warp_epoch);
+bool ordered_by_release(const Touch& before);
+void release(uintptr_t address);
+void acquire(uintptr_t address);
+void begin_ordering();
+uint32_t release_tick();
+
+// blocks and launches
+void check_begin_launch(Launch* launch);
+void check_begin_block(BlockState* block);
+
+// counts.cpp
+void count_access(const Access& access, bool shared);
+void count_barrier(BlockState* block);
+void count_settle(BlockState* block);   // the lanes of each warp have met: what they did is complete
+void begin_counts(Launch* launch);
+void end_counts(Launch* launch);
+}  // namespace emu

@@ -1,0 +1,143 @@
+// Synchronisation through memory: an atomic or volatile write releases what its thread may know, an atomic or
+// volatile read of the same word acquires it. Followed only when two accesses are about to be called a race.
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "check.h"
+
+namespace emu {
+namespace {
+struct Moment {   // a point in the life of a block
+    uint32_t block, epoch, warp_epoch;
+    uint16_t thread;
+};
+struct Release {
+    Moment at;
+    uint32_t tick;
+    uint32_t acquires;   // the block had made so far
+};
+struct Word {
+    std::vector<Release> releases;
+};
+struct Acquire {
+    Moment at;
+    const Word* word;
+    uint32_t releases;   // of the word that were visible
+};
+
+constexpr size_t kTooMany = 1 << 20;
+std::unordered_map<uintptr_t, Word> words;
+std::unordered_map<uint32_t, std::vector<Acquire>> acquires_of_block;
+std::unordered_map<uint64_t, Release> known;   // reader and writer block: a release that orders them
+uint32_t ticks = 1;
+bool gave_up = false;   // too much to follow: everything counts as ordered
+
+Moment now() {
+    const BlockState* b = current_block();
+    return Moment{b->serial, b->epoch, current->warp_epoch, uint16_t(current->rank)};
+}
+
+bool same_place(const Moment& a, const Moment& b) {
+    return a.block == b.block && a.epoch == b.epoch && a.warp_epoch == b.warp_epoch && a.thread == b.thread;
+}
+
+bool before(const Moment& a, const Moment& b) {   // in one block, by barriers or program order
+    if (a.thread == b.thread || a.epoch < b.epoch) return true;
+    return a.thread / 32 == b.thread / 32 && a.warp_epoch < b.warp_epoch;
+}
+
+bool covers(const Release& release, const Touch& touch) {
+    if (release.at.block != touch.block || touch.tick >= release.tick) return false;
+    return before(Moment{touch.block, touch.epoch, touch.warp_epoch, touch.thread}, release.at);
+}
+
+// Searches what `at` has acquired, and what the releasing blocks had acquired before.
+bool search(const Moment& at, uint32_t limit, const Touch& wanted, std::unordered_set<const void*>& seen, Release* found) {
+    const auto own = acquires_of_block.find(at.block);
+    if (own == acquires_of_block.end()) return false;
+    for (uint32_t i = 0; i < limit && i < own->second.size(); i++) {
+        const Acquire acquire = own->second[i];
+        if (!before(acquire.at, at)) continue;
+        for (uint32_t k = acquire.releases; k-- > 0;) {
+            const Release& release = acquire.word->releases[k];
+            if (!seen.insert(&release).second) continue;
+            if (covers(release, wanted)) {
+                *found = release;
+                return true;
+            }
+            if (release.acquires && search(release.at, release.acquires, wanted, seen, found)) return true;
+        }
+    }
+    return false;
+}
+}  // namespace
+
+void begin_ordering() {
+    words.clear();
+    acquires_of_block.clear();
+    known.clear();
+    ticks = 1;
+    gave_up = false;
+}
+
+uint32_t release_tick() { return ticks; }
+
+void release(uintptr_t address) {
+    if (gave_up) return;
+    auto& releases = words[address & ~uintptr_t(3)].releases;
+    const Moment at = now();
+    const uint32_t acquired = uint32_t(acquires_of_block[at.block].size());
+    if (!releases.empty() && same_place(releases.back().at, at)) {
+        releases.back().tick = ++ticks;
+        releases.back().acquires = acquired;
+        return;
+    }
+    releases.push_back(Release{at, ++ticks, acquired});
+    gave_up = releases.size() > kTooMany;
+}
+
+void acquire(uintptr_t address) {
+    const auto word = words.find(address & ~uintptr_t(3));
+    if (gave_up || word == words.end()) return;
+    auto& acquires = acquires_of_block[current_block()->serial];
+    const Moment at = now();
+    const uint32_t count = uint32_t(word->second.releases.size());
+    if (!acquires.empty() && acquires.back().word == &word->second && same_place(acquires.back().at, at)) {
+        acquires.back().releases = count;
+        return;
+    }
+    acquires.push_back(Acquire{at, &word->second, count});
+    gave_up = acquires.size() > kTooMany;
+}
+
+bool ordered_in_block(const Touch& touch, uint32_t epoch, unsigned thread, uint32_t warp_epoch) {
+    const Moment then{touch.block, touch.epoch, touch.warp_epoch, touch.thread};
+    return before(then, Moment{touch.block, epoch, warp_epoch, uint16_t(thread)});
+}
+
+bool ordered_by_release(const Touch& touch) {
+    if (gave_up) return true;
+    if (acquires_of_block.empty()) return false;
+    const Moment at = now();
+    const uint64_t key = uint64_t(at.block) << 32 | touch.block;
+    const auto memory = known.find(key);
+    // A release known to reach this block orders the touch too if it covers it, for the thread that acquired it
+    // and for all others after a barrier; asking again would find the same.
+    if (memory != known.end() && covers(memory->second, touch) && at.block != touch.block) return true;
+    std::unordered_set<const void*> seen;
+    Release found;
+    const auto own = acquires_of_block.find(at.block);
+    const uint32_t limit = own == acquires_of_block.end() ? 0 : uint32_t(own->second.size());
+    if (!search(at, limit, touch, seen, &found)) return false;
+    known[key] = found;
+    return true;
+}
+
+Touch touch_now(const Access& access) {
+    const Moment at = now();
+    const uintptr_t begin = current->block->launch->code_begin;
+    const uint32_t site = access.line ? 0x80000000u | uint32_t(access.line) : uint32_t(access.pc - begin);
+    return Touch{at.block, at.epoch, at.warp_epoch, ticks, site, at.thread, 0, access.kind};
+}
+}  // namespace emu

@@ -1,0 +1,173 @@
+// Data races: two threads touch the same bytes, one of them writes, and nothing orders them.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <unordered_map>
+
+#include "check.h"
+
+namespace emu {
+namespace {
+constexpr size_t kLargestFollowed = size_t(64) << 20;
+struct Mapping {
+    Cell* cells;
+    size_t bytes;
+};
+std::unordered_map<uintptr_t, Mapping> global_shadows;
+
+// A write that conflicts is harmless when it changes nothing, which is known only after it has happened.
+struct PendingWrite {
+    bool active = false;
+    uintptr_t address;
+    size_t bytes;
+    unsigned char old_value[16];
+    const Thread* thread;
+    std::string message;
+    uintptr_t pc, other;
+    int line;
+} pending;
+
+Cell* map_cells(size_t count, size_t* bytes) {
+    *bytes = count * sizeof(Cell);
+    void* memory = mmap(nullptr, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    return static_cast<Cell*>(memory);
+}
+
+bool in_own_cluster(uint32_t serial) {
+    const BlockState* b = current_block();
+    if (!b->cluster_state) return false;
+    for (const Block* peer : b->cluster_state->peers) {
+        if (static_cast<const BlockState*>(peer)->serial == serial) return true;
+    }
+    return false;
+}
+
+bool harmless_pair(Kind a, Kind b) {
+    if (a == Kind::Volatile || b == Kind::Volatile) return true;   // meant for communication
+    return a == Kind::Atomic && b == Kind::Atomic;
+}
+
+bool conflicts(const Touch& before, const Touch& now, bool shared) {
+    const BlockState* b = current_block();
+    const Launch* launch = b->launch;
+    if (before.block < launch->first_serial || !(before.bytes & now.bytes)) return false;
+    if (harmless_pair(before.kind, now.kind)) return false;
+    if (before.block == now.block) {
+        if (ordered_in_block(before, now.epoch, now.thread, now.warp_epoch)) return false;
+    } else if (in_own_cluster(before.block)) {
+        if (before.epoch < b->cluster_state->epoch) return false;
+    } else if (shared) {
+        return false;   // left behind by a block that used this memory earlier
+    }
+    if (before.block != now.block && before.epoch < launch->grid_epoch) return false;
+    return !ordered_by_release(before);
+}
+
+std::string describe(const char* what, const Touch& before, const char* space, uintptr_t offset) {
+    const BlockState* b = current_block();
+    const char* block = before.block == b->serial ? "the same block" : "another block";
+    const char* between = before.block == b->serial ? "no barrier stands between them"
+                                                    : "nothing orders the two blocks";
+    std::string message = text("Data race in %s memory at byte %zu: this thread %s what thread %u of %s ", space,
+                               size_t(offset), what, before.thread, block);
+    return message + "has just touched, and " + between + ".";
+}
+
+void report(const Access& access, const std::string& message, uintptr_t other) {
+    note_pair(current->block->launch, "data_race", message, current, access.line, access.pc, other);
+}
+
+uintptr_t address_of(const Touch& touch, std::string* message) {
+    if (touch.site & 0x80000000u) {
+        *message += text(" The other access is at line %u.", touch.site & 0x7FFFFFFFu);
+        return 0;
+    }
+    return current->block->launch->code_begin + touch.site;
+}
+
+void hold(const Access& access, const std::string& message, uintptr_t other) {
+    pending.active = true;
+    pending.address = access.address;
+    pending.bytes = std::min<size_t>(access.bytes, sizeof pending.old_value);
+    memcpy(pending.old_value, reinterpret_cast<const void*>(access.address), pending.bytes);
+    pending.thread = current;
+    pending.message = message;
+    pending.pc = access.pc;
+    pending.other = other;
+    pending.line = access.line;
+}
+
+void check_read(const Access& access, Cell& cell, const Touch& now, const char* space, uintptr_t offset) {
+    if (!conflicts(cell.write, now, space[0] == 's')) return;
+    std::string message = describe("reads", cell.write, space, offset);
+    const uintptr_t other = address_of(cell.write, &message);
+    report(access, message, other);
+}
+
+void check_write(const Access& access, Cell& cell, const Touch& now, const char* space, uintptr_t offset) {
+    if (pending.active) return;
+    for (const Touch* before : {&cell.write, &cell.read, &cell.other_read}) {
+        if (!conflicts(*before, now, space[0] == 's')) continue;
+        std::string message = describe("writes", *before, space, offset);
+        const uintptr_t other = address_of(*before, &message);
+        if (access.kind == Kind::Atomic) report(access, message, other);
+        else hold(access, message, other);
+        return;
+    }
+}
+
+void remember(const Access& access, Cell& cell, const Touch& now) {
+    if (access.write) {
+        cell.write = now;
+        return;
+    }
+    if (cell.read.thread != now.thread || cell.read.block != now.block) cell.other_read = cell.read;
+    cell.read = now;
+}
+}  // namespace
+
+Cell* global_cells(const EmuRegion& region) {
+    if (region.bytes > kLargestFollowed) return nullptr;
+    Mapping& mapping = global_shadows[region.data];
+    if (!mapping.cells) mapping.cells = map_cells(region.bytes / 4 + 2, &mapping.bytes);
+    return mapping.cells;
+}
+
+void forget_global_cells() {
+    for (auto& [address, mapping] : global_shadows) munmap(mapping.cells, mapping.bytes);
+    global_shadows.clear();
+}
+
+void follow(const Access& access, Cell* cells, const void* base, const char* space) {
+    const uintptr_t start = reinterpret_cast<uintptr_t>(base), first = access.address - start;
+    Touch now = touch_now(access);
+    for (uintptr_t word = first / 4; word <= (first + access.bytes - 1) / 4; word++) {
+        const uintptr_t from = std::max(word * 4, first), to = std::min(word * 4 + 4, first + access.bytes);
+        now.bytes = uint8_t(((1u << (to - from)) - 1) << from % 4);
+        Cell& cell = cells[word];
+        if (access.write) check_write(access, cell, now, space, first);
+        else check_read(access, cell, now, space, first);
+        remember(access, cell, now);
+    }
+}
+
+void flush_pending_write() {
+    if (!pending.active) return;
+    pending.active = false;
+    if (!memcmp(pending.old_value, reinterpret_cast<const void*>(pending.address), pending.bytes)) return;
+    note_pair(pending.thread->block->launch, "data_race", pending.message, pending.thread, pending.line, pending.pc,
+              pending.other);
+}
+
+void check_begin_block(BlockState* b) {
+    if (!b->shadow) {
+        size_t bytes;
+        b->shadow = new Shadow{map_cells((kStaticArena + kDynamicArena) / 4 + 8, &bytes), {}};
+        b->shadow->initialised.resize(kStaticArena + kDynamicArena + kPage);
+    }
+    std::fill(b->shadow->initialised.begin(), b->shadow->initialised.end(), 0);
+}
+}  // namespace emu
