@@ -37,6 +37,11 @@ MAX_SLOTS = 12
 SPARE_SETS = 1
 
 MAX_CALLS = 256
+
+# How the number of calls a round is found: a few rounds, each of at most this many times more calls.
+PROBES = 4
+PROBE_GROWTH = 16
+
 SAMPLES_PER_OUTPUT = 4
 
 MIN_ROUNDS = 9
@@ -162,27 +167,33 @@ class Clock:
         request = Run(slots=slots)
         started = time.perf_counter()
         contender.worker.tell(request)
-        reply = contender.worker.hear(self._timeout_s)
+        reply = contender.worker.hear(self._timeout_s, self._device.spin_s)
         if not isinstance(reply, Ran):
             raise _failure(reply)
-        self._check_forms(reply, calls)
+        self._require_calls(reply, calls)
         right = self._sampled_right(contender.reader, reply, sample)
         elapsed = time.perf_counter() - started
+        self._check_forms(reply)
         if not stub:
             self._require(contender.name, right, reply)
         return elapsed, reply
 
-    def _check_forms(self, reply: Ran, calls: int) -> None:
-        if len(reply.outputs) != calls:
-            raise SubmissionError("bad_message", f"{calls} calls gave {len(reply.outputs)} results.")
+    def _require_calls(self, reply: Ran, calls: int) -> None:
+        counts = {len(outputs) for outputs in reply.outputs}
+        if len(reply.outputs) != calls or counts != {len(self._expected)}:
+            raise SubmissionError(
+                "wrong_output", f"{calls} calls gave {len(reply.outputs)} results of {counts} tensors each."
+            )
+
+    def _check_forms(self, reply: Ran) -> None:
         for outputs in reply.outputs:
             check_form(outputs, self._expected, self._device.torch_device.type, emulated=False)
 
     def _sampled_right(self, reader: Reader, reply: Ran, sample: _Sample) -> bool:
         """Read the sampled elements out of the worker's memory and compare them."""
-        for position in range(len(self._expected)):
+        for position, output in enumerate(self._expected):
             refs = [outputs[position] for outputs in reply.outputs]
-            got = reader.sample(refs, reply.handles, sample.offsets[position])
+            got = reader.sample(refs, reply.handles, sample.offsets[position], output.dtype)
             wanted = sample.expected[position]
             with np.errstate(invalid="ignore"):
                 near = np.abs(got - wanted) <= sample.tolerances[position]
@@ -207,7 +218,8 @@ class Clock:
         reply = contender.worker.ask(Run(slots=list(range(len(self._slots)))), self._timeout_s)
         if not isinstance(reply, Ran):
             raise _failure(reply)
-        self._check_forms(reply, len(self._slots))
+        self._require_calls(reply, len(self._slots))
+        self._check_forms(reply)
         for slot, outputs in enumerate(reply.outputs):
             for ref, wanted in zip(outputs, self._sets[self._dealt[slot]].expected, strict=True):
                 comparison = oracle.compare(contender.reader.read(ref, reply.handles), wanted)
@@ -221,17 +233,16 @@ class Clock:
         result_bytes = sum(output.values.numel() * output.dtype.itemsize for output in self._expected)
         most = max(1, min(MAX_CALLS, self._device.result_bytes // max(result_bytes, 1)))
         calls = 1
-        while True:
+        for _ in range(PROBES):
             self.round(contender, calls)  # opens what there is to open, and fills the allocator
-            fixed = min(self._stub_round(calls) for _ in range(2))
-            elapsed = min(self.round(contender, calls)[0] for _ in range(2))
+            elapsed, fixed = self.round(contender, calls)[0], self._stub_round(calls)
             call_us = max((elapsed - fixed) / calls * 1e6, 0.1)
-            wanted = min(most, max(1, int(self._device.round_us / call_us)))
+            wanted = max(1, min(most, int(self._device.round_us / call_us)))
             if wanted <= 2 * calls:
                 break
-            calls = min(wanted, 8 * calls)
-        contender.calls = max(1, wanted)
-        self.round(contender, contender.calls)
+            calls = min(wanted, PROBE_GROWTH * calls)
+        contender.calls = wanted
+        self.round(contender, wanted)
 
     def _stub_round(self, calls: int) -> float:
         return self.round(self._stub, calls, stub=True)[0]

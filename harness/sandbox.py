@@ -122,12 +122,13 @@ class Worker:
         except ChannelClosed:
             raise self._death() from None
 
-    def hear(self, timeout_s: float) -> Reply:
-        """The reply to the last request. Raises SubmissionError with the reason crashed, exited,
+    def hear(self, timeout_s: float, spin_s: float = 0.0) -> Reply:
+        """The reply to the last request, waited for without sleeping for `spin_s`. Raises SubmissionError with the reason crashed, exited,
         timed_out, out_of_memory or bad_message; the worker has then been ended."""
         deadline = time.monotonic() + timeout_s
         try:
-            while not self._channel.wait(min(POLL_S, max(deadline - time.monotonic(), 0.001))):
+            ready = spin_s > 0 and self._channel.spin(spin_s)
+            while not ready and not self._channel.wait(min(POLL_S, max(deadline - time.monotonic(), 0.001))):
                 if time.monotonic() > deadline:
                     raise ChannelTimeout
                 self._check_memory()

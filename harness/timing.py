@@ -19,7 +19,7 @@ from harness.settings import Settings, sub_seed
 from harness.wire import TensorRef
 
 # How long the rounds of one case may go on when the intervals stay wide.
-BUDGET_S = {"cpu": 6.0, "cuda": 1.2}
+BUDGET_S = {"cpu": 3.0, "cuda": 0.6}
 QUICK_BUDGET_S = {"cpu": 1.0, "cuda": 0.2}
 
 SUBMISSION = "submission"

@@ -223,6 +223,22 @@ class Channel:
         except OSError as error:
             raise ChannelClosed(str(error)) from error
 
+    def spin(self, for_s: float) -> bool:
+        """Wait without sleeping for something to read, at most `for_s`; whether there is something.
+
+        Waking a sleeping process takes 50 to 200 µs on a virtual machine, and not the same each time."""
+        self._socket.setblocking(False)
+        deadline = time.perf_counter() + for_s
+        while time.perf_counter() < deadline:
+            try:
+                self._socket.recv(1, socket.MSG_PEEK)
+                return True
+            except BlockingIOError:
+                continue
+            except OSError:
+                return True  # receive() says what it is
+        return False
+
     def receive(self, timeout_s: float | None = None) -> Any:
         """The next message. Raises ChannelTimeout, ChannelClosed or BadMessage."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s

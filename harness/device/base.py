@@ -21,8 +21,10 @@ class Reader(Protocol):
         Raises SubmissionError when the memory cannot be read."""
         ...
 
-    def sample(self, refs: Sequence[OutputRef], handles: Sequence[str], offsets: np.ndarray) -> np.ndarray:
-        """Elements at `offsets` (in elements, one row for each tensor), as float64 of the same shape."""
+    def sample(
+        self, refs: Sequence[OutputRef], handles: Sequence[str], offsets: np.ndarray, dtype: torch.dtype
+    ) -> np.ndarray:
+        """Elements of `dtype` at `offsets` (in elements, one row for each tensor), as float64 of that shape."""
         ...
 
     @property
@@ -48,6 +50,8 @@ class Device(Protocol):
     cache_bytes: int
     round_us: float
     """How long a timed round should be, so that what the clock adds is small beside it."""
+    spin_s: float
+    """How long the judge waits for a round's reply without sleeping."""
     result_bytes: int
     """How much memory the outputs of one round may take."""
 

@@ -79,9 +79,10 @@ class CudaReader:
         if not base <= address <= address + nbytes <= base + size:
             raise SubmissionError("bad_output", "The output reaches beyond its allocation.")
 
-    def sample(self, refs: Sequence[OutputRef], handles: Sequence[str], offsets: np.ndarray) -> np.ndarray:
+    def sample(
+        self, refs: Sequence[OutputRef], handles: Sequence[str], offsets: np.ndarray, dtype: torch.dtype
+    ) -> np.ndarray:
         """One gather for all: a flat view over the address range that the mappings span."""
-        dtype = getattr(torch, refs[0].dtype)
         size = dtype.itemsize
         starts = np.array([self._address(ref, handles) for ref in refs], dtype=np.int64)
         addresses = starts[:, None] + offsets * size
@@ -102,8 +103,8 @@ class CudaDevice:
     name = "cuda"
     can_time = True
     is_cpu = False
-    round_us = 6_000.0
-    result_bytes = 2 << 30
+    round_us = 8_000.0
+    spin_s = 0.2
 
     def __init__(self) -> None:
         if not torch.cuda.is_available():
@@ -115,7 +116,10 @@ class CudaDevice:
         torch.empty(1, device="cuda")
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
         self.arena = Arena(_DeviceAllocation())
-        self.cache_bytes = torch.cuda.get_device_properties(self.torch_device).L2_cache_size
+        properties = torch.cuda.get_device_properties(self.torch_device)
+        # Three contenders hold a round's results each, beside the slots and the judge's own data.
+        self.result_bytes = min(8 << 30, properties.total_memory // 16)
+        self.cache_bytes = properties.L2_cache_size
 
     def reader(self, pid: int) -> CudaReader:
         return CudaReader()

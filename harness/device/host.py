@@ -62,8 +62,9 @@ class ProcessReader:
             self._read([(raw.data_ptr(), raw.nbytes)], [(ref.address, raw.nbytes)])
         return raw.as_strided(ref.shape, ref.stride)
 
-    def sample(self, refs: Sequence[OutputRef], handles: Sequence[str], offsets: np.ndarray) -> np.ndarray:
-        dtype = getattr(torch, refs[0].dtype)
+    def sample(
+        self, refs: Sequence[OutputRef], handles: Sequence[str], offsets: np.ndarray, dtype: torch.dtype
+    ) -> np.ndarray:
         size = dtype.itemsize
         starts = np.array([ref.address for ref in refs], dtype=np.int64)
         addresses = (starts[:, None] + offsets * size).reshape(-1)
@@ -118,6 +119,7 @@ class HostDevice:
     torch_device = torch.device("cpu")
     is_cpu = True
     round_us = 30_000.0
+    spin_s = 0.0
     result_bytes = 1 << 30
 
     def __init__(self, name: str, memory: MemoryFile) -> None:

@@ -14,6 +14,10 @@ from pathlib import Path
 from harness.wire import Channel, ChannelClosed, Done, Load
 from harness.worker.limits import restrict
 
+# Rounds of the contenders on a GPU follow each other within this time, and each begins by waking a worker.
+# On the CPU the cores belong to the kernels, and rounds are long enough for workers to sleep in between.
+SPIN_S = 0.3
+
 
 def main() -> None:
     restrict()
@@ -35,6 +39,8 @@ def main() -> None:
         session = Session(load, device, memory, emulator_cache)
         channel.send(session.load(load))
         while True:
+            if device == "cuda":
+                channel.spin(SPIN_S)
             channel.send(session.answer(channel.receive()))
     except ChannelClosed:
         return  # the judge has what it wanted
