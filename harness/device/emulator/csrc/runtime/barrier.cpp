@@ -121,7 +121,7 @@ void open_cluster(Cluster* cluster) {
 void cluster_arrive(int) {
     Cluster* cluster = current_block()->cluster_state;
     if (!cluster) return;
-    current->out[1] = cluster->generation;
+    current->cluster_token = cluster->generation;
     if (++cluster->arrived == cluster->needed) open_cluster(cluster);
 }
 
@@ -129,7 +129,7 @@ void cluster_wait(int line) {
     Cluster* cluster = current_block()->cluster_state;
     if (!cluster) return block_barrier(line, Reduce::None, 0), void();
     current->line = line;
-    const uint64_t mine = current->out[1];
+    const uint64_t mine = current->cluster_token;
     while (cluster->generation == mine) {
         current->state = State::AtClusterBarrier;
         yield();

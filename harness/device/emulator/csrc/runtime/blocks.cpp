@@ -118,6 +118,8 @@ void begin_block(BlockState* b, Launch* launch, uint64_t number) {
     b->barrier_line = 0;
     b->waits_for_grid = b->gave_way = false;
     b->named.clear();
+    b->async.clear();
+    b->mbarriers.clear();
     b->dynamic_bytes = launch->config.shared_bytes;
     reset_shared(b);
     b->serial = next_serial++;
@@ -127,6 +129,7 @@ void begin_block(BlockState* b, Launch* launch, uint64_t number) {
 
 // Writes past the end that stayed inside the arena are seen here, in either mode.
 void finish_block(BlockState* b) {
+    flush_async(b);
     if (options.check) count_settle(b);
     const char* end = b->dynamic + b->dynamic_bytes;
     long at = first_change(end, size_t(b->dynamic_arena + kDynamicArena - end));
@@ -173,20 +176,8 @@ void* from_shared_window(uint32_t address) {
 
 bool is_cooperative() { return current && current->block->launch->config.cooperative; }
 
-void* map_to_peer(void* shared, unsigned rank, int line) {
-    BlockState* own = current_block();
-    const unsigned count = own->peers ? own->cluster.x * own->cluster.y * own->cluster.z : 1;
-    const size_t offset = size_t(static_cast<char*>(shared) - own->arena);
-    if (rank >= count || offset > kStaticArena + kDynamicArena) {
-        fail("out_of_bounds", line, "The kernel maps shared memory of block %u of a cluster of %u blocks.", rank, count);
-    }
-    const BlockState* peer = own->peers ? static_cast<BlockState*>(own->peers[rank]) : own;
-    return peer->arena + offset;
-}
-
-void* shared_variable(const void* key, size_t bytes, size_t align) {
-    if (!current) fail("host_code_in_kernel", 0, "A __shared__ variable is used outside of a kernel.");
-    BlockState* b = current_block();
+namespace {
+void* variable_of(BlockState* b, const void* key, size_t bytes, size_t align) {
     size_t total = bytes;
     for (const Slot& slot : b->slots) {
         if (slot.key == key) return slot.data;
@@ -203,5 +194,28 @@ void* shared_variable(const void* key, size_t bytes, size_t align) {
     b->arena_used = offset + bytes + kRedZone;
     b->slots.push_back({key, data, bytes});
     return data;
+}
+}  // namespace
+
+void* shared_variable(const void* key, size_t bytes, size_t align) {
+    if (!current) fail("host_code_in_kernel", 0, "A __shared__ variable is used outside of a kernel.");
+    return variable_of(current_block(), key, bytes, align);
+}
+
+// Blocks may meet their variables in different orders, so that a variable is found by its key.
+void* map_to_peer(void* shared, unsigned rank, int line) {
+    BlockState* own = current_block();
+    const unsigned count = own->peers ? own->cluster.x * own->cluster.y * own->cluster.z : 1;
+    auto* pointer = static_cast<char*>(shared);
+    const size_t offset = size_t(pointer - own->arena);
+    if (rank >= count || offset > kStaticArena + kDynamicArena) {
+        fail("out_of_bounds", line, "The kernel maps shared memory of block %u of a cluster of %u blocks.", rank, count);
+    }
+    BlockState* peer = own->peers ? static_cast<BlockState*>(own->peers[rank]) : own;
+    for (const Slot& slot : own->slots) {
+        if (pointer < slot.data || pointer >= slot.data + slot.bytes) continue;
+        return static_cast<char*>(variable_of(peer, slot.key, slot.bytes, 16)) + (pointer - slot.data);
+    }
+    return peer->arena + offset;
 }
 }  // namespace emu

@@ -4,6 +4,7 @@
 #include <setjmp.h>
 
 #include <atomic>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
@@ -52,6 +53,22 @@ struct NamedBarrier {
     std::vector<unsigned> waiting;
 };
 
+struct AsyncCopy {
+    void* to;
+    const void* from;
+    size_t bytes, zeros;   // zeros are written behind the copied bytes
+};
+struct AsyncQueue {        // of one thread
+    std::vector<AsyncCopy> open;
+    std::deque<std::vector<AsyncCopy>> groups;
+};
+struct Mbarrier {
+    uint32_t expected = 0, pending = 0;   // arrivals of a phase, and those still missing
+    int64_t bytes = 0;                    // announced and not yet delivered
+    uint64_t phase = 0;
+    std::vector<AsyncCopy> copies;
+};
+
 struct Worker;
 struct Shadow;   // who touched which byte; see shadow.h
 struct Cluster;
@@ -77,6 +94,8 @@ struct BlockState : Block {
     bool gave_way = false;         // wants other blocks to run
     unsigned polls = 0;
     std::map<unsigned, NamedBarrier> named;
+    std::map<unsigned, AsyncQueue> async;   // by rank of the thread
+    std::map<void*, Mbarrier> mbarriers;    // in this block's shared memory, by address
     Cluster* cluster_state = nullptr;
     uint64_t cluster_generation = 0;
 
@@ -157,6 +176,7 @@ BlockState* take_block();
 void give_block(BlockState* block);
 void begin_block(BlockState* block, Launch* launch, uint64_t number);
 void finish_block(BlockState* block);
+void flush_async(BlockState* block);
 uint32_t new_epoch();
 uint32_t upcoming_serial();   // no block that exists has it yet
 

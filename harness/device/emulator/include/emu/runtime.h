@@ -42,6 +42,20 @@ void fence();             // __threadfence()
 void give_way();         // called where real code waits for another thread
 uint64_t clock_ticks();
 
+// Copies that happen when they are waited for, in groups of the thread that made them.
+void async_copy(void* to, const void* from, size_t bytes, size_t zeros, int line);
+void async_commit();
+void async_wait(size_t groups_left);
+void async_wait_all();
+void bulk_copy_to_shared(void* to, const void* from, size_t bytes, void* barrier, int line);
+void bulk_copy_to_global(void* to, const void* from, size_t bytes, int line);
+void mbarrier_init(void* address, uint32_t count, int line);
+void mbarrier_invalidate(void* address, int line);
+uint64_t mbarrier_arrive(void* address, uint32_t count, int64_t bytes, int line);
+void mbarrier_expect(void* address, int64_t bytes, int line);
+bool mbarrier_passed(void* address, uint64_t phase, int line);
+bool mbarrier_parity_passed(void* address, uint32_t parity, int line);
+
 [[noreturn]] void fail(const char* kind, int line, const char* format, ...) __attribute__((format(printf, 3, 4)));
 [[noreturn]] void unsupported(const char* what, int line);
 

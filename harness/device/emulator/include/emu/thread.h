@@ -30,6 +30,7 @@ struct Thread {
     uint64_t in[2], out[2];
     uint32_t warp_epoch;  // warp operations that ordered this thread's accesses so far
     bool returned_early;  // left through a return statement, which CUDA allows before a barrier
+    uint64_t cluster_token;  // generation of the cluster's barrier at the last arrival
     bool fenced;          // executed __threadfence() and has not written since
     uintptr_t last_atomic;  // address of the last atomic operation
     bool preempted;       // was interrupted in a loop that waits for others
@@ -69,5 +70,12 @@ inline const dim3& grid_dim() { return current->block->grid; }
 #define blockIdx (::emu::current->block->index)
 static constexpr int warpSize = 32;
 
-// Last parameter of everything that may fail: the caller's own line, which #line makes the submission's.
-#define EMU_LINE int emu_line = __builtin_LINE()
+// Last parameter of everything that may fail: the caller's own line, which #line makes the submission's. A
+// type of its own, since an int could be taken for the parameter before it.
+namespace emu {
+struct Line {
+    int number;
+    operator int() const { return number; }
+};
+}  // namespace emu
+#define EMU_LINE ::emu::Line emu_line = ::emu::Line{__builtin_LINE()}

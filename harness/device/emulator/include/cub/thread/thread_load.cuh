@@ -1,0 +1,3 @@
+// All of the emulator's CUB stands in one header.
+#pragma once
+#include <cub/cub.cuh>
