@@ -114,6 +114,11 @@ Fault describe(int signal, const siginfo_t* info) {
     Launch* launch = current->block->launch;
     note(launch, kind, message, current, 0, at);
     launch->abort = true;
+    // The jump leaves the handler without returning from it, which is what would take its signal off the mask.
+    sigset_t watch;
+    sigemptyset(&watch);
+    sigaddset(&watch, kWatchSignal);
+    pthread_sigmask(SIG_UNBLOCK, &watch, nullptr);
     siglongjmp(this_worker->escape, 1);
 }
 
@@ -157,7 +162,10 @@ void install_signals() {
     for (int i = 0; i < kCount; i++) {
         struct sigaction action {};
         action.sa_sigaction = kSignals[i] == kWatchSignal ? on_watch : on_fault;
-        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
+        action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+        // A kernel may fault again after a fault that was noted. The watchdog's signals must not nest: on a busy
+        // machine many arrive at once, and each would take its part of the small alternate stack.
+        if (kSignals[i] != kWatchSignal) action.sa_flags |= SA_NODEFER;
         sigaction(kSignals[i], &action, &before[i]);
     }
 }
