@@ -12,9 +12,6 @@ _HEADERS = re.compile(
     r"cooperative_groups/details)[^>\"]*[>\"]"
 )
 _NAMES = {
-    "asm": "inline PTX (asm)",
-    "__asm__": "inline PTX (asm)",
-    "__asm": "inline PTX (asm)",
     "wmma": "tensor-core fragments (wmma)",
     "tex1D": "textures",
     "tex1Dfetch": "textures",

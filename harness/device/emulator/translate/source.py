@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from harness.build.extension import SourceText, Unsupported
+from harness.device.emulator.translate import assembly, launches, refuse, shared
 from harness.device.emulator.translate import kernels as kernel_pass
-from harness.device.emulator.translate import launches, refuse, shared
 from harness.device.emulator.translate.kernels import Kernels
 from harness.device.emulator.translate.lexer import Edits, Source
 
@@ -25,6 +25,7 @@ def translate(piece: SourceText, kernels: Kernels) -> SourceText:
         refuse.check(source)
         kernel_pass.mark_returns(source, edits)
         kernel_pass.name_dimensions(source, edits)
+        assembly.rewrite(source, edits)
         launches.rewrite(source, edits, kernels)
         shared.rewrite(source, edits, max(piece.line, 1))
     except launches.CannotRead as error:

@@ -132,6 +132,7 @@ bool mbarrier_parity_passed(void* address, uint32_t parity, int line) {
 void bulk_copy_to_shared(void* to, const void* from, size_t bytes, void* barrier, int line) {
     if (bytes % 16) fail("misaligned_access", line, "A bulk copy moves %zu bytes, which is no multiple of 16.", bytes);
     check_copy(to, from, bytes, 0, line);
+    if (options.check) release(reinterpret_cast<uintptr_t>(barrier));   // whoever waits for it sees the copy
     find(barrier, line).copies.push_back({to, from, bytes, 0});
 }
 

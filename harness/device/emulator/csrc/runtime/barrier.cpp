@@ -8,6 +8,10 @@
 namespace emu {
 namespace {
 void complete(BlockState* b) {
+    if (options.check) {
+        count_settle(b);
+        count_barrier(b);
+    }
     b->reduced = b->reduction;
     b->arrived = 0;
     b->barrier_line = 0;
@@ -50,7 +54,6 @@ int block_barrier(int line, Reduce kind, int predicate) {
     if (!b->arrived) open(b, line, kind);
     else check_matching(b, line, kind);
     check_skipped(b, line, self);
-    if (options.check) count_barrier(b);
     accumulate(b, kind, predicate);
     self->state = State::AtBarrier;
     if (++b->arrived == b->alive) complete(b);
@@ -67,6 +70,7 @@ namespace {
 void open_named(BlockState* b, NamedBarrier& barrier) {
     for (unsigned rank : barrier.waiting) make_ready(b, &b->threads[rank]);
     barrier = NamedBarrier{};
+    if (options.check) count_barrier(b);
     b->epoch = new_epoch();
 }
 }  // namespace
@@ -84,7 +88,6 @@ void named_barrier(unsigned id, unsigned threads, bool wait, int line) {
     }
     barrier.expected = threads;
     barrier.arrived++;
-    if (options.check) count_barrier(b);
     current->line = line;
     if (wait) {
         current->state = State::AtNamed;
@@ -103,7 +106,7 @@ void grid_barrier(int line) {
     current->line = line;
     current->state = State::AtGridBarrier;
     b->at_grid++;
-    if (options.check) count_barrier(b);
+    if (options.check && b->at_grid == b->alive) count_barrier(b);
     yield();
 }
 

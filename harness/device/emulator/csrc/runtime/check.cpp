@@ -120,7 +120,7 @@ void access_shared(const Access& access, BlockState* b) {
         out_of_bounds(access, what, long(access.address - start), size);
     }
     check_shared_initialised(access, b->shadow, offset, start);
-    follow(access, b->shadow->cells, b->arena, "shared");
+    follow(access, b->shadow->cells, b->arena, start, "shared");
     count_access(access, true);
 }
 
@@ -144,7 +144,7 @@ void access_global(const Access& access, const CachedRegion& entry) {
         out_of_bounds(access, "an allocation", long(access.address - region.data), region.bytes);
     }
     check_global_initialised(access, region);
-    if (entry.cells) follow(access, entry.cells, reinterpret_cast<const void*>(region.data), "global");
+    if (entry.cells) follow(access, entry.cells, reinterpret_cast<const void*>(region.data), region.data, "global");
     count_access(access, false);
 }
 

@@ -37,7 +37,8 @@ struct Shadow {            // of one block's shared memory
 };
 Cell* global_cells(const EmuRegion& region);   // nullptr for memory too large to follow
 void forget_global_cells();
-void follow(const Access& access, Cell* cells, const void* base, const char* space);
+// `base` is the address of the first cell's word, `start` that of the variable, for the message.
+void follow(const Access& access, Cell* cells, const void* base, uintptr_t start, const char* space);
 void flush_pending_write();
 
 // ordering.cpp: what happens before what, beyond barriers

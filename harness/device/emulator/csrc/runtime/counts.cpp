@@ -1,12 +1,177 @@
-// What kernels do to memory, as a GPU's counters would show it.
+// What kernels do to memory, as a GPU's counters would show it. Lanes run one after the other, so that the k-th
+// time a lane comes to an instruction is put together with the k-th time of the other lanes of its warp.
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
 #include "check.h"
 
 namespace emu {
-void count_access(const Access&, bool) {}
-void count_barrier(BlockState*) {}
-void count_settle(BlockState*) {}
-void begin_counts(Launch*) {}
-void end_counts(Launch*) {}
+namespace {
+struct WarpAccess {
+    uint32_t lanes = 0;
+    bool write = false, shared = false;
+    uint8_t bytes = 0;
+    uintptr_t address[32];
+};
+struct Site {                      // one instruction of one warp
+    uint32_t times[32] = {};       // each lane has come here since the lanes last met
+    std::vector<WarpAccess> accesses;
+};
+struct LastAccess {                // of a lane, to put the two halves of a packed pair together
+    uintptr_t pc = 0, address = 0;
+    bool write = false;
+};
+struct Counts {
+    uint64_t launches = 0, read = 0, written = 0, sectors = 0, ideal = 0, conflicts = 0, atomics = 0, barriers = 0;
+    unsigned worst = 0;
+    uintptr_t worst_at = 0;
+    int worst_line = 0;
+    std::string file;
+};
+std::map<std::string, Counts> totals;   // by kernel
+Counts* active = nullptr;
+struct Warps {
+    std::map<unsigned, std::unordered_map<uintptr_t, Site>> sites;   // by warp, then by instruction
+    std::unordered_map<unsigned, LastAccess> last;                   // by thread
+};
+std::unordered_map<const BlockState*, Warps> blocks;
+constexpr size_t kMostAccesses = 1 << 14;   // of one instruction between two meetings of a warp
+
+void count_sectors(const WarpAccess& a) {
+    std::vector<uintptr_t> sectors, addresses;
+    for (unsigned lane = 0; lane < 32; lane++) {
+        if (!(a.lanes >> lane & 1)) continue;
+        addresses.push_back(a.address[lane]);
+        for (uintptr_t s = a.address[lane] / 32; s <= (a.address[lane] + a.bytes - 1) / 32; s++) sectors.push_back(s);
+    }
+    auto distinct = [](std::vector<uintptr_t>& v) {
+        std::sort(v.begin(), v.end());
+        return size_t(std::unique(v.begin(), v.end()) - v.begin());
+    };
+    active->sectors += distinct(sectors);
+    active->ideal += (distinct(addresses) * a.bytes + 31) / 32;
+}
+
+// 32 banks of 4 bytes; wide accesses are served for half a warp or a quarter at a time. Lanes that read the same
+// word share it.
+void count_conflicts(const WarpAccess& a, uintptr_t pc) {
+    const unsigned together = a.bytes <= 4 ? 32 : a.bytes <= 8 ? 16 : 8;
+    for (unsigned first = 0; first < 32; first += together) {
+        std::vector<uintptr_t> words;
+        for (unsigned lane = first; lane < first + together; lane++) {
+            if (!(a.lanes >> lane & 1)) continue;
+            for (uintptr_t w = a.address[lane] / 4; w <= (a.address[lane] + a.bytes - 1) / 4; w++) words.push_back(w);
+        }
+        std::sort(words.begin(), words.end());
+        words.erase(std::unique(words.begin(), words.end()), words.end());
+        unsigned load[32] = {}, worst = 0;
+        for (uintptr_t word : words) worst = std::max(worst, ++load[word % 32]);
+        if (worst < 2) continue;
+        active->conflicts += worst - 1;
+        if (worst <= active->worst) continue;
+        active->worst = worst;
+        active->worst_at = pc;
+    }
+}
+
+void settle_site(Site& site, uintptr_t pc) {
+    for (const WarpAccess& access : site.accesses) {
+        if (access.shared) count_conflicts(access, pc);
+        else count_sectors(access);
+    }
+    site.accesses.clear();
+    std::fill(std::begin(site.times), std::end(site.times), 0);
+}
+
+// Copies of packed half types come as two accesses of 2 bytes, one behind the other.
+bool completes_pair(const Access& access, Warps& warps, WarpAccess** first) {
+    LastAccess& last = warps.last[current->rank];
+    const bool pair = access.bytes == 2 && access.address % 4 == 2 && last.address + 2 == access.address &&
+                      last.write == access.write;
+    if (pair) {
+        Site& site = warps.sites[current->warp][last.pc];
+        const uint32_t time = site.times[current->lane];
+        if (time && time <= site.accesses.size()) *first = &site.accesses[time - 1];
+    }
+    last = LastAccess{access.pc, access.address, access.write};
+    return pair && *first;
+}
+
+std::string as_json(const std::string& kernel, const Counts& c) {
+    return text("{\"kernel\":\"%s\",\"launches\":%llu,\"global_read_bytes\":%llu,\"global_write_bytes\":%llu,"
+                "\"sectors\":%llu,\"ideal_sectors\":%llu,\"bank_conflicts\":%llu,\"worst_bank_conflict\":%u,"
+                "\"worst_bank_conflict_line\":%d,\"atomics\":%llu,\"barriers\":%llu}",
+                kernel.c_str(), (unsigned long long)c.launches, (unsigned long long)c.read,
+                (unsigned long long)c.written, (unsigned long long)c.sectors, (unsigned long long)c.ideal,
+                (unsigned long long)c.conflicts, c.worst, c.worst_line, (unsigned long long)c.atomics,
+                (unsigned long long)c.barriers);
+}
+}  // namespace
+
+void count_access(const Access& access, bool shared) {
+    if (access.kind == Kind::Atomic) return void(active->atomics++);
+    if (!shared) (access.write ? active->written : active->read) += access.bytes;
+    Warps& warps = blocks[current_block()];
+    WarpAccess* pair = nullptr;
+    if (completes_pair(access, warps, &pair)) return void(pair->bytes = 4);
+    const uintptr_t pc = access.pc ? access.pc : uintptr_t(access.line);
+    Site& site = warps.sites[current->warp][pc];
+    const uint32_t time = site.times[current->lane]++;
+    if (time >= kMostAccesses) return;
+    if (time >= site.accesses.size()) site.accesses.emplace_back();
+    WarpAccess& together = site.accesses[time];
+    together.lanes |= 1u << current->lane;
+    together.write = access.write;
+    together.shared = shared;
+    together.bytes = uint8_t(std::min<size_t>(access.bytes, 128));
+    together.address[current->lane] = access.address;
+}
+
+void count_barrier(BlockState*) { active->barriers++; }
+
+void count_settle(BlockState* block) {
+    const auto entry = blocks.find(block);
+    if (entry == blocks.end()) return;
+    for (auto& [warp, sites] : entry->second.sites) {
+        for (auto& [pc, site] : sites) settle_site(site, pc);
+    }
+}
+
+void begin_counts(Launch* launch) {
+    active = &totals[launch->config.kernel];
+    active->launches++;
+    active->file = launch->config.file;
+    blocks.clear();
+}
+
+void end_counts(Launch*) {
+    for (auto& [block, warps] : blocks) {
+        for (auto& [warp, sites] : warps.sites) {
+            for (auto& [pc, site] : sites) settle_site(site, pc);
+        }
+    }
+    blocks.clear();
+    if (!active->worst_at) return;
+    const bool is_line = active->worst_at < (1u << 24);   // known as a line from the start
+    RawFinding place;
+    place.file = active->file;
+    place.at = is_line ? 0 : active->worst_at;
+    place.line = is_line ? int(active->worst_at) : 0;
+    resolve(place);
+    active->worst_line = place.line;
+    active->worst_at = 0;
+}
 }  // namespace emu
 
-extern "C" const char* emu_take_counts() { return "[]"; }
+extern "C" const char* emu_take_counts() {
+    static std::string answer;
+    answer = "[";
+    for (const auto& [kernel, counts] : emu::totals) {
+        answer += (answer.size() > 1 ? "," : "") + emu::as_json(kernel, counts);
+    }
+    answer += "]";
+    emu::totals.clear();
+    emu::active = nullptr;
+    return answer.c_str();
+}

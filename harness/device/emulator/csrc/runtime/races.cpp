@@ -141,15 +141,15 @@ void forget_global_cells() {
     global_shadows.clear();
 }
 
-void follow(const Access& access, Cell* cells, const void* base, const char* space) {
-    const uintptr_t start = reinterpret_cast<uintptr_t>(base), first = access.address - start;
+void follow(const Access& access, Cell* cells, const void* base, uintptr_t start, const char* space) {
+    const uintptr_t first = access.address - reinterpret_cast<uintptr_t>(base), offset = access.address - start;
     Touch now = touch_now(access);
     for (uintptr_t word = first / 4; word <= (first + access.bytes - 1) / 4; word++) {
         const uintptr_t from = std::max(word * 4, first), to = std::min(word * 4 + 4, first + access.bytes);
         now.bytes = uint8_t(((1u << (to - from)) - 1) << from % 4);
         Cell& cell = cells[word];
-        if (access.write) check_write(access, cell, now, space, first);
-        else check_read(access, cell, now, space, first);
+        if (access.write) check_write(access, cell, now, space, offset);
+        else check_read(access, cell, now, space, offset);
         remember(access, cell, now);
     }
 }

@@ -23,5 +23,6 @@
 #include "half.h"
 #include "launch.h"
 #include "math.h"
+#include "ptx.h"
 #include "runtime.h"
 #include "sync.h"
