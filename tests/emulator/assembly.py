@@ -56,8 +56,8 @@ __global__ void bulk(const float* x, float* y, int rounds) {
     for (int round = 0; round < rounds; round++) {
         if (threadIdx.x == 0) {
             asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(bar), "r"(1024) : "memory");
-            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                             shared_address(s)),
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+                         "[%3];" ::"r"(shared_address(s)),
                          "l"(x + 256 * round), "r"(1024), "r"(bar)
                          : "memory");
         }
