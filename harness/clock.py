@@ -25,8 +25,9 @@ import torch
 from harness import oracle, stats
 from harness.device.base import Device, Reader
 from harness.errors import HarnessError, SubmissionError
+from harness.form import check_form
 from harness.sandbox import Worker
-from harness.wire import Failed, OutputRef, Ran, Run, TensorRef
+from harness.wire import Failed, Ran, Run, TensorRef
 
 # The slots' inputs and outputs together are this many times the last-level cache.
 COLD_FACTOR = 3
@@ -139,8 +140,10 @@ class Clock:
         for position, output in enumerate(self._expected):
             count = SAMPLES_PER_OUTPUT if output.values.numel() else 0
             flat = self._numbers.integers(max(output.values.numel(), 1), size=(len(slots), count))
-            index = np.unravel_index(flat, output.shape or (1,))
-            offsets.append(sum(i * s for i, s in zip(index, output.stride or (1,), strict=True)) + np.zeros_like(flat))
+            index = np.unravel_index(flat, output.form.shape or (1,))
+            offsets.append(
+                sum(i * s for i, s in zip(index, output.form.stride or (1,), strict=True)) + np.zeros_like(flat)
+            )
             values, tolerance = np.empty(flat.shape), np.empty((len(slots), 1))
             for chosen in set(dealt.tolist()):
                 wanted = self._sets[chosen].expected[position]
@@ -193,7 +196,7 @@ class Clock:
         """Read the sampled elements out of the worker's memory and compare them."""
         for position, output in enumerate(self._expected):
             refs = [outputs[position] for outputs in reply.outputs]
-            got = reader.sample(refs, reply.handles, sample.offsets[position], output.dtype)
+            got = reader.sample(refs, reply.handles, sample.offsets[position], output.form.dtype)
             wanted = sample.expected[position]
             with np.errstate(invalid="ignore"):
                 near = np.abs(got - wanted) <= sample.tolerances[position]
@@ -230,7 +233,7 @@ class Clock:
 
     def choose_calls(self, contender: Contender) -> None:
         """As many calls a round as fill the device's round length within its memory for results."""
-        result_bytes = sum(output.values.numel() * output.dtype.itemsize for output in self._expected)
+        result_bytes = sum(output.values.numel() * output.form.dtype.itemsize for output in self._expected)
         most = max(1, min(MAX_CALLS, self._device.result_bytes // max(result_bytes, 1)))
         calls = 1
         for _ in range(PROBES):
@@ -306,33 +309,3 @@ def _failure(reply: object) -> Exception:
 def slot_count(device: Device, call_bytes: int) -> int:
     """How many slots leave the cache cold for calls that move `call_bytes`."""
     return max(MIN_SLOTS, min(MAX_SLOTS, -(-COLD_FACTOR * device.cache_bytes // max(call_bytes, 1))))
-
-
-def check_form(
-    outputs: Sequence[OutputRef], expected: Sequence[oracle.Expected], device: str, *, emulated: bool
-) -> None:
-    """Number, type, device, dtype, shape and strides of one call's outputs.
-
-    Raises SubmissionError with the reason wrong_output and a sentence that says what was found.
-    """
-    if len(outputs) != len(expected):
-        raise SubmissionError(
-            "wrong_output", f"forward returned {len(outputs)} tensors; the reference returns {len(expected)}."
-        )
-    for position, (ref, wanted) in enumerate(zip(outputs, expected, strict=True)):
-        which = f"output {position}" if len(expected) > 1 else "the output"
-        dtype = str(wanted.dtype).removeprefix("torch.")
-        on = "cuda" if emulated else device
-        for what, found, needed in (
-            ("type", ref.type, "torch.Tensor"),
-            ("device", ref.device, on),
-            ("dtype", ref.dtype, dtype),
-            ("shape", tuple(ref.shape), wanted.shape),
-        ):
-            if found != needed:
-                raise SubmissionError("wrong_output", f"The {what} of {which} is {found}; expected {needed}.")
-        if len(ref.stride) != len(ref.shape) or not oracle.same_strides(wanted.shape, ref.stride, wanted.stride):
-            raise SubmissionError(
-                "wrong_output",
-                f"The strides of {which} are {tuple(ref.stride)}; the reference's are {wanted.stride}.",
-            )

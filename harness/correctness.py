@@ -10,10 +10,10 @@ import msgspec
 import torch
 
 from harness import oracle, verdict
-from harness.clock import check_form
 from harness.device.base import Device
 from harness.draw import Drawn, draw_case
 from harness.errors import SubmissionError
+from harness.form import check_form
 from harness.paths import ROOT
 from harness.problem import Case, Problem
 from harness.runner import Runner

@@ -34,17 +34,24 @@ ROUNDING_EPS = 4.0
 
 
 @dataclass(frozen=True)
-class Expected:
-    """One output as it should be.
+class Form:
+    """What an output must look like: that of the reference in its own dtype."""
 
-    `values` is the float64 reference; `shape`, `stride` and `dtype` are those of the reference in its
-    own dtype; `tolerance` and `reference_error` are absolute, in the output's unit.
-    """
-
-    values: torch.Tensor
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One output as it should be.
+
+    `values` is the float64 reference; `tolerance` and `reference_error` (that of the reference in its own
+    dtype on this device) are absolute, in the output's unit.
+    """
+
+    values: torch.Tensor
+    form: Form
     tolerance: float
     reference_error: float
 
@@ -72,10 +79,6 @@ def outputs_of(result: object) -> list[torch.Tensor]:
     return tensors
 
 
-def _float64(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    return [t.double() if t.is_floating_point() else t for t in tensors]
-
-
 def _nudged(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> torch.Tensor:
     """`tensor` (float64) with each element changed by a relative eps / 2 of random sign."""
     if not tensor.is_floating_point():
@@ -99,33 +102,49 @@ def expect(model: torch.nn.Module, inputs: Sequence[torch.Tensor], seed: int) ->
     that the output must have. `seed` draws the signs of the perturbation.
     """
     own = outputs_of(model(*inputs))
+    forms = [Form(tuple(o.shape), o.stride(), o.dtype) for o in own]
+    exact, tolerances = _exact(model, inputs, forms, seed)
+    eps = _working_eps(inputs, forms)
+    return [
+        # Eager may be exact (D = 1), and a ratio to nothing says nothing: half an ulp at least.
+        Expected(e, form, tolerance, max(_finite_max(o.double() - e), eps / 2 * _finite_max(e)))
+        for o, e, form, tolerance in zip(own, exact, forms, tolerances, strict=True)
+    ]
+
+
+@torch.no_grad()
+def expect_more(
+    model: torch.nn.Module, inputs: Sequence[torch.Tensor], seed: int, like: Sequence[Expected]
+) -> list[Expected]:
+    """As `expect`, for more data of a case whose forms are known: the reference does not run in its own dtype."""
+    forms = [e.form for e in like]
+    exact, tolerances = _exact(model, inputs, forms, seed)
+    return [
+        Expected(values, old.form, tolerance, old.reference_error)
+        for values, tolerance, old in zip(exact, tolerances, like, strict=True)
+    ]
+
+
+def _exact(
+    model: torch.nn.Module, inputs: Sequence[torch.Tensor], forms: Sequence[Form], seed: int
+) -> tuple[list[torch.Tensor], list[float]]:
+    """The float64 outputs and the tolerance of each."""
     model64 = copy.deepcopy(model).double()
-    exact = outputs_of(model64(*_float64(inputs)))
+    inputs64 = [t.double() if t.is_floating_point() else t for t in inputs]
+    exact = outputs_of(model64(*inputs64))
     generator = torch.Generator(exact[0].device).manual_seed(seed)
-    eps = _working_eps(inputs, own)
+    eps = _working_eps(inputs, forms)
     for parameter in model64.parameters():
         parameter.copy_(_nudged(parameter, eps, generator))
-    moved = outputs_of(model64(*[_nudged(t, eps, generator) for t in _float64(inputs)]))
-    return [_expected(o, e, m, eps) for o, e, m in zip(own, exact, moved, strict=True)]
+    moved = outputs_of(model64(*[_nudged(t, eps, generator) for t in inputs64]))
+    yardsticks = [_finite_max(m - e) + ROUNDING_EPS * eps * _finite_max(e) for m, e in zip(moved, exact, strict=True)]
+    return exact, [TOLERANCE_FACTOR * yardstick for yardstick in yardsticks]
 
 
-def _working_eps(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> float:
+def _working_eps(inputs: Sequence[torch.Tensor], outputs: Sequence[Form]) -> float:
     """Machine epsilon of the coarsest floating dtype that goes in or comes out."""
-    return max((torch.finfo(t.dtype).eps for t in (*inputs, *outputs) if t.is_floating_point()), default=0.0)
-
-
-def _expected(own: torch.Tensor, exact: torch.Tensor, moved: torch.Tensor, eps: float) -> Expected:
-    yardstick = _finite_max(moved - exact) + ROUNDING_EPS * eps * _finite_max(exact)
-    half_ulp = eps / 2 * _finite_max(exact)
-    return Expected(
-        values=exact,
-        shape=tuple(own.shape),
-        stride=own.stride(),
-        dtype=own.dtype,
-        tolerance=TOLERANCE_FACTOR * yardstick,
-        # Eager may be exact (D = 1), and a ratio to nothing says nothing: half an ulp at least.
-        reference_error=max(_finite_max(own.double() - exact), half_ulp),
-    )
+    dtypes = [t.dtype for t in inputs] + [form.dtype for form in outputs]
+    return max((torch.finfo(d).eps for d in dtypes if d.is_floating_point), default=0.0)
 
 
 def same_strides(shape: Sequence[int], got: Sequence[int], expected: Sequence[int]) -> bool:

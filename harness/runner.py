@@ -73,7 +73,7 @@ class Runner:
         _require(self.worker.ask(request, self.timeout_s))
 
     def stage(self, slots: list[list[TensorRef]], expected: Sequence[oracle.Expected]) -> None:
-        results = [TensorRef(0, list(e.shape), list(e.stride), dtype_name(e.dtype)) for e in expected]
+        results = [TensorRef(0, list(e.form.shape), list(e.form.stride), dtype_name(e.form.dtype)) for e in expected]
         _require(self.worker.ask(Stage(arena=self.device.arena.ref, slots=slots, results=results), self.timeout_s))
 
     def observe(self, order: str, seed: int) -> Ran:

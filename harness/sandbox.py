@@ -96,6 +96,8 @@ class Worker:
             "TORCH_EXTENSIONS_DIR": self._folder("cache"),
             "TORCHINDUCTOR_CACHE_DIR": str(compiled / "inductor"),
             "TRITON_CACHE_DIR": str(compiled / "triton"),
+            # One kernel a model: a pool of compiler processes costs more than it saves, and outlives its use.
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             "PYTHONUSERBASE": site.getuserbase(),
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -123,8 +125,11 @@ class Worker:
             raise self._death() from None
 
     def hear(self, timeout_s: float, spin_s: float = 0.0) -> Reply:
-        """The reply to the last request, waited for without sleeping for `spin_s`. Raises SubmissionError with the reason crashed, exited,
-        timed_out, out_of_memory or bad_message; the worker has then been ended."""
+        """The reply to the last request, waited for without sleeping for `spin_s`.
+
+        Raises SubmissionError with the reason crashed, exited, timed_out, out_of_memory or bad_message; the
+        worker has then been ended.
+        """
         deadline = time.monotonic() + timeout_s
         try:
             ready = spin_s > 0 and self._channel.spin(spin_s)

@@ -94,7 +94,7 @@ class Timer:
         return not self._device.is_cpu and contender.launch_bound(median_us)
 
     def _bytes_min(self, drawn: Drawn) -> int:
-        outputs = [torch.empty(e.shape, dtype=e.dtype, device="meta") for e in drawn.expected]
+        outputs = [torch.empty(e.form.shape, dtype=e.form.dtype, device="meta") for e in drawn.expected]
         return roofline.bytes_min(drawn.inputs, drawn.state.values(), outputs)
 
     def _stage_data(self, drawn: Drawn, name: str) -> tuple[list[list[TensorRef]], list[DataSet]]:
@@ -114,7 +114,7 @@ class Timer:
         seed = sub_seed(self._settings.seed, name, "timed", number)
         inputs = self._problem.draw_inputs(drawn.case, seed, self._device.torch_device)
         laid_out = [in_layout(tensor, drawn.case.layout) for tensor in inputs]
-        return DataSet(inputs, oracle.expect(drawn.model, laid_out, seed))
+        return DataSet(inputs, oracle.expect_more(drawn.model, laid_out, seed, drawn.expected))
 
     def _contender(self, name: str, runner: Runner, drawn: Drawn, slots: Sequence[list[TensorRef]]) -> Contender:
         runner.construct(drawn, self._state_refs)

@@ -28,9 +28,10 @@ ALLOWED = {
     "device": {"device", "errors", "inputs", "wire", "findings", "build"},
     "worker": {"worker", "wire", "build", "device"},
     "draw": {"oracle", "device", "errors", "inputs", "problem", "settings", "wire"},
-    "clock": {"oracle", "stats", "device", "errors", "sandbox", "wire"},
+    "form": {"oracle", "errors", "wire"},
+    "clock": {"oracle", "form", "stats", "device", "errors", "sandbox", "wire"},
     "runner": LEAVES | {"oracle", "device", "draw", "problem", "sandbox", "settings"},
-    "correctness": LEAVES | {"oracle", "clock", "device", "draw", "problem", "runner", "settings", "submission"},
+    "correctness": LEAVES | {"oracle", "form", "device", "draw", "problem", "runner", "settings", "submission"},
     "timing": LEAVES | {"oracle", "roofline", "stats", "clock", "device", "draw", "problem", "runner", "settings"},
 }
 

@@ -48,9 +48,7 @@ def test_shipped_submissions_are_accepted_on_every_case():
         assert len(evaluation["cases"]) >= 30
 
 
-needs_seed = pytest.mark.skipif(
-    not SEED.exists(), reason="the source material is not beside this checkout"
-)
+needs_seed = pytest.mark.skipif(not SEED.exists(), reason="the source material is not beside this checkout")
 
 
 @needs_seed

@@ -60,7 +60,7 @@ def test_the_tolerance_does_not_depend_on_how_accurate_the_reference_is_here():
 
 def single(values, tolerance=0.1):
     exact = torch.tensor(values, dtype=torch.float64)
-    return oracle.Expected(exact, (len(values),), (1,), torch.float32, tolerance, 0.01)
+    return oracle.Expected(exact, oracle.Form((len(values),), (1,), torch.float32), tolerance, 0.01)
 
 
 NAN, INF = float("nan"), float("inf")

@@ -65,4 +65,3 @@ class CudaMemory:
             torch.cuda.synchronize()
             driver.close_handle(self._address)
         self._handle, self._address = "", 0
-        torch.cuda.empty_cache()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -52,12 +53,16 @@ def eager(path: Path) -> Factory:
 
 
 def compiled(path: Path) -> Factory:
-    """The reference under torch.compile, for static shapes, as its default mode compiles it."""
-    model = eager(path)
+    """The reference under torch.compile, for static shapes, as its default mode compiles it.
+
+    Each model comes from a fresh copy of the file: dynamo keeps what it compiled with a function's code, and
+    code of its own means that a model is neither limited nor slowed by what others compiled.
+    """
+    numbers = itertools.count()
 
     def build(*init: Any) -> torch.nn.Module:
-        torch._dynamo.reset()  # each case gets kernels for its own shape and nothing more general
-        return torch.compile(model(*init), dynamic=False)  # type: ignore[return-value]
+        model = _load_module(path, f"reference_{next(numbers)}").Model(*init)
+        return torch.compile(model, dynamic=False)  # type: ignore[return-value]
 
     return build
 

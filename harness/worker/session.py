@@ -66,6 +66,7 @@ class Session:
         self._guard = Guard(load.allowed_ops) if load.kind == "submission" else None
         self._factory: implementations.Factory | None = None
         self._model: torch.nn.Module | None = None
+        self._rehearsed: dict[str, torch.nn.Module] = {}
         self._slots: list[list[torch.Tensor]] = []
         self._results: list[TensorRef] = []
         self._outputs: list[list[torch.Tensor]] = []
@@ -126,29 +127,36 @@ class Session:
 
     @torch.no_grad()
     def _rehearse(self, request: Rehearse) -> Reply:
-        assert self._factory is not None
         for rehearsal in request.rehearsals:
-            model = self._factory(*decode_value(rehearsal.init)).to(self._memory.device)
-            if rehearsal.dtype:
-                model = model.to(getattr(torch, rehearsal.dtype))
+            model = self._build(rehearsal.init, rehearsal.dtype)
+            assert isinstance(model, torch.nn.Module)
             model(*[_anything(ref, self._memory.device) for ref in rehearsal.inputs])
+            self._rehearsed[_model_key(rehearsal.init, rehearsal.dtype)] = model
         self._memory.synchronize()
         return Done()
+
+    def _build(self, init: Any, dtype: str) -> Any:
+        """What the factory gives, on the device; a model that was rehearsed is used again."""
+        assert self._factory is not None
+        rehearsed = self._rehearsed.pop(_model_key(init, dtype), None)
+        if rehearsed is not None:
+            return rehearsed
+        torch.manual_seed(0)
+        model = self._factory(*decode_value(init))
+        if not isinstance(model, torch.nn.Module):
+            return model
+        return model.to(getattr(torch, dtype) if dtype else None).to(self._memory.device)
 
     def _construct(self, request: Construct) -> Reply:
         self._forget()
         if self._factory is None:
             return Done()
-        torch.manual_seed(0)
-        model = self._factory(*decode_value(request.init))
+        model = self._build(request.init, request.dtype)
         if not isinstance(model, torch.nn.Module):
             return Failed(
                 reason="load_failed",
                 message=f"ModelNew(...) gave a {type(model).__name__}; ModelNew must be a torch.nn.Module.",
             )
-        if request.dtype:
-            model = model.to(getattr(torch, request.dtype))
-        model = model.to(self._memory.device)
         source = {item.name: self._memory.tensor(request.arena, item.tensor) for item in request.state}
         carry(source, getattr(model, "_orig_mod", model))
         self._memory.synchronize()
@@ -241,6 +249,10 @@ class Session:
             message=f"{type(error).__name__}{where}: {text}",
             findings=self._findings(),
         )
+
+
+def _model_key(init: Any, dtype: str) -> str:
+    return f"{init!r} {dtype}"
 
 
 def _anything(ref: TensorRef, device: torch.device) -> torch.Tensor:

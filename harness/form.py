@@ -1,0 +1,40 @@
+"""What outputs must look like before anybody looks at their values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness import oracle
+from harness.errors import SubmissionError
+from harness.wire import OutputRef
+
+
+def check_form(
+    outputs: Sequence[OutputRef], expected: Sequence[oracle.Expected], device: str, *, emulated: bool
+) -> None:
+    """Number, type, device, dtype, shape and strides of one call's outputs.
+
+    Raises SubmissionError with the reason wrong_output and a sentence that says what was found.
+    """
+    if len(outputs) != len(expected):
+        raise SubmissionError(
+            "wrong_output", f"forward returned {len(outputs)} tensors; the reference returns {len(expected)}."
+        )
+    for position, (ref, wanted) in enumerate(zip(outputs, expected, strict=True)):
+        which = f"output {position}" if len(expected) > 1 else "the output"
+        form = wanted.form
+        dtype = str(form.dtype).removeprefix("torch.")
+        on = "cuda" if emulated else device
+        for what, found, needed in (
+            ("type", ref.type, "torch.Tensor"),
+            ("device", ref.device, on),
+            ("dtype", ref.dtype, dtype),
+            ("shape", tuple(ref.shape), form.shape),
+        ):
+            if found != needed:
+                raise SubmissionError("wrong_output", f"The {what} of {which} is {found}; expected {needed}.")
+        if len(ref.stride) != len(ref.shape) or not oracle.same_strides(form.shape, ref.stride, form.stride):
+            raise SubmissionError(
+                "wrong_output",
+                f"The strides of {which} are {tuple(ref.stride)}; the reference's are {form.stride}.",
+            )
