@@ -22,7 +22,7 @@ ALLOWED = {
     "roofline": set(),
     "submission": {"errors", "paths"},
     "problem": {"errors", "paths", "inputs"},
-    "report": {"verdict", "report"},
+    "report": {"verdict", "report", "paths"},
     "build": {"build"},
     "sandbox": {"errors", "paths", "wire"},
     "device": {"device", "errors", "inputs", "wire", "findings", "build"},
