@@ -36,10 +36,10 @@ def report(label, arguments):
 
 def main():
     arguments = sys.argv[1:] or [str(DEFAULT)]
-    report("verdict and default timing", arguments)
-    report("verdict and --quick timing", [*arguments, "--quick"])
-    report("verdict and --quick, eager only", [*arguments, "--quick", "--against", "eager"])
-    report("verdict alone (--no-timing)", [*arguments, "--no-timing"])
+    report("timed against eager and torch.compile", arguments)
+    report("the same with --quick", [*arguments, "--quick"])
+    report("--quick --against eager", [*arguments, "--quick", "--against", "eager"])
+    report("the verdict alone (--no-timing)", [*arguments, "--no-timing"])
 
 
 if __name__ == "__main__":

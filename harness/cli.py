@@ -176,7 +176,8 @@ def _evaluate(options: argparse.Namespace) -> int:
             failure = error  # what was measured before is reported all the same
     from harness.environment import describe
 
-    results = Results(schema=SCHEMA, environment=describe(), evaluations=evaluations)
+    environment = describe() if options.json else {}
+    results = Results(schema=SCHEMA, environment=environment, evaluations=evaluations)
     _report(results, options)
     if failure:
         return _complain(failure, EXIT_HARNESS if isinstance(failure, HarnessError) else EXIT_USAGE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -49,13 +50,17 @@ class Judge:
         self._timer: Timer | None = None
         self._notes: list[str] = []
         if self._times_anything:
+            threading.Thread(target=stats.preload, daemon=True).start()
             self._start_baselines(against)
 
     def __enter__(self) -> Judge:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        for runner in [*self._baselines.values(), *([self._stub] if self._stub else [])]:
+        runners = [*self._baselines.values(), *([self._stub] if self._stub else [])]
+        for runner in runners:
+            runner.worker.kill()  # together: a process with a CUDA context takes a while to go
+        for runner in runners:
             runner.end()
 
     # ------------------------------------------------------------------ baselines

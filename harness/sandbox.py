@@ -31,7 +31,7 @@ from harness.wire import BadMessage, Channel, ChannelClosed, ChannelTimeout, Rep
 # Variables that a worker may see: what finds compilers, CUDA and the device, and nothing else.
 KEPT_VARIABLES = (
     "PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "OMP_NUM_THREADS", "VIRTUAL_ENV",
+    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "OMP_NUM_THREADS", "VIRTUAL_ENV", "PYTHONPYCACHEPREFIX",
 )  # fmt: skip
 
 # How often a silent worker's memory is looked at.
@@ -100,7 +100,8 @@ class Worker:
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             "PYTHONUSERBASE": site.getuserbase(),
-            "PYTHONDONTWRITEBYTECODE": "1",
+            # Bytecode is read where it is, and written by the trusted compiler of baselines only.
+            "PYTHONDONTWRITEBYTECODE": "" if keeps_compile_cache else "1",
         }
 
     # -------------------------------------------------------------- asking
@@ -196,14 +197,18 @@ class Worker:
         except psutil.Error:
             return []
 
+    def kill(self) -> None:
+        """Have the worker's group killed without waiting for it; `end` does the rest."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
     def end(self) -> None:
         """Kill the worker, its group, its descendants and its orphans, and remove its folders."""
         if self._ended:
             return
         self._ended = True
         family = self._family()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+        self.kill()
         for process in family:
             with contextlib.suppress(psutil.Error):
                 process.kill()

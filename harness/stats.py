@@ -18,6 +18,11 @@ MIN_SAMPLES = 6
 BOOTSTRAP_RESAMPLES = 2000
 
 
+def preload() -> None:
+    """Load scipy's statistics, which takes most of a second, before they are needed."""
+    import scipy.stats  # noqa: F401
+
+
 def median_interval(samples: Sequence[float]) -> tuple[float, float]:
     """Distribution-free 95% confidence interval of the median, from order statistics.
 
@@ -26,7 +31,7 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float]:
     """
     if len(samples) < MIN_SAMPLES:
         raise ValueError(f"{len(samples)} samples cannot give a 95% interval; {MIN_SAMPLES} can")
-    from scipy.stats import quantile_test  # imported late: it costs half a second
+    from scipy.stats import quantile_test  # imported late, see preload
 
     interval = quantile_test(np.asarray(samples), p=0.5).confidence_interval(CONFIDENCE)
     return float(interval.low), float(interval.high)

@@ -1,0 +1,115 @@
+"""load_inline in a worker: located sources, a cache by content, and what compilers print."""
+
+from pathlib import Path
+
+from harness.build.compiler_output import kernel_resources, short_errors
+from harness.build.extension import Extension, SourceText
+from harness.build.locate import locate
+from tests.helpers import run_eval
+
+PROBLEM = Path(__file__).parent / "fixtures" / "problems" / "small_layernorm.py"
+
+
+def write(tmp_path, text):
+    path = tmp_path / "submission.py"
+    path.write_text(text)
+    return path
+
+
+def test_a_literal_is_located_at_its_line(tmp_path):
+    path = write(tmp_path, 'a = 1\nSOURCE = """\nint f();\n"""\n')
+    assert locate("\nint f();\n", path) == SourceText("\nint f();\n", "submission.py", 2)
+
+
+def test_a_source_made_of_a_literal_and_more_is_located_through_it(tmp_path):
+    path = write(tmp_path, 'BODY = """\nint f();\nint g();\nint h();\n"""\nSOURCE = "#define A 1\\n" + BODY\n')
+    located = locate("#define A 1\n\nint f();\nint g();\nint h();\n", path)
+    # The literal begins on line 1 and one line stands before it: no line of the file is the first, so none is claimed.
+    assert located.line == 0
+    path = write(tmp_path, '\n\nBODY = """\nint f();\nint g();\nint h();\n"""\nSOURCE = "#define A 1\\n" + BODY\n')
+    assert locate("#define A 1\n\nint f();\nint g();\nint h();\n", path).line == 2
+
+
+def test_a_computed_source_is_passed_on_without_a_line(tmp_path):
+    assert locate("int f();", write(tmp_path, "x = 1\n")).located == "int f();"
+
+
+def test_the_digest_depends_on_everything_that_is_built_and_not_on_the_name():
+    base = Extension("a", (SourceText("int f();"),), extra_cflags=("-O2",))
+    digest = base.digest("gcc 12")
+    assert Extension("b", (SourceText("int f();"),), extra_cflags=("-O2",)).digest("gcc 12") == digest
+    others = [
+        base.digest("gcc 13"),
+        Extension("a", (SourceText("int g();"),), extra_cflags=("-O2",)).digest("gcc 12"),
+        Extension("a", (SourceText("int f();"),), extra_cflags=("-O3",)).digest("gcc 12"),
+        Extension("a", (), cuda_sources=(SourceText("int f();"),), extra_cflags=("-O2",)).digest("gcc 12"),
+    ]
+    assert len({digest, *others}) == 5
+
+
+PTXAS = """
+ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z6kernelILi4EEvPKfPfi' for 'sm_90'
+ptxas info    : Function properties for _Z6kernelILi4EEvPKfPfi
+    16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads
+ptxas info    : Used 40 registers, used 1 barriers, 1024 bytes smem, 376 bytes cmem[0]
+ptxas info    : Compiling entry function '_Z5plainPf' for 'sm_90'
+ptxas info    : Function properties for _Z5plainPf
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 8 registers, used 0 barriers
+"""
+
+
+def test_the_compilers_report_gives_registers_shared_memory_and_spills():
+    first, second = kernel_resources(PTXAS)
+    assert "kernel" in first.kernel
+    assert (first.registers, first.shared_bytes, first.spill_store_bytes, first.spill_load_bytes) == (40, 1024, 12, 8)
+    assert (second.registers, second.shared_bytes, second.spill_store_bytes) == (8, 0, 0)
+
+
+def test_errors_are_few_short_and_given_once():
+    output = "\n".join(
+        ["[1/3] nvcc -c x.cu", 'submission.py(12): error: identifier "x" is undefined']
+        + ["/usr/include/torch/all.h:9:1: note: in expansion"]
+        + ['submission.py(12): error: identifier "x" is undefined']
+        + [f"/tmp/main.cpp:{n}:5: error: expected ';'" for n in range(20, 30)]
+    )
+    lines = short_errors(output).splitlines()
+    assert lines[0] == 'submission.py:12: identifier "x" is undefined'
+    assert lines[1] == "main.cpp:20: expected ';'"
+    assert lines[-1] == "… and 6 more errors"
+
+
+NATIVE = '''
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+extension = load_inline(name="shift", cpp_sources="""
+#include <torch/torch.h>
+int answer() { return ANSWER; }
+""", functions=["answer"])
+
+
+class ModelNew(nn.LayerNorm):
+    def forward(self, x):
+        raise RuntimeError(f"the answer is {extension.answer()}")
+'''
+
+
+def judged(path):
+    (evaluation,) = run_eval(path, "--problem", PROBLEM, "--device", "cpu").results["evaluations"]
+    return evaluation
+
+
+def test_extensions_of_one_name_do_not_collide_and_a_second_run_does_not_compile(tmp_path):
+    """Each submission gets what its own source says, whatever the other left in the cache."""
+    for answer in ("41", "42"):
+        evaluation = judged(write(tmp_path, NATIVE.replace("ANSWER", answer)))
+        assert f"the answer is {answer}" in evaluation["message"]
+    assert judged(tmp_path / "submission.py")["build"]["cached"] is True
+
+
+def test_an_error_names_the_line_of_the_python_file(tmp_path):
+    evaluation = judged(write(tmp_path, NATIVE.replace("ANSWER", "no_such_name")))
+    assert evaluation["reason"] == "build_failed"
+    assert "submission.py:7:" in evaluation["message"]

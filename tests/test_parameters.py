@@ -1,0 +1,51 @@
+"""Weights find their places by name, else by order and shape, else the submission is rejected."""
+
+import pytest
+import torch
+from torch import nn
+
+from harness.worker.parameters import CannotCarry, carry
+
+
+def model(**parameters):
+    module = nn.Module()
+    for name, shape in parameters.items():
+        module.register_parameter(name, nn.Parameter(torch.zeros(shape)))
+    return module
+
+
+SOURCE = {"ln.weight": torch.full((8,), 2.0), "ln.bias": torch.full((8,), 3.0)}
+
+
+def test_the_end_of_a_name_is_enough():
+    target = model(bias=8, weight=8)  # in the other order
+    assert carry(SOURCE, target) == {"ln.weight": "weight", "ln.bias": "bias"}
+    assert target.weight.eq(2).all()
+    assert target.bias.eq(3).all()
+
+
+def test_other_names_are_matched_in_order():
+    target = model(scale=8, shift=8)
+    assert carry(SOURCE, target) == {"ln.weight": "scale", "ln.bias": "shift"}
+
+
+def test_a_name_that_matches_wins_over_order():
+    target = model(first=8, weight=8)
+    assert carry(SOURCE, target) == {"ln.weight": "weight", "ln.bias": "first"}
+
+
+def test_buffers_are_places_too():
+    target = model(weight=8)
+    target.register_buffer("bias", torch.zeros(8))
+    carry(SOURCE, target)
+    assert target.bias.eq(3).all()
+
+
+def test_a_parameter_without_a_place_is_named_with_what_there_is():
+    with pytest.raises(CannotCarry, match=r"'ln.bias' of shape \(8,\).*weight \(8,\)"):
+        carry(SOURCE, model(weight=8))
+
+
+def test_a_place_of_another_shape_is_none():
+    with pytest.raises(CannotCarry, match=r"ln\.weight"):
+        carry(SOURCE, model(weight=(2, 4), bias=(2, 4)))

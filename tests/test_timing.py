@@ -1,0 +1,60 @@
+"""What a timed run reports, on the CPU; figures are compared with each other and never with a clock."""
+
+import statistics
+
+import pytest
+
+from tests.helpers import ROOT, run_eval
+
+CONTROL = ROOT / "tests" / "fixtures" / "verdicts" / "control.py"
+
+
+@pytest.fixture(scope="module")
+def evaluation():
+    run = run_eval(CONTROL, "--problem", "layernorm", "-k", "8192x", "--against", "eager", "--quick")
+    assert run.code == 0, run.stdout
+    return run.results["evaluations"][0]
+
+
+def timings(evaluation):
+    return [case["timing"] for case in evaluation["cases"] if case["timing"]]
+
+
+def test_every_timed_case_has_its_figures(evaluation):
+    assert len(timings(evaluation)) == 2
+    for timing in timings(evaluation):
+        for figures in (timing, *timing["baselines"].values()):
+            low, high = figures["interval_us"]
+            assert 0 < low <= figures["median_us"] <= high
+            assert figures["median_us"] == pytest.approx(statistics.median(figures["samples_us"]))
+            assert len(figures["samples_us"]) >= 9
+            assert figures["fixed_us"] > 0
+        assert set(timing["baselines"]) == {"eager"}
+        assert timing["floor_fraction"] == pytest.approx(timing["floor_us"] / timing["median_us"])
+        assert timing["launch_bound"] is False  # a word about launches has no meaning on a CPU
+
+
+def test_the_floor_counts_each_tensor_once(evaluation):
+    first = timings(evaluation)[0]
+    assert first["bytes_min"] == 4 * (2 * 512 * 1024 + 2 * 1024)
+
+
+def test_speedups_follow_from_the_samples(evaluation):
+    ratios = []
+    for timing in timings(evaluation):
+        eager = timing["baselines"]["eager"]
+        ratios.append(eager["median_us"] / timing["median_us"])
+        assert eager["speedup"]["ratio"] == pytest.approx(ratios[-1])
+        assert timing["speedup_over_best"]["ratio"] == pytest.approx(ratios[-1])
+    assert evaluation["geomean_speedup"] == pytest.approx(statistics.geometric_mean(ratios))
+    low, high = evaluation["geomean_interval"]
+    assert low <= evaluation["geomean_speedup"] <= high
+
+
+def test_a_baseline_that_fails_is_left_out_with_a_note(tmp_path):
+    wrong = ROOT / "tests" / "fixtures" / "verdicts" / "ignores_weight.py"
+    run = run_eval(CONTROL, "--problem", "layernorm", "-k", "8192x1024", "--against", f"eager,{wrong}", "--quick")
+    (evaluation,) = run.results["evaluations"]
+    assert run.code == 0
+    assert set(timings(evaluation)[0]["baselines"]) == {"eager"}
+    assert any("ignores_weight was left out" in note for note in evaluation["notes"])
