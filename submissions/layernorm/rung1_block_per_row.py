@@ -1,8 +1,8 @@
 """LayerNorm, rung 1: one block per row, its threads stride over the row.
 
 The idea: rows are independent, so each gets a block; thread t takes elements t, t + 256, t + 512, ...
-so that neighbouring threads read neighbouring addresses. Partial sums meet in shared memory, where every
-thread adds up all 256 of them: slow, but there is nothing to get wrong.
+so that neighbouring threads read neighbouring addresses. Partial sums meet in shared memory, where the
+first thread adds up all 256 of them while the others wait: slow, but there is nothing to get wrong.
 
 Numerics: E[x^2] - m^2 cancels when the mean is large, so the variance comes from a second pass, over
 deviations from the mean. The first pass sums differences from the row's first element, which keeps a large
@@ -33,12 +33,16 @@ constexpr int kThreads = 256;
 // too many where one value dwarfs the others.
 __device__ float block_sum(float value) {
     __shared__ float values[kThreads];
-    __syncthreads();  // the previous sum may still be being read
+    __shared__ float sum;
     values[threadIdx.x] = value;
     __syncthreads();
-    double sum = 0.0;
-    for (int i = 0; i < kThreads; i++) sum += values[i];
-    return static_cast<float>(sum);
+    if (threadIdx.x == 0) {
+        double total = 0.0;
+        for (int i = 0; i < kThreads; i++) total += values[i];
+        sum = total;
+    }
+    __syncthreads();
+    return sum;
 }
 
 __global__ void layer_norm_kernel(const float* x, const float* weight, const float* bias, float* y,

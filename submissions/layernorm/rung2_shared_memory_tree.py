@@ -1,6 +1,6 @@
 """LayerNorm, rung 2: the partial sums meet in a tree in shared memory.
 
-The idea: rung 1 lets each of 256 threads add all 256 partial sums. Here half of the threads add the other
+The idea: rung 1 lets one thread add all 256 partial sums. Here half of the threads add the other
 half's values, then half of those, so 8 steps do the work of 256; and as every step adds sums of like size,
 float32 is accurate enough.
 

@@ -1,23 +1,23 @@
-"""LayerNorm at the speed of light: x is read once, y written once, weight and bias read once.
+"""LayerNorm with as little traffic as possible: fp32, fp16 and bf16, statistics in fp32.
 
-Rows flow through a multiprocessor as through a pipe. Each thread has a queue in shared memory that the copy
-hardware fills, up to 224 KB ahead of the arithmetic, so that memory stays busy while threads exchange sums
-or wait at a barrier. While the output of one row leaves, the statistics of the next are taken. Weight and
-bias stay in registers, because a block serves the same columns of every row it is given.
+Rows up to 16,384 fp32 elements (32,768 of 16 bits) live in the registers of a block or a warp: x is read
+once, y is written once. One reduction of (count, mean, squares) replaces one for the mean and one for the
+variance, so that the stretch in which a block loads nothing is short, and enough blocks share a
+multiprocessor to fill it. Loads of x and stores of y are marked as passing by, which leaves L1 and L2 to
+weight and bias.
 
-A row of up to 16,384 elements belongs to one block. A longer one is shared by a team of blocks, for four
-million elements the whole GPU: each keeps its slice on chip, puts the slice's mean and squared deviations
-into a mailbox, and reads those of the others. Mean and deviations are one 64-bit word, so that a word is
-either absent or whole: no fence, no counter, one trip through L2.
+Longer rows are split over blocks, and x is read twice. Weight and bias are read from L2 once for four rows:
+for each row they would move more bytes than x itself. The output is computed from the last row back, because
+its end is what L2 still holds.
 
-Small inputs are a matter of launching, not of memory: they go to a kernel with nothing to set up.
+Other widths and alignments go element by element.
 
 Numerics: sums are taken of differences from the row's first element, and merged pack by pack by the formula
 of Chan, Golub and LeVeque (1983), so neither a large mean nor an outlier as first element costs digits.
 
-Bytes moved, predicted: for (16, 64, 256, 256) x and y of 268 MB and weight and bias of 17 MB once each,
-570 MB, 0.134 ms at 4.26 TB/s; weight is read again for each row, from L2 (252 MB). For the transformer
-shapes x and y once: 8192x4096 in fp32 268 MB, 63 us.
+Bytes moved, predicted: short rows x and y once, 8192x4096 in fp32 268 MB, 63 us at 4.26 TB/s. The
+(16, 64, 256, 256) case 268 MB for statistics and 570 MB for output, less the 30 MB that L2 holds: 0.19 ms.
+docs/notes/speed-of-light.md says what was predicted and measured, also of what was tried and is not here.
 """
 
 import torch
@@ -30,11 +30,9 @@ CUDA = r"""
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
-#include <cooperative_groups.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <algorithm>
-#include <array>
 #include <climits>
 
 constexpr int kWarp = 32;
@@ -44,7 +42,6 @@ constexpr unsigned kAllLanes = 0xffffffffu;
 // Packs: several values in one load or store, of 16 bytes at most.
 
 constexpr int alignment(int bytes) { return bytes >= 16 ? 16 : bytes; }
-constexpr int max_of(int a, int b) { return a > b ? a : b; }
 constexpr int power_of_two_below(int n) { return n <= 2 ? n - 1 : 2 * power_of_two_below((n + 1) / 2); }
 
 template <typename T, int kSize>
@@ -65,61 +62,18 @@ __device__ __forceinline__ __half from_float(float v) { return __float2half_rn(v
 template <>
 __device__ __forceinline__ __nv_bfloat16 from_float(float v) { return __float2bfloat16_rn(v); }
 
-// ------------------------------------------------------------------------------------------------------
-// What CUDA C++ has no name for.
-
-// L2 keeps what is read again (weight) and gives up first what is not (x).
-__device__ __forceinline__ uint64_t evict_first() {
-    uint64_t policy;
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-
-__device__ __forceinline__ uint64_t evict_last() {
-    uint64_t policy;
-    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    return policy;
-}
-
+// Each x is read and each y written when it has no further use: in passing, not to be kept.
 template <typename P>
-__device__ __forceinline__ P load_16(const P* p, uint64_t policy) {
+__device__ __forceinline__ P load_once(const P* p) {
     static_assert(sizeof(P) == 16, "one load");
-    uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p), "l"(policy));
-    return *reinterpret_cast<const P*>(&v);
+    const uint4 v = __ldcs(reinterpret_cast<const uint4*>(p));
+    return reinterpret_cast<const P&>(v);
 }
 
-// 16 bytes from global to shared memory, in the background, in groups that are waited for in order.
-__device__ __forceinline__ void copy_16(void* shared, const void* global, uint64_t policy) {
-    const unsigned to = __cvta_generic_to_shared(shared);
-    asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;"
-                 :
-                 : "r"(to), "l"(global), "l"(policy)
-                 : "memory");
-}
-
-__device__ __forceinline__ void end_copy_group() { asm volatile("cp.async.commit_group;" : : : "memory"); }
-
-template <int kPending>
-__device__ __forceinline__ void wait_for_copy_groups() {
-    asm volatile("cp.async.wait_group %0;" : : "n"(kPending) : "memory");
-}
-
-// The compiler would derive an address for each of a loop's accesses ahead of it, in two registers each.
-// A pointer that it cannot see through stays one base for all of them.
 template <typename P>
-__device__ __forceinline__ void keep_as_base(P*& p) {
-    asm volatile("" : "+l"(p));
-}
-
-// Likewise it would convert 16-bit weights to fp32 ahead of the loop, in twice the registers.
-template <typename P>
-__device__ __forceinline__ void keep_packed(P& pack) {
-    static_assert(sizeof(P) == 16, "four registers");
-    uint4& v = reinterpret_cast<uint4&>(pack);
-    asm volatile("" : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w));
+__device__ __forceinline__ void store_once(P* p, const P& pack) {
+    static_assert(sizeof(P) == 16, "one store");
+    __stcs(reinterpret_cast<uint4*>(p), reinterpret_cast<const uint4&>(pack));
 }
 
 // ------------------------------------------------------------------------------------------------------
@@ -187,203 +141,15 @@ __device__ __forceinline__ Pack<T, kSize> normalised(const Pack<T, kSize>& x, co
 }
 
 // ------------------------------------------------------------------------------------------------------
-// team_rows: a row is shared by a team of blocks, and flows through queues in their shared memory.
-
-struct Job {
-    const void *x, *weight, *bias;
-    void* y;
-    uint64_t* mail;       // a word for each row and member of its team
-    int64_t rows, packs;  // packs of 16 bytes in a row
-    int team;             // blocks that share a row
-    int slice;            // packs of the row that one of them has
-    float eps;
-};
-
-constexpr uint64_t kNoMail = ~uint64_t(0);           // two NaNs that arithmetic does not produce
-constexpr uint64_t kNaNs = 0x7fc000007fc00000ull;  // sent in their place where an input has them
-
-// kThreads    in a block, of which a multiprocessor has one; each thread handles kChunks packs of a row
-// kQueue      packs in a thread's queue: a row's kChunks and those on their way
-// kBias, kWeight  how many packs of them stay in registers; the rest comes from L2 for every row,
-// kAhead      of the weight's packs so many ahead of their use, which hides the way to L2
-template <typename T, int kThreads, int kChunks, int kQueue, int kBias, int kWeight, int kAhead>
-__global__ void __launch_bounds__(kThreads, 1) team_rows(const Job job) {
-    constexpr int kSize = 16 / sizeof(T), kWarps = kThreads / kWarp, kOnTheWay = kQueue - kChunks;
-    static_assert(kOnTheWay > 0 && (kWeight == kChunks || kAhead > 0), "");
-    using P = Pack<T, kSize>;
-    extern __shared__ uint4 queues[];
-    __shared__ Moments of_warps[2][kWarp], of_members[2][kWarp];
-
-    const int thread = threadIdx.x, lane = thread % kWarp, warp = thread / kWarp;
-    const int member = blockIdx.x % job.team, teams = gridDim.x / job.team;
-    const int64_t first_row = blockIdx.x / job.team;
-    int rows_left = first_row < job.rows ? (job.rows - first_row + teams - 1) / teams : 0;
-    const int64_t stride = teams * job.packs;  // from one row of this team to its next
-
-    const int64_t slice_begin = int64_t(member) * job.slice;
-    // Of the slice's packs, counted from this thread's first, so many are there: pack c * kThreads is its.
-    const int packs_left = min(job.packs - slice_begin, int64_t(job.slice)) - thread;
-    const auto has = [&](int c) { return c * kThreads < packs_left; };
-    const int64_t offset = slice_begin + thread;
-    const P* from = static_cast<const P*>(job.x) + first_row * job.packs + offset;  // next to be copied
-    P* y = static_cast<P*>(job.y) + first_row * job.packs + offset;
-    const P* weight = static_cast<const P*>(job.weight) + offset;
-    const P* bias = static_cast<const P*>(job.bias) + offset;
-    keep_as_base(from);
-    keep_as_base(y);
-    keep_as_base(weight);
-    keep_as_base(bias);
-
-    // Fill the queue. Every pack is a copy group of its own, also where there is nothing to copy, so that
-    // 'all but the last kOnTheWay groups' always means the same packs.
-    P* const queue = reinterpret_cast<P*>(queues) + thread;
-    P* const queue_end = queue + kQueue * kThreads;
-    const uint64_t once = evict_first(), again = evict_last();
-    const auto enqueue = [&](P* slot, int c, int rows_ahead) {
-        if (rows_ahead < rows_left && has(c)) copy_16(slot, from + c * kThreads, once);
-        end_copy_group();
-        if (c == kChunks - 1) {
-            from += stride;
-            keep_as_base(from);
-        }
-    };
-#pragma unroll
-    for (int i = 0; i < kQueue; i++) enqueue(queue + i * kThreads, i % kChunks, i / kChunks);
-
-    constexpr int kRound = max_of(kAhead, 1);
-    P kept_bias[max_of(kBias, 1)], kept_weight[max_of(kWeight, 1)], next_weight[kRound];
-#pragma unroll
-    for (int c = 0; c < kBias; c++) {
-        if (has(c)) kept_bias[c] = load_16(bias + c * kThreads, again);
-    }
-#pragma unroll
-    for (int c = 0; c < kWeight; c++) {
-        if (has(c)) kept_weight[c] = load_16(weight + c * kThreads, again);
-    }
-
-    // A row's first element is its pivot; it is read one row ahead.
-    const T* pivots = static_cast<const T*>(job.x) + first_row * job.packs * kSize;
-    const auto next_pivot = [&](bool exists) {
-        const float value = exists ? to_float(*pivots) : 0.0f;
-        pivots += stride * kSize;
-        keep_as_base(pivots);
-        return value;
-    };
-    float pivot = next_pivot(rows_left > 0), pivot_of_next = next_pivot(rows_left > 1);
-
-    // Empty the mailboxes, while the first rows are on their way.
-    uint64_t* mail = job.mail + first_row * job.team;
-    for (int r = thread; r < rows_left; r += kThreads) mail[int64_t(r) * teams * job.team + member] = kNoMail;
-    cooperative_groups::this_grid().sync();
-    if (rows_left == 0) return;
-
-    // This thread's part of the next row's statistics; its count is the same for every row.
-    const float count = kSize * max(0, min((packs_left + kThreads - 1) / kThreads, kChunks));
-    ThreadMoments<T> taken;
-
-    // What all threads of the row found: its mean less the pivot, and one over its deviation. Shared memory
-    // is used by turns, so that the next row's writers need not wait for this row's readers.
-    int turn = 0;
-    const auto settle = [&]() {
-        Moments m = merged_over_lanes({count, taken.moments.mean, taken.moments.squares});
-        if (lane == 0) of_warps[turn][warp] = m;
-        __syncthreads();
-        m = merged_over_lanes<kWarps>(lane < kWarps ? of_warps[turn][lane] : Moments{});
-        volatile uint64_t* box = mail;
-        if (thread == 0) {
-            const uint64_t squares = __float_as_uint(m.squares);
-            const uint64_t word = squares << 32 | __float_as_uint(m.mean);
-            box[member] = word == kNoMail ? kNaNs : word;
-        }
-        if (warp * kWarp < job.team) {  // a thread for each member
-            m = {};
-            if (thread < job.team) {
-                uint64_t word;
-                while ((word = box[thread]) == kNoMail) __nanosleep(20);
-                const int64_t packs = min(job.packs - int64_t(thread) * job.slice, int64_t(job.slice));
-                m = {fmaxf(packs * kSize, 0.0f), __uint_as_float(static_cast<unsigned>(word)),
-                     __uint_as_float(static_cast<unsigned>(word >> 32))};
-            }
-            m = merged_over_lanes(m);
-            if (lane == 0) of_members[turn][warp] = m;
-        }
-        __syncthreads();
-        m = merged_over_lanes<kWarps>(lane * kWarp < job.team ? of_members[turn][lane] : Moments{});
-        mail += int64_t(teams) * job.team;
-        keep_as_base(mail);
-        turn ^= 1;
-        // Lane 0's result for all: the lanes' own may differ in the last bit.
-        const float variance = __shfl_sync(kAllLanes, m.squares, 0) / (float(job.packs) * kSize);
-        return make_float2(__shfl_sync(kAllLanes, m.mean, 0), rsqrtf(variance + job.eps));
-    };
-
-    wait_for_copy_groups<kOnTheWay>();
-#pragma unroll
-    for (int c = 0; c < kChunks; c++) {
-        if (has(c)) taken.take(c, queue[c * kThreads], pivot);
-    }
-
-    P *slot = queue, *slot_of_next = queue + kChunks * kThreads;
-    for (; rows_left > 0; rows_left--) {
-#pragma unroll
-        for (int c = kWeight; c < kWeight + kAhead && c < kChunks; c++) {  // arrives while sums are exchanged
-            if (has(c)) next_weight[c - kWeight] = load_16(weight + c * kThreads, again);
-        }
-        const float pivot_of_this = pivot;
-        const float2 settled = settle();
-        const float mean = settled.x, rstd = settled.y;
-        pivot = pivot_of_next;
-        pivot_of_next = next_pivot(rows_left > 2);
-#pragma unroll
-        for (int c = 0; c < kChunks; c++) {
-            if (has(c)) {  // this row's output
-                P w, b;
-                if (c < kWeight) {
-                    P& kept = kept_weight[c < kWeight ? c : 0];
-                    if (sizeof(T) == 2) keep_packed(kept);
-                    w = kept;
-                } else {
-                    w = next_weight[(c - kWeight) % kRound];
-                }
-                if (c < kBias) {
-                    P& kept = kept_bias[c < kBias ? c : 0];
-                    if (sizeof(T) == 2) keep_packed(kept);
-                    b = kept;
-                } else {
-                    b = load_16(bias + c * kThreads, again);
-                }
-                const P out = normalised(*slot, w, b, pivot_of_this, mean, rstd);
-                __stcs(reinterpret_cast<uint4*>(y + c * kThreads), reinterpret_cast<const uint4&>(out));
-            }
-            if (c >= kWeight && c + kAhead < kChunks && has(c + kAhead)) {
-                next_weight[(c - kWeight) % kRound] = load_16(weight + (c + kAhead) * kThreads, again);
-            }
-            enqueue(slot, (c + kQueue) % kChunks, (c + kQueue) / kChunks);  // the slot is free again
-            wait_for_copy_groups<kOnTheWay>();
-            if (rows_left > 1 && has(c)) taken.take(c, *slot_of_next, pivot);
-            slot = slot + kThreads == queue_end ? queue : slot + kThreads;
-            slot_of_next = slot_of_next + kThreads == queue_end ? queue : slot_of_next + kThreads;
-        }
-        y += stride;
-        keep_as_base(y);
-    }
-}
-
-// ------------------------------------------------------------------------------------------------------
 // block_rows: a block or a warp has a row in registers. Many of them share a multiprocessor, so that some
 // load while others reduce or store; one reduction per row keeps the stretch without a load short.
 
-// x and y pass by once; weight and bias stay in L1 for the next row's block.
-template <typename P>
-__device__ __forceinline__ P load_once(const P* p) {
-    static_assert(sizeof(P) == 16, "one load");
-    const uint4 v = __ldcs(reinterpret_cast<const uint4*>(p));
-    return reinterpret_cast<const P&>(v);
-}
+enum class Row { kOfWarp, kOfBlock, kOfBlockEarly };  // early: weight and bias are loaded with x
 
-template <typename T, typename W, int kThreads, int kBlocks, int kLoads, bool kWarpRow>
+template <typename T, typename W, int kThreads, int kBlocks, int kLoads, Row kRow>
 __global__ void __launch_bounds__(kThreads, kBlocks)
 block_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int packs, float eps) {
+    constexpr bool kWarpRow = kRow == Row::kOfWarp, kEarly = kRow == Row::kOfBlockEarly;
     constexpr int kSize = 16 / sizeof(T), kWarps = kThreads / kWarp, kStride = kWarpRow ? kWarp : kThreads;
     using P = Pack<T, kSize>;
     const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, thread = kWarpRow ? lane : threadIdx.x;
@@ -400,6 +166,14 @@ block_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int p
         if (thread + k * kStride < packs) kept[k] = load_once(in + k * kStride);
     }
     const float pivot = to_float(x[row * packs * kSize]);
+    Pack<W, kSize> scale[kEarly ? kLoads : 1], shift[kEarly ? kLoads : 1];
+#pragma unroll
+    for (int k = 0; k < (kEarly ? kLoads : 0); k++) {
+        if (thread + k * kStride < packs) {
+            scale[k] = w[k * kStride];
+            shift[k] = b[k * kStride];
+        }
+    }
     ThreadMoments<T> taken;
 #pragma unroll
     for (int k = 0; k < kLoads; k++) {
@@ -417,8 +191,111 @@ block_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int p
 #pragma unroll
     for (int k = 0; k < kLoads; k++) {
         if (thread + k * kStride < packs) {
-            const P result = normalised(kept[k], w[k * kStride], b[k * kStride], pivot, mean, rstd);
-            __stcs(reinterpret_cast<uint4*>(out + k * kStride), reinterpret_cast<const uint4&>(result));
+            if constexpr (!kEarly) {
+                scale[0] = w[k * kStride];
+                shift[0] = b[k * kStride];
+            }
+            const int held = kEarly ? k : 0;
+            store_once(out + k * kStride, normalised(kept[k], scale[held], shift[held], pivot, mean, rstd));
+        }
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------
+// split_*: rows too long for a block. Three launches stand for two grid barriers: statistics of chunks,
+// statistics of rows, output.
+
+constexpr int kSplitThreads = 256;
+constexpr int kStatisticsLoads = 8;  // packs a thread holds; a chunk of a row is kSplitThreads times as many
+constexpr int kOutputLoads = 4;      // fewer: weight and bias are held as well,
+constexpr int kOutputRows = 4;       // for so many rows, which saves reading them from L2 for each
+
+template <typename T>
+__global__ void __launch_bounds__(kSplitThreads)
+split_statistics(const T* x, float2* of_chunks, int64_t packs, int chunks) {
+    using P = Pack<T, 16 / sizeof(T)>;
+    constexpr int kWarps = kSplitThreads / kWarp;
+    const int64_t row = blockIdx.x / chunks;
+    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+    const int64_t first = int64_t(blockIdx.x % chunks) * kSplitThreads * kStatisticsLoads + threadIdx.x;
+    const P* in = reinterpret_cast<const P*>(x) + row * packs + first;
+    P kept[kStatisticsLoads];
+#pragma unroll
+    for (int k = 0; k < kStatisticsLoads; k++) {
+        if (first + k * kSplitThreads < packs) kept[k] = in[k * kSplitThreads];
+    }
+    const float pivot = to_float(reinterpret_cast<const P*>(x)[row * packs].at[0]);
+    ThreadMoments<T> taken;
+#pragma unroll
+    for (int k = 0; k < kStatisticsLoads; k++) {
+        if (first + k * kSplitThreads < packs) taken.take(k, kept[k], pivot);
+    }
+    __shared__ Moments of_warps[kWarps];
+    const Moments of_warp = merged_over_lanes(taken.moments);
+    if (lane == 0) of_warps[warp] = of_warp;
+    __syncthreads();
+    if (warp > 0) return;
+    const Moments m = merged_over_lanes<kWarps>(lane < kWarps ? of_warps[lane] : Moments{});
+    if (lane == 0) of_chunks[blockIdx.x] = make_float2(m.mean, m.squares);
+}
+
+// -> the row's mean less its pivot, and one over its deviation
+template <int kSize>
+__global__ void __launch_bounds__(kSplitThreads)
+split_merge(const float2* of_chunks, float2* of_rows, int64_t packs, int chunks, float eps) {
+    constexpr int kWarps = kSplitThreads / kWarp;
+    constexpr int64_t kPacks = kSplitThreads * kStatisticsLoads;
+    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+    Moments m{};
+    for (int c = threadIdx.x; c < chunks; c += kSplitThreads) {
+        const float2 chunk = of_chunks[int64_t(blockIdx.x) * chunks + c];
+        const float count = kSize * min(kPacks, packs - c * kPacks);
+        m = merged(m, {count, chunk.x, chunk.y});
+    }
+    __shared__ Moments of_warps[kWarps];
+    m = merged_over_lanes(m);
+    if (lane == 0) of_warps[warp] = m;
+    __syncthreads();
+    if (warp > 0) return;
+    m = merged_over_lanes<kWarps>(lane < kWarps ? of_warps[lane] : Moments{});
+    const float variance = m.squares / (float(packs) * kSize);
+    if (lane == 0) of_rows[blockIdx.x] = make_float2(m.mean, rsqrtf(variance + eps));
+}
+
+// From the last row to the first, and in it from the last chunk: of those L2 still has what it can hold.
+template <typename T, typename W>
+__global__ void __launch_bounds__(kSplitThreads)
+split_output(const T* x, const W* weight, const W* bias, T* y, const float2* of_rows, int64_t rows,
+             int64_t packs, int chunks) {
+    constexpr int kSize = 16 / sizeof(T);
+    using P = Pack<T, kSize>;
+    const unsigned reversed = gridDim.x - 1 - blockIdx.x;
+    const int64_t column = int64_t(reversed % chunks) * kSplitThreads * kOutputLoads + threadIdx.x;
+    const int64_t first_row = int64_t(reversed / chunks) * kOutputRows;
+    Pack<W, kSize> scale[kOutputLoads], shift[kOutputLoads];
+#pragma unroll
+    for (int k = 0; k < kOutputLoads; k++) {
+        if (column + k * kSplitThreads < packs) {
+            scale[k] = reinterpret_cast<const Pack<W, kSize>*>(weight)[column + k * kSplitThreads];
+            shift[k] = reinterpret_cast<const Pack<W, kSize>*>(bias)[column + k * kSplitThreads];
+        }
+    }
+    for (int64_t row = min(first_row + kOutputRows, rows) - 1; row >= first_row; row--) {
+        const P* in = reinterpret_cast<const P*>(x) + row * packs + column;
+        P* out = reinterpret_cast<P*>(y) + row * packs + column;
+        P kept[kOutputLoads];
+#pragma unroll
+        for (int k = 0; k < kOutputLoads; k++) {
+            if (column + k * kSplitThreads < packs) kept[k] = load_once(in + k * kSplitThreads);
+        }
+        const float pivot = to_float(x[row * packs * kSize]);
+        const float2 of_row = of_rows[row];
+#pragma unroll
+        for (int k = 0; k < kOutputLoads; k++) {
+            if (column + k * kSplitThreads < packs) {
+                store_once(out + k * kSplitThreads,
+                           normalised(kept[k], scale[k], shift[k], pivot, of_row.x, of_row.y));
+            }
         }
     }
 }
@@ -520,66 +397,16 @@ struct Call {
     void* y;
     int64_t rows, width;
     float eps;
-    c10::DeviceIndex device;
-    int multiprocessors;
+    c10::Device device;
     cudaStream_t stream;
 };
 
-constexpr int kMaxDevices = 64;
-
-int multiprocessors(c10::DeviceIndex device) {
-    static std::array<int, kMaxDevices> known{};
-    TORCH_CHECK(device < kMaxDevices, "layer_norm: device ", int(device), " of at most ", kMaxDevices);
-    int& count = known[device];
-    if (count == 0) C10_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-    return count;
-}
-
-// False where this device cannot run the kernel, for want of shared memory or of blocks for a team.
-template <typename T, int kThreads, int kChunks, int kQueue, int kBias, int kWeight, int kAhead>
-bool try_team(const Call& call) {
-    const auto kernel = team_rows<T, kThreads, kChunks, kQueue, kBias, kWeight, kAhead>;
-    constexpr int kSharedBytes = kThreads * kQueue * 16, kSize = 16 / sizeof(T);
-    const int64_t packs = call.width / kSize;
-    const int64_t needed = (packs + kThreads * kChunks - 1) / (kThreads * kChunks);
-    if (needed > call.multiprocessors || call.multiprocessors > kThreads) return false;
-
-    static std::array<int, kMaxDevices> known{};  // blocks on a multiprocessor, -1 for none
-    int& blocks = known[call.device];
-    if (blocks == 0) {
-        const auto attribute = cudaFuncAttributeMaxDynamicSharedMemorySize;
-        if (cudaFuncSetAttribute(kernel, attribute, kSharedBytes) != cudaSuccess) {
-            (void)cudaGetLastError();  // an answer, not an error
-        } else {
-            C10_CUDA_CHECK(
-                cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, kThreads, kSharedBytes));
-        }
-        if (blocks == 0) blocks = -1;
-    }
-    if (blocks < 0) return false;
-
-    // As many teams as have room for a row each; then all multiprocessors are dealt out to them.
-    const int teams = std::min(call.multiprocessors / needed, call.rows);
-    Job job = {call.x, call.weight, call.bias, call.y, nullptr, call.rows, packs};
-    job.team = call.multiprocessors / teams;
-    job.slice = ((packs + job.team - 1) / job.team + 7) / 8 * 8;  // whole lines of 128 bytes
-    job.eps = call.eps;
-    const auto words = torch::device(torch::Device(torch::kCUDA, call.device)).dtype(torch::kLong);
-    const auto mail = torch::empty({call.rows * job.team}, words);
-    job.mail = reinterpret_cast<uint64_t*>(mail.template data_ptr<int64_t>());
-    void* arguments[] = {&job};
-    C10_CUDA_CHECK(cudaLaunchCooperativeKernel(
-        team_rows<T, kThreads, kChunks, kQueue, kBias, kWeight, kAhead>, dim3(teams * job.team),
-        dim3(kThreads), arguments, kSharedBytes, call.stream));
-    return true;
-}
-
-template <typename T, typename W, int kThreads, int kBlocks, int kLoads, bool kWarpRow = false>
+template <typename T, typename W, int kThreads, int kBlocks, int kLoads, Row kRow>
 void block(const Call& call) {
-    constexpr int kRows = kWarpRow ? kThreads / kWarp : 1;
+    constexpr int kRows = kRow == Row::kOfWarp ? kThreads / kWarp : 1;
     const int64_t blocks = (call.rows + kRows - 1) / kRows;
     TORCH_CHECK(blocks <= INT_MAX, "layer_norm: ", call.rows, " rows are more than a grid can have");
-    block_rows<T, W, kThreads, kBlocks, kLoads, kWarpRow>
+    block_rows<T, W, kThreads, kBlocks, kLoads, kRow>
         <<<static_cast<unsigned>(blocks), kThreads, 0, call.stream>>>(
             static_cast<const T*>(call.x), static_cast<const W*>(call.weight),
             static_cast<const W*>(call.bias), static_cast<T*>(call.y), call.rows,
@@ -597,25 +424,56 @@ void direct(const Call& call, unsigned threads, unsigned rows_per_block) {
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-// The one place that chooses. Of the arguments of `block` the first two are threads in a block and blocks
-// meant to share a multiprocessor, the third 16-byte packs in a thread's registers.
+template <typename T, typename W>
+void split(const Call& call) {
+    constexpr int kSize = 16 / sizeof(T);
+    const int64_t packs = call.width / kSize;
+    const auto number_of = [&](int64_t size) { return (packs + size - 1) / size; };
+    const int64_t chunks = number_of(kSplitThreads * kStatisticsLoads);
+    const int64_t output_chunks = number_of(kSplitThreads * kOutputLoads);
+    const int64_t row_groups = (call.rows + kOutputRows - 1) / kOutputRows;
+    TORCH_CHECK(std::max(call.rows * chunks, row_groups * output_chunks) <= INT_MAX, "layer_norm: x has ",
+                call.rows * chunks, " chunks, more than a grid can have");
+    const auto floats = torch::device(call.device).dtype(torch::kFloat);
+    const auto scratch = torch::empty({2 * call.rows * (chunks + 1)}, floats);
+    float2* of_rows = reinterpret_cast<float2*>(scratch.template data_ptr<float>());
+    float2* of_chunks = of_rows + call.rows;
+
+    split_statistics<T><<<static_cast<unsigned>(call.rows * chunks), kSplitThreads, 0, call.stream>>>(
+        static_cast<const T*>(call.x), of_chunks, packs, static_cast<int>(chunks));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    split_merge<kSize><<<static_cast<unsigned>(call.rows), kSplitThreads, 0, call.stream>>>(
+        of_chunks, of_rows, packs, static_cast<int>(chunks), call.eps);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    split_output<T, W>
+        <<<static_cast<unsigned>(row_groups * output_chunks), kSplitThreads, 0, call.stream>>>(
+            static_cast<const T*>(call.x), static_cast<const W*>(call.weight),
+            static_cast<const W*>(call.bias), static_cast<T*>(call.y), of_rows, call.rows, packs,
+            static_cast<int>(output_chunks));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+// The one place that chooses. The arguments of `block`: threads in a block, blocks to share a multiprocessor,
+// 16-byte packs in a thread's registers, and how a row is divided; each the fastest of those measured.
 template <typename T, typename W>
 void choose(const Call& call, bool aligned) {
     constexpr int kSize = 16 / sizeof(T);
     if (aligned && call.width % kSize == 0) {
         const int64_t packs = call.width / kSize;
-        if (packs <= 128) return block<T, W, 128, 8, 4, true>(call);
-        if (packs <= 256) return block<T, W, 128, 10, 2>(call);
-        if (packs <= 512) return block<T, W, 128, 8, 4>(call);
-        if (packs <= 1024) return block<T, W, 256, 4, 4>(call);
-        if (packs <= 2048) return block<T, W, 512, 2, 4>(call);
-        if (packs <= 4096) return block<T, W, 1024, 1, 4>(call);
-        if constexpr (sizeof(T) == sizeof(W)) {
-            // Of 16-bit types a pack holds more values, whose conversion needs registers too.
-            constexpr int kAhead = sizeof(T) == 4 ? 4 : 2;
-            if (try_team<T, 512, 16, 28, 16, 0, kAhead>(call)) return;
+        // 16-bit values need twice the registers once converted: fewer packs, and no early weights.
+        constexpr bool kWide = sizeof(T) == 4;
+        constexpr Row kEarly = kWide ? Row::kOfBlockEarly : Row::kOfBlock;
+        if (packs <= 128) return block<T, W, 64, 16, 4, Row::kOfWarp>(call);
+        if (packs <= 192) return block<T, W, 64, 10, 6, Row::kOfWarp>(call);
+        if (packs <= 256) return block<T, W, 128, 10, 2, Row::kOfBlock>(call);
+        if (packs <= 512) return block<T, W, 128, 8, 4, Row::kOfBlock>(call);
+        if (packs <= 1024) return block<T, W, 256, 4, 4, kEarly>(call);
+        if (packs <= 2048) return block<T, W, 512, 2, 4, Row::kOfBlock>(call);
+        if (packs <= 4096) {
+            if constexpr (kWide) return block<T, W, 512, 2, 8, Row::kOfBlock>(call);
+            return block<T, W, 1024, 1, 4, Row::kOfBlock>(call);
         }
-        return direct<T, W, kSize, 0, false>(call, kDirectThreads, 1);
+        return split<T, W>(call);
     }
     if (call.width <= 4 * kWarp) return direct<T, W, 1, 4, true>(call, kWarp, 4);
     if (call.width <= 8 * kDirectThreads) {
@@ -650,12 +508,9 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
     auto y = at::empty(x.sizes(), x.options());
     if (y.numel() == 0) return y;  // a launch of no blocks is an error
 
-    Call call = {x.data_ptr(), weight.data_ptr(), bias.data_ptr(), y.data_ptr()};
-    call.width = weight.numel();
-    call.rows = x.numel() / call.width;
-    call.eps = static_cast<float>(eps);
-    call.device = x.get_device();
-    call.multiprocessors = multiprocessors(call.device);
+    const int64_t width = weight.numel();
+    Call call = {x.data_ptr(), weight.data_ptr(), bias.data_ptr(), y.data_ptr(), x.numel() / width, width,
+                 static_cast<float>(eps), x.device()};
     call.stream = c10::cuda::getCurrentCUDAStream();
     const auto bits = reinterpret_cast<uintptr_t>(call.x) | reinterpret_cast<uintptr_t>(call.weight) |
                       reinterpret_cast<uintptr_t>(call.bias) | reinterpret_cast<uintptr_t>(call.y);
