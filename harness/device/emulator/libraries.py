@@ -9,7 +9,16 @@ from harness.device.emulator import building, paths
 
 RUNTIME = "libemu_runtime.so"
 DEVICE = "libemu_device.so"
-_FLAGS = ["-std=c++20", "-O2", "-g1", "-fPIC", "-shared", "-w", "-fno-strict-aliasing"]
+_FLAGS = [
+    "-std=c++20",
+    "-O2",
+    "-g1",
+    "-fPIC",
+    "-shared",
+    "-w",
+    "-fno-strict-aliasing",
+    "-fno-semantic-interposition",
+]
 
 
 def _sources() -> list[Path]:
@@ -30,7 +39,7 @@ def _make(folder: Path) -> None:
     device = sorted(str(f) for f in (paths.HERE / "csrc/device").glob("*.cpp"))
     common = [paths.compiler(), *_FLAGS, *paths.include_flags(shims=False)]
     building.run(
-        [*common, f"-Wl,-soname,{RUNTIME}", *runtime, "-o", RUNTIME, "-lpthread", "-ldl"],
+        [*common, "-Wl,-Bsymbolic", f"-Wl,-soname,{RUNTIME}", *runtime, "-o", RUNTIME, "-lpthread", "-ldl"],
         folder,
     )
     building.run(

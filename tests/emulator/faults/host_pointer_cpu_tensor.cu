@@ -1,5 +1,6 @@
 // The weight stayed on the CPU.
 // Expected: host_pointer
+// Fast mode: host_pointer
 __global__ void kernel(const float* x, const float* w, float* y) {
     y[threadIdx.x] = x[threadIdx.x] * w[threadIdx.x];  // HERE
 }

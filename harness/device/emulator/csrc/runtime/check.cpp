@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
 
 #include "check.h"
 
@@ -50,13 +51,13 @@ const char* verb(const Access& access) { return access.write ? "writes" : "reads
     note_and_stop(kind, message, access.line, access.pc);
 }
 
-[[noreturn]] void out_of_bounds(const Access& access, const std::string& what, long offset, size_t size) {
+[[noreturn]] void out_of_bounds(const Access& access, const char* what, long offset, size_t size) {
     std::string where;
     if (offset < 0) where = text("%ld bytes before", -offset);
     else if (size_t(offset) >= size) where = text("%ld bytes past the end of", offset - long(size));
     else where = text("across the end of");
     stop("out_of_bounds", access, text("The kernel %s %zu bytes %s %s of %zu bytes.", verb(access), access.bytes,
-                                       where.c_str(), what.c_str(), size));
+                                       where.c_str(), what, size));
 }
 
 bool poisoned_word(uintptr_t word) {
@@ -80,6 +81,7 @@ void check_global_initialised(const Access& access, const EmuRegion& region) {
 
 void check_shared_initialised(const Access& access, Shadow* shadow, size_t offset, uintptr_t start) {
     auto* bytes = shadow->initialised.data() + offset;
+    if (!access.write && *bytes) return;
     if (access.write) {
         // Atomics read first, and counting from memory that was never set is the usual mistake.
         if (access.kind != Kind::Atomic || *bytes) return void(memset(bytes, 1, access.bytes));
@@ -108,7 +110,7 @@ void access_shared(const Access& access, BlockState* b) {
     const size_t offset = access.address - reinterpret_cast<uintptr_t>(b->arena);
     uintptr_t start = reinterpret_cast<uintptr_t>(b->dynamic);
     size_t size = b->dynamic_bytes;
-    std::string what = "the block's dynamic shared memory";
+    const char* what = "the block's dynamic shared memory";
     if (offset < kStaticArena) {
         const Slot* slot = find_slot(b, access.address);
         if (!slot) stop("out_of_bounds", access, text("The kernel %s shared memory outside of all variables.", verb(access)));
@@ -189,7 +191,26 @@ bool mapped(uintptr_t address) {
     unsigned char resident;
     return !mincore(reinterpret_cast<void*>(address & ~(kPage - 1)), 1, &resident);
 }
+}  // namespace
 
+// Check mode sees the access itself; fast mode can only look at what is handed over.
+void check_pointer(const LaunchConfig& config, unsigned number, const volatile void* argument) {
+    const uintptr_t address = reinterpret_cast<uintptr_t>(argument);
+    EmuRegion region;
+    if (options.check || !address || emu_find_region(address, &region) || emu_find_freed(address, &region)) return;
+    if (is_pinned(address) || in_image(address) || !mapped(address)) return;
+    RawFinding f;
+    f.kind = "host_pointer";
+    f.message = text("Argument %u of kernel %s points to host memory, which a GPU cannot see; this is the pointer of a "
+                     "CPU tensor or of a variable of the host.", number, config.kernel);
+    f.kernel = config.kernel;
+    f.file = config.file;
+    f.line = config.line;
+    keep(f);
+    throw std::runtime_error("CUDA emulator: " + sentence(f));
+}
+
+namespace {
 void access_elsewhere(const Access& access) {
     if (runtime_memory(access.address) || in_image(access.address) || is_pinned(access.address)) return;
     EmuRegion region;

@@ -42,7 +42,7 @@ void follow(const Access& access, Cell* cells, const void* base, uintptr_t start
 void flush_pending_write();
 
 // ordering.cpp: what happens before what, beyond barriers
-Touch touch_now(const Access& access);
+Touch touch_now(const Access& access, uint8_t bytes);
 bool ordered_in_block(const Touch& before, uint32_t epoch, unsigned thread, uint32_t warp_epoch);
 bool ordered_by_release(const Touch& before);
 void release(uintptr_t address);

@@ -1,5 +1,7 @@
 // What kernels do to memory, as a GPU's counters would show it. Lanes run one after the other, so that the k-th
-// time a lane comes to an instruction is put together with the k-th time of the other lanes of its warp.
+// time a lane comes to an instruction is put together with the k-th time of the other lanes of its warp. Bytes,
+// atomics and barriers are counted everywhere; sectors and bank conflicts in every block of small grids and in
+// some of a large one, and scaled up.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -22,6 +24,10 @@ struct LastAccess {                // of a lane, to put the two halves of a pack
     uintptr_t pc = 0, address = 0;
     bool write = false;
 };
+constexpr uint64_t kBlocksFollowed = 128;
+struct Sample {                    // of the running launch
+    uint64_t every = 1, sectors = 0, ideal = 0, conflicts = 0;
+} sample;
 struct Counts {
     uint64_t launches = 0, read = 0, written = 0, sectors = 0, ideal = 0, conflicts = 0, atomics = 0, barriers = 0;
     unsigned worst = 0;
@@ -49,8 +55,8 @@ void count_sectors(const WarpAccess& a) {
         std::sort(v.begin(), v.end());
         return size_t(std::unique(v.begin(), v.end()) - v.begin());
     };
-    active->sectors += distinct(sectors);
-    active->ideal += (distinct(addresses) * a.bytes + 31) / 32;
+    sample.sectors += distinct(sectors);
+    sample.ideal += (distinct(addresses) * a.bytes + 31) / 32;
 }
 
 // 32 banks of 4 bytes; wide accesses are served for half a warp or a quarter at a time. Lanes that read the same
@@ -68,7 +74,7 @@ void count_conflicts(const WarpAccess& a, uintptr_t pc) {
         unsigned load[32] = {}, worst = 0;
         for (uintptr_t word : words) worst = std::max(worst, ++load[word % 32]);
         if (worst < 2) continue;
-        active->conflicts += worst - 1;
+        sample.conflicts += worst - 1;
         if (worst <= active->worst) continue;
         active->worst = worst;
         active->worst_at = pc;
@@ -112,6 +118,7 @@ std::string as_json(const std::string& kernel, const Counts& c) {
 void count_access(const Access& access, bool shared) {
     if (access.kind == Kind::Atomic) return void(active->atomics++);
     if (!shared) (access.write ? active->written : active->read) += access.bytes;
+    if (current_block()->number % sample.every) return;
     Warps& warps = blocks[current_block()];
     WarpAccess* pair = nullptr;
     if (completes_pair(access, warps, &pair)) return void(pair->bytes = 4);
@@ -142,16 +149,23 @@ void begin_counts(Launch* launch) {
     active = &totals[launch->config.kernel];
     active->launches++;
     active->file = launch->config.file;
+    sample = Sample{};
+    sample.every = std::max<uint64_t>(1, launch->blocks / kBlocksFollowed);
     blocks.clear();
 }
 
-void end_counts(Launch*) {
+void end_counts(Launch* launch) {
     for (auto& [block, warps] : blocks) {
         for (auto& [warp, sites] : warps.sites) {
             for (auto& [pc, site] : sites) settle_site(site, pc);
         }
     }
     blocks.clear();
+    const uint64_t followed = (launch->blocks + sample.every - 1) / sample.every;
+    auto scaled = [&](uint64_t n) { return uint64_t(double(n) * double(launch->blocks) / double(followed) + 0.5); };
+    active->sectors += scaled(sample.sectors);
+    active->ideal += scaled(sample.ideal);
+    active->conflicts += scaled(sample.conflicts);
     if (!active->worst_at) return;
     const bool is_line = active->worst_at < (1u << 24);   // known as a line from the start
     RawFinding place;

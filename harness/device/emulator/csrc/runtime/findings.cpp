@@ -72,6 +72,7 @@ int line_of(uintptr_t address, const std::string& wanted) {
 void resolve(RawFinding& finding) {
     // A return address points behind the call, hence one byte back.
     if (finding.at && !finding.line) finding.line = line_of(finding.at - 1, finding.file);
+    if (finding.caller && !finding.line) finding.line = line_of(finding.caller - 1, finding.file);
     if (!finding.other) return;
     const int line = line_of(finding.other - 1, finding.file);
     if (line) finding.message += " The other access is at line " + std::to_string(line) + ".";

@@ -11,6 +11,7 @@ struct RawFinding {
     int launch = 0;
     int line = 0;
     uintptr_t at = 0;      // machine address to be resolved to a line, or 0
+    uintptr_t caller = 0;  // return address to try when `at` is in no line of the file, or 0
     uintptr_t other = 0;   // address of the access it conflicts with, or 0
     unsigned block[3] = {0, 0, 0}, thread[3] = {0, 0, 0};
 };

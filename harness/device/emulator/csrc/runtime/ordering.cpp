@@ -134,10 +134,10 @@ bool ordered_by_release(const Touch& touch) {
     return true;
 }
 
-Touch touch_now(const Access& access) {
+Touch touch_now(const Access& access, uint8_t bytes) {
     const Moment at = now();
     const uintptr_t begin = current->block->launch->code_begin;
     const uint32_t site = access.line ? 0x80000000u | uint32_t(access.line) : uint32_t(access.pc - begin);
-    return Touch{at.block, at.epoch, at.warp_epoch, ticks, site, at.thread, 0, access.kind};
+    return Touch{at.block, at.epoch, at.warp_epoch, ticks, site, at.thread, bytes, access.kind};
 }
 }  // namespace emu

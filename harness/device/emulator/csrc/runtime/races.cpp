@@ -141,15 +141,26 @@ void forget_global_cells() {
     global_shadows.clear();
 }
 
+// Most accesses find a word last written by this thread, before this block's last barrier, or in no block of
+// this launch: nothing to look at.
+namespace {
+bool settled(const Touch& before, const Touch& now, const Launch* launch) {
+    if (before.block < launch->first_serial) return true;
+    return before.block == now.block && (before.epoch < now.epoch || before.thread == now.thread);
+}
+}  // namespace
+
 void follow(const Access& access, Cell* cells, const void* base, uintptr_t start, const char* space) {
     const uintptr_t first = access.address - reinterpret_cast<uintptr_t>(base), offset = access.address - start;
-    Touch now = touch_now(access);
+    const Launch* launch = current->block->launch;
     for (uintptr_t word = first / 4; word <= (first + access.bytes - 1) / 4; word++) {
         const uintptr_t from = std::max(word * 4, first), to = std::min(word * 4 + 4, first + access.bytes);
-        now.bytes = uint8_t(((1u << (to - from)) - 1) << from % 4);
+        const Touch now = touch_now(access, uint8_t(((1u << (to - from)) - 1) << from % 4));
         Cell& cell = cells[word];
-        if (access.write) check_write(access, cell, now, space, offset);
-        else check_read(access, cell, now, space, offset);
+        const bool quiet = settled(cell.write, now, launch) &&
+                           (!access.write || (settled(cell.read, now, launch) && settled(cell.other_read, now, launch)));
+        if (!quiet && access.write) check_write(access, cell, now, space, offset);
+        if (!quiet && !access.write) check_read(access, cell, now, space, offset);
         remember(access, cell, now);
     }
 }

@@ -110,9 +110,11 @@ Fault describe(int signal, const siginfo_t* info) {
     return {"out_of_bounds", text("The kernel accesses address 0x%zx, which belongs to no allocation.", size_t(address))};
 }
 
-[[noreturn]] void stop(const char* kind, const std::string& message, uintptr_t at) {
+// `caller` is what the stack points to: in the stub of a call, the place that called.
+[[noreturn]] void stop(const char* kind, const std::string& message, uintptr_t at, uintptr_t caller) {
     Launch* launch = current->block->launch;
     note(launch, kind, message, current, 0, at);
+    if (!launch->findings.empty()) launch->findings.back().caller = caller;
     launch->abort = true;
     // The jump leaves the handler without returning from it, which is what would take its signal off the mask.
     sigset_t watch;
@@ -131,7 +133,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     }
     const auto at = uintptr_t(static_cast<ucontext_t*>(context)->uc_mcontext.gregs[REG_RIP]);
     const Fault fault = describe(signal, info);
-    stop(fault.kind, fault.message, at + 1);
+    stop(fault.kind, fault.message, at + 1, 0);
 }
 
 void on_watch(int, siginfo_t*, void* context) {
@@ -142,8 +144,9 @@ void on_watch(int, siginfo_t*, void* context) {
     // Elsewhere, in malloc or in this library, nothing may be interrupted: the next signal tries again.
     if (at < launch->code_begin || at >= launch->code_end) return;
     if (launch->out_of_time) {
-        stop("endless_kernel", text("The kernel did not end within %g s: an endless loop, or a wait for something "
-                                    "that never happens.", options.timeout), at + 1);
+        stop("endless_kernel", text("No block of the kernel ended within %g s: an endless loop, or a wait for something "
+                                    "that never happens.", options.timeout), at + 1,
+             *reinterpret_cast<const uintptr_t*>(registers[REG_RSP]));
     }
     static thread_local uint64_t seen = 0;
     const uint64_t switches = this_worker->switches.load(std::memory_order_relaxed);

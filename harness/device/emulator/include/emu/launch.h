@@ -7,8 +7,17 @@
 #include "runtime.h"
 
 namespace emu {
+template <class T>
+inline void check_argument(const LaunchConfig& config, unsigned number, const T& argument) {
+    if constexpr (std::is_pointer_v<T> && std::is_object_v<std::remove_pointer_t<T>>) {
+        check_pointer(config, number, argument);
+    }
+}
+
 template <class F, class... A>
 inline cudaError_t run(const LaunchConfig& config, F kernel, A... arguments) {
+    unsigned number = 0;
+    (check_argument(config, ++number, arguments), ...);
     struct Call {
         F kernel;
         std::tuple<A...> arguments;

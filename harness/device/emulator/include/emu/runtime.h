@@ -20,6 +20,8 @@ enum class Reduce : uint8_t { None, Count, And, Or };
 
 // Runs the grid to its end. Throws std::runtime_error when the kernel has a defect.
 cudaError_t launch(const LaunchConfig& config, void (*call)(void*), void* context);
+// Throws when `argument`, the number-th of the kernel, points into memory that a GPU cannot see.
+void check_pointer(const LaunchConfig& config, unsigned number, const volatile void* argument);
 // Throws when a launch was refused and nobody has looked at the error since.
 void raise_unseen_error();
 

@@ -75,7 +75,8 @@ static constexpr int warpSize = 32;
 namespace emu {
 struct Line {
     int number;
-    operator int() const { return number; }
+    constexpr Line(int n) : number(n) {}   // implicit: __builtin_LINE() is the caller's only as a default argument
+    constexpr operator int() const { return number; }
 };
 }  // namespace emu
-#define EMU_LINE ::emu::Line emu_line = ::emu::Line{__builtin_LINE()}
+#define EMU_LINE ::emu::Line emu_line = __builtin_LINE()
