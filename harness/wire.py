@@ -205,6 +205,14 @@ class BadMessage(Exception):
     """What came is not a message of this protocol."""
 
 
+def pack(message: Request | Reply) -> bytes:
+    """A message as it travels. Raises BadMessage when it is too large."""
+    body = msgspec.json.encode(message)
+    if len(body) > MAX_MESSAGE_BYTES:
+        raise BadMessage(f"a message of {len(body):,} bytes is larger than {MAX_MESSAGE_BYTES:,}")
+    return _HEADER.pack(len(body)) + body
+
+
 class Channel:
     """One end of a socket pair that carries length-prefixed messages."""
 
@@ -214,12 +222,13 @@ class Channel:
 
     def send(self, message: Request | Reply) -> None:
         """Raises ChannelClosed when the other side is gone, BadMessage when the message is too large."""
-        body = msgspec.json.encode(message)
-        if len(body) > MAX_MESSAGE_BYTES:
-            raise BadMessage(f"a message of {len(body):,} bytes is larger than {MAX_MESSAGE_BYTES:,}")
+        self.send_packed(pack(message))
+
+    def send_packed(self, packed: bytes) -> None:
+        """Send what `pack` made. Raises ChannelClosed when the other side is gone."""
         self._socket.settimeout(None)
         try:
-            self._socket.sendall(_HEADER.pack(len(body)) + body)
+            self._socket.sendall(packed)
         except OSError as error:
             raise ChannelClosed(str(error)) from error
 

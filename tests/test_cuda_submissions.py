@@ -62,14 +62,13 @@ def test_the_source_materials_submission_lacks_cpp_sources():
 
 @needs_seed
 def test_the_source_materials_submission_is_judged_once_it_builds(tmp_path):
-    """With cpp_sources it builds; E[x^2] - m^2 then fails where the mean is large."""
+    """With cpp_sources it builds and is right on data around 0.5; E[x^2] - m^2 fails where the mean is large."""
     declaration = "torch::Tensor layer_norm_cuda(torch::Tensor, torch::Tensor, torch::Tensor, float);"
     text = SEED.read_text().replace("    cuda_sources=", f"    cpp_sources='{declaration}',\n    cuda_sources=")
     path = tmp_path / "seed.py"
     path.write_text(text)
-    run = run_eval(path, "--problem", "layernorm")
-    (evaluation,) = run.results["evaluations"]
-    outcome = {case["name"]: case["status"] for case in evaluation["cases"]}
-    assert evaluation["build"] is not None
-    assert outcome["N(1e4, 1)"] == "failed"
-    assert outcome["4x128"] == "passed"
+    around_a_half = run_eval(path, "--problem", "layernorm", "-k", "headline")
+    assert around_a_half.code == 0, around_a_half.results
+    large_mean = run_eval(path, "--problem", "layernorm", "-k", "N(1e4, 1)")
+    assert large_mean.code == 1
+    assert large_mean.results["evaluations"][0]["reason"] == "wrong_output"

@@ -11,7 +11,7 @@ import socket
 import sys
 from pathlib import Path
 
-from harness.wire import Channel, ChannelClosed, Done, Load
+from harness.wire import Channel, ChannelClosed, Done, Load, pack
 from harness.worker.limits import restrict
 
 # Rounds of the contenders on a GPU follow each other within this time, and each begins by waking a worker.
@@ -41,7 +41,10 @@ def main() -> None:
         while True:
             if device == "cuda":
                 channel.spin(SPIN_S)
-            channel.send(session.answer(channel.receive()))
+            # The reply is ready before the device is: what Python takes for it is not timed where the device works.
+            reply = pack(session.answer(channel.receive()))
+            failed = session.wait_for_device()
+            channel.send_packed(pack(failed) if failed else reply)
     except ChannelClosed:
         return  # the judge has what it wanted
 
