@@ -2,7 +2,8 @@
 // are the emulator's own, and an access is looked at before it happens.
 #include <cstdint>
 #include <cstring>
-#include <stdexcept>
+#include <cstdio>
+#include <cstdlib>
 
 #include "check.h"
 
@@ -127,8 +128,9 @@ void __ubsan_handle_type_mismatch_v1(MismatchData* data, unsigned long address) 
                                  "bytes off.", data->type->name, unit, address & (unit - 1)), line, line ? 0 : CALLER);
 }
 void __wrap___assert_fail(const char* what, const char*, unsigned line, const char* function) {
-    if (!emu::current) {
-        throw std::runtime_error(emu::text("Assertion %s failed in %s.", what, function));
+    if (!emu::current) {   // the host's own: as without the emulator
+        fprintf(stderr, "Assertion %s failed in %s, line %u.\n", what, function, line);
+        abort();
     }
     emu::fail("assertion", int(line), "The kernel's assertion failed: %s.", what);
 }
