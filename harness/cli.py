@@ -310,4 +310,4 @@ def _problem_path(asked: str | None, submission: Path) -> Path:
             f"Which problem is {submission} for? No problem is named like its folder, '{submission.parent.name}'. "
             f"Say --problem with a file or one of: {known}."
         )
-    return Path(asked) if asked.endswith(".py") else PROBLEMS / f"{asked}.py"
+    return Path(asked).resolve() if asked.endswith(".py") else PROBLEMS / f"{asked}.py"

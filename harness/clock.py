@@ -27,7 +27,7 @@ from harness.device.base import Device, Reader
 from harness.errors import HarnessError, SubmissionError
 from harness.form import check_form
 from harness.sandbox import Worker
-from harness.wire import Failed, Ran, Run, TensorRef
+from harness.wire import Clear, Failed, Ran, Run, TensorRef
 
 # The slots' inputs and outputs together are this many times the last-level cache.
 COLD_FACTOR = 3
@@ -39,9 +39,13 @@ SPARE_SETS = 1
 
 MAX_CALLS = 256
 
-# How the number of calls a round is found: a few rounds, each of at most this many times more calls.
-PROBES = 4
-PROBE_GROWTH = 16
+# How the number of calls a round is found: rounds of more and more calls until one takes half of what is
+# wanted. One call alone says little: the first of a round is the slowest.
+PROBE_GROWTH = 4
+PROBE_REPEATS = 2
+
+# A slow contender's rounds may be this many times longer than wanted, to have as many calls as the others'.
+LONGEST_ROUND = 4
 
 SAMPLES_PER_OUTPUT = 4
 
@@ -75,6 +79,8 @@ class Contender:
     worker: Worker
     reader: Reader
     calls: int = 1
+    call_us: float = 0.0
+    """A first estimate, which decides how many calls a round has."""
     round_s: list[float] = field(default_factory=list)
     stub_s: list[float] = field(default_factory=list)
     issue_us: list[float] = field(default_factory=list)
@@ -172,6 +178,7 @@ class Clock:
             self._deal()
         sample = self._pick(slots)
         request = Run(slots=slots)
+        contender.worker.ask(Clear(), self._timeout_s)
         started = time.perf_counter()
         contender.worker.tell(request)
         reply = contender.worker.hear(self._timeout_s, self._device.spin_s)
@@ -239,17 +246,24 @@ class Clock:
         """As many calls a round as fill the device's round length within its memory for results."""
         result_bytes = sum(output.values.numel() * output.form.dtype.itemsize for output in self._expected)
         most = max(1, min(MAX_CALLS, self._device.result_bytes // max(result_bytes, 1)))
-        calls = 1
-        for _ in range(PROBES):
+        calls = min(PROBE_GROWTH, most)
+        while True:
             self.round(contender, calls)  # opens what there is to open, and fills the allocator
-            elapsed, fixed = self.round(contender, calls)[0], self._stub_round(calls)
-            call_us = max((elapsed - fixed) / calls * 1e6, 0.1)
-            wanted = max(1, min(most, int(self._device.round_us / call_us)))
-            if wanted <= 2 * calls:
+            elapsed = min(self.round(contender, calls)[0] for _ in range(PROBE_REPEATS))
+            busy_us = max((elapsed - self._stub_round(calls)) * 1e6, 1.0)
+            if calls == most or busy_us > self._device.round_us / 2:
                 break
-            calls = min(wanted, PROBE_GROWTH * calls)
-        contender.calls = wanted
-        self.round(contender, wanted)
+            calls = min(most, PROBE_GROWTH * calls)
+        contender.call_us = busy_us / calls
+        contender.calls = max(1, min(most, round(self._device.round_us / contender.call_us)))
+
+    def _align_calls(self, contenders: Sequence[Contender]) -> None:
+        """Give contenders the same number of calls where their rounds allow it, so that what the first calls
+        of a round cost weighs alike on all."""
+        largest = max(contender.calls for contender in contenders)
+        for contender in contenders:
+            allowed = int(LONGEST_ROUND * self._device.round_us / contender.call_us)
+            contender.calls = max(contender.calls, min(largest, allowed))
 
     def _stub_round(self, calls: int) -> float:
         return self.round(self._stub, calls, stub=True)[0]
@@ -274,6 +288,9 @@ class Clock:
 
         for contender in contenders:
             drop_if_failing(contender, self._prepare)
+        self._align_calls(running)
+        for contender in list(running):
+            drop_if_failing(contender, self._warm_up)
         deadline = time.monotonic() + budget_s
         for done in range(MAX_ROUNDS):
             spent = time.monotonic() > deadline
@@ -288,6 +305,9 @@ class Clock:
     def _prepare(self, contender: Contender) -> None:
         self.verify(contender)
         self.choose_calls(contender)
+
+    def _warm_up(self, contender: Contender) -> None:
+        self.round(contender, contender.calls)
 
     def _measure_once(self, contender: Contender) -> None:
         contender.stub_s.append(self._stub_round(contender.calls))

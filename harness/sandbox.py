@@ -37,6 +37,10 @@ KEPT_VARIABLES = (
 # How often a silent worker's memory is looked at.
 POLL_S = 0.05
 
+# On the CPU memory that was freed stays with the process, as PyTorch's allocator keeps a GPU's: what is timed is
+# then the call and not the system's page faults, which cost as much and differ from minute to minute.
+STEADY_MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+
 # The emulator is compiled at its first use, which takes a minute on two cores.
 STARTUP_TIMEOUT_S = 600.0
 
@@ -59,6 +63,7 @@ class Worker:
     def __init__(self, device: str, arena_fd: int, *, keeps_compile_cache: bool = False) -> None:
         _adopt_orphans()
         self._ready = False
+        self._device = device
         self.home = Path(tempfile.mkdtemp(prefix="kernelgate-"))
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours, judge=True)
@@ -88,21 +93,25 @@ class Worker:
     def _environment(self, keeps_compile_cache: bool) -> dict[str, str]:
         kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
         compiled = compile_cache() if keeps_compile_cache else Path(self._folder("cache"))
-        return kept | {
-            "HOME": self._folder("home"),
-            "TMPDIR": self._folder("tmp"),
-            "XDG_CACHE_HOME": self._folder("cache"),
-            "CUDA_CACHE_PATH": self._folder("cache"),
-            "TORCH_EXTENSIONS_DIR": self._folder("cache"),
-            "TORCHINDUCTOR_CACHE_DIR": str(compiled / "inductor"),
-            "TRITON_CACHE_DIR": str(compiled / "triton"),
-            # One kernel a model: a pool of compiler processes costs more than it saves, and outlives its use.
-            "TORCHINDUCTOR_COMPILE_THREADS": "1",
-            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
-            "PYTHONUSERBASE": site.getuserbase(),
-            # Bytecode is read where it is, and written by the trusted compiler of baselines only.
-            "PYTHONDONTWRITEBYTECODE": "" if keeps_compile_cache else "1",
-        }
+        return (
+            kept
+            | (STEADY_MALLOC if self._device == "cpu" else {})
+            | {
+                "HOME": self._folder("home"),
+                "TMPDIR": self._folder("tmp"),
+                "XDG_CACHE_HOME": self._folder("cache"),
+                "CUDA_CACHE_PATH": self._folder("cache"),
+                "TORCH_EXTENSIONS_DIR": self._folder("cache"),
+                "TORCHINDUCTOR_CACHE_DIR": str(compiled / "inductor"),
+                "TRITON_CACHE_DIR": str(compiled / "triton"),
+                # One kernel a model: a pool of compiler processes costs more than it saves, and outlives its use.
+                "TORCHINDUCTOR_COMPILE_THREADS": "1",
+                "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+                "PYTHONUSERBASE": site.getuserbase(),
+                # Bytecode is read where it is, and written by the trusted compiler of baselines only.
+                "PYTHONDONTWRITEBYTECODE": "" if keeps_compile_cache else "1",
+            }
+        )
 
     # -------------------------------------------------------------- asking
 

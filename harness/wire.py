@@ -147,11 +147,15 @@ class Run(Struct, frozen=True, tag="run"):
     order_seed: int = 1
 
 
+class Clear(Struct, frozen=True, tag="clear"):
+    """Drop the outputs of the last run, so that freeing them is not part of the next."""
+
+
 class Release(Struct, frozen=True, tag="release"):
     """Drop outputs, inputs and model, and give memory back."""
 
 
-Request = Load | Rehearse | Construct | Stage | Run | Release
+Request = Load | Rehearse | Construct | Stage | Run | Clear | Release
 
 # ------------------------------------------------------------------ replies
 

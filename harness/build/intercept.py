@@ -73,6 +73,7 @@ def install(toolchain: Toolchain, cache: Path, submission: Path) -> BuildReport:
         )
         return _load(extension, toolchain, cache, report, is_python_module)
 
+    load_inline.__qualname__ = "load_inline"  # Python's own messages about its arguments name it
     setattr(cpp_extension, "load_inline", load_inline)  # noqa: B010  a plain assignment fails type checks
     return report
 

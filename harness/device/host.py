@@ -118,7 +118,7 @@ class HostDevice:
 
     torch_device = torch.device("cpu")
     is_cpu = True
-    round_us = 30_000.0
+    round_us = 40_000.0
     spin_s = 0.0
     result_bytes = 1 << 30
 

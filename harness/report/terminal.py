@@ -82,10 +82,16 @@ def _first_failed(evaluation: Evaluation) -> CaseFailed | None:
     return next((case for case in evaluation.cases if isinstance(case, CaseFailed)), None)
 
 
+def _compared(evaluation: Accepted) -> bool:
+    return evaluation.geomean_speedup is not None or evaluation.geomean_speedup_over_best is not None
+
+
 def _accepted_summary(evaluation: Accepted) -> str:
     count = len(evaluation.cases)
     passed = f"  {count} case{'s' * (count != 1)} correct"
-    if evaluation.geomean_speedup is None and evaluation.geomean_speedup_over_best is None:
+    if any(isinstance(case, CasePassed) and case.timing for case in evaluation.cases) and not _compared(evaluation):
+        return f"{passed}; timed, with no baseline to compare with on every timed case"
+    if not _compared(evaluation):
         why = " (the emulator gives verdicts, never times)" if evaluation.device == "emulator" else ""
         return f"{passed}; not timed{why}"
     text = f"{passed}; speedup over eager {with_interval(evaluation.geomean_speedup, evaluation.geomean_interval)}"

@@ -11,6 +11,7 @@ import torch
 from harness.build import intercept
 from harness.build.extension import BuildFailed, Unsupported
 from harness.wire import (
+    Clear,
     Construct,
     Done,
     Failed,
@@ -79,6 +80,7 @@ class Session:
             Construct: self._construct,
             Stage: self._stage,
             Run: self._run,
+            Clear: self._clear,
             Release: self._release,
         }
         try:
@@ -244,6 +246,10 @@ class Session:
         if self._emulator is None:
             return []
         return [WireCounts(**vars(count)) for count in self._emulator.take_counts()]
+
+    def _clear(self, _request: Clear) -> Reply:
+        self._outputs = []
+        return Done()
 
     def _release(self, _request: Release) -> Reply:
         self._forget()
