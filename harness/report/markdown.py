@@ -10,6 +10,7 @@ import argparse
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 from harness.paths import ROOT
 from harness.report import json
@@ -20,13 +21,21 @@ _BLOCK = re.compile(r"(<!-- table: (?P<path>\S+) -->\n).*?(<!-- end of table -->
 
 
 def table(results: Results) -> str:
-    """Accepted and timed submissions, fastest first, on the first timed case and over all of them."""
+    """For each device its accepted and timed submissions, fastest first, on the first timed case and over all."""
     timed = [e for e in results.evaluations if isinstance(e, Accepted) and e.geomean_speedup is not None]
     timed.sort(key=lambda e: -(e.geomean_speedup or 0.0))
-    if not timed:
-        return "Nothing was timed.\n"
+    devices = sorted({e.device for e in timed}, reverse=True)  # cuda before cpu
+    tables = [_device_table([e for e in timed if e.device == device], results.environment) for device in devices]
+    return "\n".join(tables) or "Nothing was timed.\n"
+
+
+def _device_table(timed: list[Accepted], environment: dict[str, Any]) -> str:
     first = _timings(timed[0])[0][0]
+    where = environment.get("gpu") if timed[0].device == "cuda" else f"CPU, {environment.get('cpus')} cores"
     lines = [
+        f"{where}, torch {environment.get('torch')}, {environment.get('date')}; seed {timed[0].seed}; "
+        "brackets are 95% intervals.",
+        "",
         f"| | {first} | of the floor | speedup over eager, all timed cases | over the faster of eager and compile |",
         "|---|---|---|---|---|",
     ]
@@ -39,16 +48,12 @@ def table(results: Results) -> str:
             f"| {with_interval(evaluation.geomean_speedup, evaluation.geomean_interval)} "
             f"| {with_interval(evaluation.geomean_speedup_over_best, evaluation.geomean_over_best_interval)} |"
         )
-    environment = results.environment
-    where = environment.get("gpu") if timed[0].device == "cuda" else "CPU"
-    lines += ["", f"{where}, torch {environment.get('torch')}, {environment.get('date')}; seed {timed[0].seed}. "
-              "Brackets are 95% intervals."]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
 def _timings(evaluation: Accepted) -> list[tuple[str, CaseTiming]]:
     return [
-        (f"{case.name}, {case.shape}", case.timing)
+        (f"{case.name}{' (scaled)' if case.scaled else ''}, {case.shape}", case.timing)
         for case in evaluation.cases
         if isinstance(case, CasePassed) and case.timing
     ]
