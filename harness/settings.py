@@ -16,7 +16,6 @@ class Settings:
     quick: bool = False
     timing: bool = True
     check: bool = False
-    select: str = ""
 
 
 def sub_seed(seed: int, *parts: object) -> int:
