@@ -26,9 +26,7 @@ def sources() -> tuple[list[SourceText], list[str]]:
         body = SourceText(INCLUDE.sub("", text), str(file), 1)
         pieces += [SourceText(f"namespace {file.stem} {{"), body, SourceText("}")]
         names.append(file.stem)
-    exported = "".join(
-        f"void {n}_run(torch::Tensor x, torch::Tensor y) {{ {n}::run(x, y); }}\n" for n in names
-    )
+    exported = "".join(f"void {n}_run(torch::Tensor x, torch::Tensor y) {{ {n}::run(x, y); }}\n" for n in names)
     return [SourceText("\n".join(sorted(includes))), *pieces, SourceText(exported)], names
 
 

@@ -63,7 +63,5 @@ def run(torch):
         "override on CUDA": _overrides(torch, "CUDA"),
         "override on CPU through the fallback": _overrides(torch, "CPU"),
         "mixed devices": _message(lambda: x + torch.ones(8)),
-        "second device": "refused"
-        if "invalid device" in _message(lambda: torch.ones(2, device="cuda:1"))
-        else "no",
+        "second device": "refused" if "invalid device" in _message(lambda: torch.ones(2, device="cuda:1")) else "no",
     }

@@ -31,18 +31,14 @@ def _located(text: str | SourceText, file: Path) -> SourceText:
     if isinstance(text, SourceText):
         return text
     at = file.read_text().find(text)
-    return (
-        SourceText(text, str(file), file.read_text().count("\n", 0, at) + 1) if at >= 0 else SourceText(text)
-    )
+    return SourceText(text, str(file), file.read_text().count("\n", 0, at) + 1) if at >= 0 else SourceText(text)
 
 
 def loader(file: Path, cache: Path, check: bool) -> Any:
     """A `load_inline` that builds with the emulator's toolchain and keeps what it built."""
     toolchain = emulator.EmulatorToolchain(cache, check)
 
-    def load_inline(
-        name: str, cpp_sources: Any, cuda_sources: Any = None, functions: Any = None, **more: Any
-    ) -> Any:
+    def load_inline(name: str, cpp_sources: Any, cuda_sources: Any = None, functions: Any = None, **more: Any) -> Any:
         named = functions.items() if isinstance(functions, dict) else [(f, f) for f in _strings(functions)]
         extension = Extension(
             name,

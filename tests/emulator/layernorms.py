@@ -237,9 +237,7 @@ Tensor run_typed(Tensor x, Tensor w, Tensor b) {
 """
 
 NAMES = ("tree", "shuffles", "split", "grid", "typed")
-DECLARATIONS = "".join(
-    f"torch::Tensor run_{n}(torch::Tensor x, torch::Tensor w, torch::Tensor b);\n" for n in NAMES
-)
+DECLARATIONS = "".join(f"torch::Tensor run_{n}(torch::Tensor x, torch::Tensor w, torch::Tensor b);\n" for n in NAMES)
 extension = load_inline(
     name="layernorms", cpp_sources=DECLARATIONS, cuda_sources=CUDA, functions=[f"run_{n}" for n in NAMES]
 )
@@ -259,7 +257,5 @@ def run(torch):
         x, w, b = torch.randn(4, 512).to(dtype), torch.rand(512).to(dtype), torch.randn(512).to(dtype)
         expected = torch.nn.functional.layer_norm(x.double(), (512,), w.double(), b.double())
         y = extension.run_typed(x.cuda(), w.cuda(), b.cuda())
-        errors[str(dtype)] = (
-            (y.cpu().double() - expected).abs().max() * torch.finfo(torch.float32).eps
-        ).item()
+        errors[str(dtype)] = ((y.cpu().double() - expected).abs().max() * torch.finfo(torch.float32).eps).item()
     return errors

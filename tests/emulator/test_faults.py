@@ -26,9 +26,7 @@ def _marked_lines(file: Path) -> set[int]:
 def _matches(seen: dict[str, Any], file: Path, expected: str) -> str:
     """An explanation of what differs, or nothing."""
     if expected == "silent":
-        return (
-            f"found {seen['found']}, raised {seen['message']!r}" if seen["found"] or seen["message"] else ""
-        )
+        return f"found {seen['found']}, raised {seen['message']!r}" if seen["found"] or seen["message"] else ""
     if not seen["found"]:
         return "found nothing"
     kind, line, where, kernel, message = seen["found"][0]
@@ -75,8 +73,6 @@ def test_fast_mode_sees_what_the_header_says(fast, file):
     assert fast[file.stem]["message"]
 
 
-@pytest.mark.parametrize(
-    "file", [f for f in FILES if f.stem.startswith("silent")], ids=lambda file: file.stem
-)
+@pytest.mark.parametrize("file", [f for f in FILES if f.stem.startswith("silent")], ids=lambda file: file.stem)
 def test_fast_mode_is_silent_on_correct_kernels(fast, file):
     assert _matches(fast[file.stem], file, "silent") == ""

@@ -10,9 +10,7 @@ import pytest
 HERE = Path(__file__).parent
 
 
-@pytest.fixture(
-    scope="module", params=[(), ("--order", "random"), ("--check",)], ids=["fast", "random", "check"]
-)
+@pytest.fixture(scope="module", params=[(), ("--order", "random"), ("--check",)], ids=["fast", "random", "check"])
 def values(request, emulator) -> dict[str, Any]:
     answer = emulator.run(HERE / "features.py", *request.param)
     assert "error" not in answer, answer["error"]

@@ -22,9 +22,7 @@ def activate(cache: Path) -> None:
     torch looks its CUDA hooks up once, while it is imported, so that this must come before.
     """
     if "torch" in sys.modules:
-        raise RuntimeError(
-            "torch is already imported; activate() must run before, since torch looks for CUDA then."
-        )
+        raise RuntimeError("torch is already imported; activate() must run before, since torch looks for CUDA then.")
     version, cuda = paths.torch_version()
     if cuda:
         raise paths.Missing(

@@ -22,9 +22,7 @@ class CompilerError(Exception):
 def run(command: list[str], folder: Path) -> str:
     """Run a compiler in `folder` and return what it printed."""
     environment = {**os.environ, "LC_ALL": "C"}
-    done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace"
-    )
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace")
     if done.returncode:
         raise CompilerError(command, done.stderr + done.stdout)
     return done.stdout

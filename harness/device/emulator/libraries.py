@@ -22,9 +22,7 @@ _FLAGS = [
 
 
 def _sources() -> list[Path]:
-    return [f for f in (paths.HERE / "csrc").rglob("*") if f.is_file()] + list(
-        (paths.HERE / "include/emu").glob("*.h")
-    )
+    return [f for f in (paths.HERE / "csrc").rglob("*") if f.is_file()] + list((paths.HERE / "include/emu").glob("*.h"))
 
 
 def fingerprint() -> str:

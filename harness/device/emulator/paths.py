@@ -24,9 +24,7 @@ def compiler() -> str:
     name = os.environ.get("CXX", "g++")
     found = shutil.which(name)
     if not found:
-        raise Missing(
-            f"The emulator compiles kernels with {name}, which is not installed: install g++ 11 or newer."
-        )
+        raise Missing(f"The emulator compiles kernels with {name}, which is not installed: install g++ 11 or newer.")
     return found
 
 

@@ -37,9 +37,7 @@ def load(folder: Path) -> None:
 def library() -> ctypes.CDLL:
     """The loaded runtime."""
     if _library is None:
-        raise RuntimeError(
-            "The emulator is not active in this process: call activate() before torch is imported."
-        )
+        raise RuntimeError("The emulator is not active in this process: call activate() before torch is imported.")
     return _library
 
 

@@ -74,9 +74,7 @@ class EmulatorToolchain:
             "flags": [*_COMMON, *self._extra],
             "check": self._check,
         }
-        self._fingerprint = (
-            "emulator " + hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
-        )
+        self._fingerprint = "emulator " + hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
         return self._fingerprint
 
     @staticmethod
@@ -86,15 +84,11 @@ class EmulatorToolchain:
         parts = [building.digest_of_files(shims), paths.compiler_version(), *paths.torch_version()]
         return "\0".join([*parts, *(str(folder) for folder in paths.cuda_includes())])
 
-    def compile(
-        self, extension: Extension, module_name: str, folder: Path
-    ) -> tuple[Path, tuple[KernelResources, ...]]:
+    def compile(self, extension: Extension, module_name: str, folder: Path) -> tuple[Path, tuple[KernelResources, ...]]:
         """Build `module_name` in `folder`. Raises BuildFailed or Unsupported."""
         texts = [piece.text for piece in (*extension.cpp_sources, *extension.cuda_sources)]
         kernels = translate.find_kernels(texts)
-        units = {
-            "main": ([translate.translate(p, kernels) for p in extension.cpp_sources], extension.extra_cflags)
-        }
+        units = {"main": ([translate.translate(p, kernels) for p in extension.cpp_sources], extension.extra_cflags)}
         if extension.cuda_sources:
             pieces = [translate.translate(p, kernels) for p in extension.cuda_sources]
             units["cuda"] = (pieces, extension.extra_cuda_cflags)
@@ -104,9 +98,7 @@ class EmulatorToolchain:
         for name, (pieces, flags) in units.items():
             source = folder / f"{name}.cpp"
             body = "\n".join(piece.located for piece in pieces)
-            source.write_text(
-                body + (f'\n#line 1 "bindings of {extension.name}"\n{binding}' if name == "main" else "")
-            )
+            source.write_text(body + (f'\n#line 1 "bindings of {extension.name}"\n{binding}' if name == "main" else ""))
             extra = self._extra if name == "cuda" else []
             commands.append([
                 paths.compiler(), *_COMMON, *extra, *_kept_flags(flags), *include,
@@ -144,9 +136,7 @@ class EmulatorToolchain:
             header = folder / "prelude.h"
             header.write_text(_PRELUDE)
             flags = [*_COMMON, *extra, *paths.include_flags(shims=True)]
-            building.run(
-                [paths.compiler(), *flags, "-x", "c++-header", header.name, "-o", "prelude.h.gch"], folder
-            )
+            building.run([paths.compiler(), *flags, "-x", "c++-header", header.name, "-o", "prelude.h.gch"], folder)
 
         return building.once(self._cache / f"prelude-{key}", make) / "prelude.h"
 
@@ -155,8 +145,7 @@ def _binding(extension: Extension) -> str:
     if not extension.functions:
         return ""
     lines = [
-        f"m.def({json.dumps(name)}, ::emu::checked(&{name}), {json.dumps(doc)});"
-        for name, doc in extension.functions
+        f"m.def({json.dumps(name)}, ::emu::checked(&{name}), {json.dumps(doc)});" for name, doc in extension.functions
     ]
     return "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\n" + "\n".join(lines) + "\n}\n"
 
@@ -177,9 +166,7 @@ def _explained(log: str, files: set[str]) -> Exception:
         if match["file"] in files:
             place = f"{match['file']}:{match['line']}"
         if unsupported and "unsupported_by_emulator" in match["text"]:
-            return Unsupported(
-                f"{place or 'the source'}: the emulator does not support {unsupported[1].strip()}."
-            )
+            return Unsupported(f"{place or 'the source'}: the emulator does not support {unsupported[1].strip()}.")
         errors.append(f"{place or match['file'] + ':' + match['line']}: {match['text']}")
         place = ""
     if not errors:

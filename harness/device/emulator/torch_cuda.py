@@ -120,9 +120,7 @@ def _check_device(device: Any) -> None:
 
     index = torch.device(device).index if isinstance(device, str) else getattr(device, "index", device)
     if index not in (None, 0):
-        raise RuntimeError(
-            f"CUDA error: invalid device ordinal {index}; there is one emulated device, cuda:0."
-        )
+        raise RuntimeError(f"CUDA error: invalid device ordinal {index}; there is one emulated device, cuda:0.")
 
 
 def _seed(seed: int) -> None:

@@ -83,9 +83,7 @@ def collect(source: Source, into: Kernels) -> None:
         if name < 0:
             continue
         first = source.statement_start(i)
-        kernel = Kernel(
-            source.at(name), _template_parameters(source, first, i), _cluster(source, first, name)
-        )
+        kernel = Kernel(source.at(name), _template_parameters(source, first, i), _cluster(source, first, name))
         if kernel not in into.by_name.setdefault(kernel.name, []):
             into.by_name[kernel.name].append(kernel)
 

@@ -113,9 +113,7 @@ def _rewrite_api(source: Source, edits: Edits, kernels: Kernels, i: int) -> None
     name = re.sub(r"<.*", "", kernel).split("::")[-1].strip("(& ")
     cooperative = "true" if "Cooperative" in source.at(i) else "false"
     cluster = kernels.cluster(name) or "1"
-    call = (
-        f'::emu::api_call("{name}", __FILE__, __LINE__, {cooperative}, dim3({cluster})){_API[source.at(i)]}('
-    )
+    call = f'::emu::api_call("{name}", __FILE__, __LINE__, {cooperative}, dim3({cluster})){_API[source.at(i)]}('
     start = i - 1 if source.at(i - 1) == "::" else i
     edits.replace_tokens(start, after + 1, call)
     edits.replace_tokens(begin, end, kernel)

@@ -214,9 +214,7 @@ def _move(b: Block, i: Instruction) -> str:
         terms = " | ".join(f"uint64_t({b.read(s, f'b{part}')}) << {k * part}" for k, s in enumerate(source))
         return _result(b, i, f"uint{bits}_t({terms})")
     value = b.read(source[0], kind)
-    parts = "".join(
-        f" ::emu::ptx::put({b.target(t)}, uint{part}_t(emu_v >> {k * part}));" for k, t in enumerate(to)
-    )
+    parts = "".join(f" ::emu::ptx::put({b.target(t)}, uint{part}_t(emu_v >> {k * part}));" for k, t in enumerate(to))
     return f"{{ const auto emu_v = {value};{parts} }}"
 
 

@@ -25,9 +25,7 @@ def _opens_namespace(source: Source, brace: int) -> bool:
     i = brace - 1
     if source.at(i).startswith('"'):
         return source.at(i - 1) == "extern"
-    while source.at(i) == "::" or (
-        i >= 0 and source.tokens[i].kind == "name" and source.at(i) != "namespace"
-    ):
+    while source.at(i) == "::" or (i >= 0 and source.tokens[i].kind == "name" and source.at(i) != "namespace"):
         i -= 1
     return source.at(i) == "namespace"
 
