@@ -1,15 +1,16 @@
 """The clock that scores: it runs in the judge, outside every process that it times.
 
-A round: the judge puts freshly dealt inputs into shared memory, says which slots to run, and stops its
-own monotonic clock only after it has itself read randomly chosen elements of every output out of the
-worker's memory. A worker that has not finished, or that answered with something else, is then holding
-wrong values. What a round costs beside the calls is measured with a stub, a worker of ours that obeys
-the same protocol and does nothing, and is taken off:
+A round: the judge puts data into shared memory, starts its own monotonic clock, changes secret elements
+of all of it, and says 'go'. The worker runs the slots that it is handed one after the other. The clock
+stops only after the judge itself has read randomly chosen elements of every output out of the worker's
+memory; a worker that has not finished, or that answered with something else, then holds wrong values.
+What a round costs beside the calls is measured with a stub, a worker of ours that obeys the same protocol
+and does nothing, and is taken off:
 
-    time of a call = (time of the round - time of the stub's round of as many calls) / calls
+    time of a call = (time of the round - what the stub's round of as many calls cost) / calls
 
-Which data lies in which slot changes from round to round, so that a result remembered by address is
-wrong, and the slots together exceed the last-level cache, so that inputs come from memory.
+No slot is run twice in a round, and the cache is overwritten before it, so that inputs come from memory.
+What was read is compared afterwards, and one call of each round in every element (see harness.dealing).
 """
 
 from __future__ import annotations
@@ -23,31 +24,35 @@ import numpy as np
 import torch
 
 from harness import oracle, stats
+from harness.dealing import Dealer
 from harness.device.base import Device, Reader
 from harness.errors import HarnessError, SubmissionError
 from harness.form import check_form
 from harness.sandbox import Worker
-from harness.wire import Clear, Failed, Ran, Run, TensorRef
+from harness.wire import Clear, Failed, OutputRef, Play, Ran
 
-# The slots' inputs and outputs together are this many times the last-level cache.
-COLD_FACTOR = 3
-MIN_SLOTS = 2
-MAX_SLOTS = 12
+# Slots beyond the calls of a round, as a share of them and at least: which are run, and how many, is not known.
+SPARE_SHARE = 0.25
+MIN_SPARE_SLOTS = 2
 
-# Data sets beyond the number of slots, so that dealing always changes something.
-SPARE_SETS = 1
-
+# The first call of a round is slower than the others by 30 to 190 µs on an H200, and not by the same in every
+# process: it must not be all that there is.
+MIN_CALLS = 3
 MAX_CALLS = 256
 
-# How the number of calls a round is found: rounds of more and more calls until one takes half of what is
-# wanted. One call alone says little: the first of a round is the slowest.
-PROBE_GROWTH = 4
-PROBE_REPEATS = 2
+# A call through Python takes at least so long, however little it does.
+SHORTEST_CALL_US = 8.0
+
+# The calls of the first rounds, from which the number of calls is chosen. All outputs of the first are compared.
+FIRST_CALLS = 3
+PROBE_CALLS = 16
 
 # A slow contender's rounds may be this many times longer than wanted, to have as many calls as the others'.
 LONGEST_ROUND = 4
 
-SAMPLES_PER_OUTPUT = 4
+# Read in every output of a round: so many elements in each of so many rows.
+SAMPLED_ROWS = 2
+SAMPLES_PER_ROW = 4
 
 MIN_ROUNDS = 9
 MAX_ROUNDS = 200
@@ -61,14 +66,6 @@ TARGET_HALF_WIDTH = 0.01
 
 # A call that is at least this share Python and launch is labelled launch-bound.
 LAUNCH_BOUND_SHARE = 0.9
-
-
-@dataclass
-class DataSet:
-    """Inputs and what must come out of them, both private to the judge."""
-
-    inputs: list[torch.Tensor]
-    expected: list[oracle.Expected]
 
 
 @dataclass
@@ -100,162 +97,154 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class _Sample:
-    """Where to look after a round, and what must stand there: for each output of the problem the element
-    offsets and the float64 values, of shape (calls, SAMPLES_PER_OUTPUT), and the tolerances, (calls, 1)."""
+class _Question:
+    """What a round is asked: its slots, the rows to look at in each call, and for each output the elements of
+    those rows, of shape (calls, rows, elements). The call `full` is compared in all its elements."""
 
-    offsets: list[np.ndarray]
-    expected: list[np.ndarray]
-    tolerances: list[np.ndarray]
+    slots: list[int]
+    rows: np.ndarray
+    elements: list[np.ndarray]
+    full: int
+
+
+@dataclass(frozen=True)
+class _Round:
+    """One round as it was seen: seconds, the worker's reply, and for each output what stood at the elements
+    that were asked for."""
+
+    elapsed_s: float
+    reply: Ran
+    question: _Question
+    seen: list[np.ndarray]
 
 
 class Clock:
-    """Times contenders on one case whose inputs are staged in the slots of the arena."""
+    """Times contenders on one case whose inputs are staged in the dealer's slots."""
 
-    def __init__(
-        self,
-        device: Device,
-        slots: Sequence[Sequence[TensorRef]],
-        sets: Sequence[DataSet],
-        stub: Contender,
-        seed: int,
-        timeout_s: float,
-    ) -> None:
+    def __init__(self, device: Device, dealer: Dealer, stub: Contender, seed: int, timeout_s: float) -> None:
         self._device = device
-        self._slots = slots
-        self._sets = sets
-        self._expected = sets[0].expected  # shape, strides and dtype are those of every set
+        self._dealer = dealer
         self._stub = stub
         self._random = random.Random(seed)
         self._numbers = np.random.default_rng(seed)
         self._timeout_s = timeout_s
-        self._dealt: list[int] = []
-        size = max(2 * device.cache_bytes, 1)
-        self._flush = torch.empty(size, dtype=torch.uint8, device=device.torch_device)
 
     # ------------------------------------------------------------------ one round
 
-    def _deal(self) -> None:
-        """Put data sets into slots at random and leave none of it in the cache."""
-        self._dealt = self._random.sample(range(len(self._sets)), len(self._slots))
-        for slot, chosen in zip(self._slots, self._dealt, strict=True):
-            for ref, tensor in zip(slot, self._sets[chosen].inputs, strict=True):
-                self._device.arena.view(ref).copy_(tensor)
-        self._flush.fill_(self._random.randrange(256))
-        self._device.synchronize()
+    def _ask(self, calls: int) -> _Question:
+        rows = np.stack([self._some(self._dealer.rows, SAMPLED_ROWS) for _ in range(calls)])
+        elements = [
+            self._numbers.integers(max(self._dealer.row_length(i), 1), size=(*rows.shape, SAMPLES_PER_ROW))
+            for i in range(len(self._dealer.forms))
+        ]
+        slots = self._random.sample(range(self._dealer.slot_count), calls)
+        return _Question(slots, rows, elements, self._random.randrange(calls))
 
-    def _pick(self, slots: Sequence[int]) -> _Sample:
-        dealt = np.array([self._dealt[slot] for slot in slots])
-        offsets, expected, tolerances = [], [], []
-        for position, output in enumerate(self._expected):
-            count = SAMPLES_PER_OUTPUT if output.values.numel() else 0
-            flat = self._numbers.integers(max(output.values.numel(), 1), size=(len(slots), count))
-            index = np.unravel_index(flat, output.form.shape or (1,))
-            offsets.append(
-                sum(i * s for i, s in zip(index, output.form.stride or (1,), strict=True)) + np.zeros_like(flat)
-            )
-            values, tolerance = np.empty(flat.shape), np.empty((len(slots), 1))
-            for chosen in set(dealt.tolist()):
-                wanted = self._sets[chosen].expected[position]
-                where = torch.from_numpy(flat[dealt == chosen]).to(wanted.values.device)
-                values[dealt == chosen] = wanted.values.reshape(-1)[where].cpu().numpy()
-                tolerance[dealt == chosen] = wanted.tolerance
-            expected.append(values)
-            tolerances.append(tolerance)
-        return _Sample(offsets, expected, tolerances)
+    def _some(self, rows: int, count: int) -> np.ndarray:
+        return self._numbers.choice(rows, size=min(rows, count), replace=False)
 
-    def _slots_for(self, calls: int) -> list[int]:
-        """Every slot equally often, in an order that nobody knows."""
-        repeated = list(range(len(self._slots))) * -(-calls // len(self._slots))
-        self._random.shuffle(repeated)
-        return repeated[:calls]
-
-    def round(self, contender: Contender, calls: int, stub: bool = False) -> tuple[float, Ran]:
-        """Seconds of one round of `calls`, and the worker's reply. Raises SubmissionError when the worker
-        fails, or when a sampled element is wrong (not for the stub, which computes nothing)."""
-        slots = self._slots_for(calls)
-        if not stub or not self._dealt:
-            self._deal()
-        sample = self._pick(slots)
-        request = Run(slots=slots)
+    def _round(self, contender: Contender, question: _Question, begin: Callable[[], None]) -> _Round:
+        """Run one round on dealt data; `begin` changes it. Raises SubmissionError when the worker fails."""
+        offsets = [self._offsets(question, i) for i in range(len(self._dealer.forms))]
         contender.worker.ask(Clear(), self._timeout_s)
+        request = Play(turn=contender.worker.turns.number)
         started = time.perf_counter()
+        begin()
         contender.worker.tell(request)
+        contender.worker.hand_out(question.slots, self._timeout_s)
         reply = contender.worker.hear(self._timeout_s, self._device.spin_s)
         if not isinstance(reply, Ran):
             raise _failure(reply)
-        self._require_calls(reply, calls)
-        right = self._sampled_right(contender.reader, reply, sample)
+        self._require_calls(reply, len(question.slots))
+        seen = [
+            contender.reader.sample([outputs[i] for outputs in reply.outputs], reply.handles, offsets[i], form.dtype)
+            for i, form in enumerate(self._dealer.forms)
+        ]
         elapsed = time.perf_counter() - started
-        self._check_forms(reply)
-        if not stub:
-            self._require(contender.name, right, reply)
-        return elapsed, reply
+        return _Round(elapsed, reply, question, seen)
+
+    def _offsets(self, question: _Question, position: int) -> np.ndarray:
+        """Where the asked elements of an output lie, in elements from its first, shape (calls, asked)."""
+        form = self._dealer.forms[position]
+        length = self._dealer.row_length(position)
+        if not length:
+            return np.zeros((len(question.slots), 0), dtype=np.int64)
+        flat = (question.rows[:, :, None] * length + question.elements[position]).reshape(len(question.slots), -1)
+        index = np.unravel_index(flat, form.shape or (1,))
+        strides = form.stride or (1,)
+        return np.asarray(sum(i * s for i, s in zip(index, strides, strict=True)), dtype=np.int64)
 
     def _require_calls(self, reply: Ran, calls: int) -> None:
         counts = {len(outputs) for outputs in reply.outputs}
-        if len(reply.outputs) != calls or counts != {len(self._expected)}:
+        if len(reply.outputs) != calls or counts != {len(self._dealer.forms)}:
             raise SubmissionError(
                 "wrong_output", f"{calls} calls gave {len(reply.outputs)} results of {counts} tensors each."
             )
 
-    def _check_forms(self, reply: Ran) -> None:
-        for outputs in reply.outputs:
-            check_form(outputs, self._expected, self._device.torch_device.type, emulated=False)
+    def _judge(self, contender: Contender, played: _Round) -> None:
+        """Compare what was seen, and one call in full. Raises SubmissionError when something is wrong."""
+        if played.reply.forbidden:
+            raise SubmissionError("forbidden_op", f"{played.reply.forbidden[0]} ran in a timed call.")
+        for outputs in played.reply.outputs:
+            check_form(outputs, self._dealer.forms, self._device.torch_device.type, emulated=False)
+        question = played.question
+        everything = list(range(self._dealer.rows))
+        expected = self._dealer.expected_rows(
+            [*question.slots, question.slots[question.full]], [*question.rows.tolist(), everything]
+        )
+        for position, (seen, wanted) in enumerate(zip(played.seen, expected, strict=True)):
+            if not self._as_expected(seen, wanted[:-1], question.elements[position], position):
+                raise SubmissionError(
+                    "wrong_when_timed",
+                    f"{contender.name} gave a wrong element in a timed call, on data that it had not seen before.",
+                )
+            self._judge_fully(contender, played.reply, question.full, position, wanted[-1])
 
-    def _sampled_right(self, reader: Reader, reply: Ran, sample: _Sample) -> bool:
-        """Read the sampled elements out of the worker's memory and compare them."""
-        for position, output in enumerate(self._expected):
-            refs = [outputs[position] for outputs in reply.outputs]
-            got = reader.sample(refs, reply.handles, sample.offsets[position], output.form.dtype)
-            wanted = sample.expected[position]
-            with np.errstate(invalid="ignore"):
-                near = np.abs(got - wanted) <= sample.tolerances[position]
-            if not (near | (got == wanted) | (np.isnan(got) & np.isnan(wanted))).all():
-                return False
-        return True
+    def _as_expected(self, seen: np.ndarray, rows: Sequence[torch.Tensor], elements: np.ndarray, position: int) -> bool:
+        if not seen.size:
+            return True
+        where = torch.from_numpy(elements).to(rows[0].device)
+        wanted = torch.stack(list(rows)).gather(2, where).reshape(len(rows), -1).cpu().numpy()
+        with np.errstate(invalid="ignore"):
+            near = np.abs(seen - wanted) <= self._dealer.tolerances[position]
+        return bool((near | (seen == wanted) | (np.isnan(seen) & np.isnan(wanted))).all())
 
-    def _require(self, name: str, right: bool, reply: Ran) -> None:
-        if reply.forbidden:
-            raise SubmissionError("forbidden_op", f"{reply.forbidden[0]} ran in a timed call.")
-        if not right:
-            raise SubmissionError(
-                "wrong_when_timed",
-                f"{name} gave a wrong element in a timed call, on data that it had not seen in that place before.",
-            )
+    def _judge_fully(self, contender: Contender, reply: Ran, call: int, position: int, values: torch.Tensor) -> None:
+        form = self._dealer.forms[position]
+        wanted = oracle.Expected(values.reshape(form.shape), form, self._dealer.tolerances[position], 0.0)
+        comparison = oracle.compare(self._read(contender, reply.outputs[call][position], reply), wanted)
+        if not comparison.ok:
+            raise SubmissionError("wrong_when_timed", f"{contender.name}, in a timed call: {comparison.message}.")
 
-    def verify(self, contender: Contender) -> None:
-        """Run every slot once and compare every element, outside the clock; also the warm-up.
+    def _read(self, contender: Contender, ref: OutputRef, reply: Ran) -> torch.Tensor:
+        return contender.reader.read(ref, reply.handles)
 
-        Raises SubmissionError with the reason wrong_when_timed for a wrong element."""
-        self._deal()
-        reply = contender.worker.ask(Run(slots=list(range(len(self._slots)))), self._timeout_s)
-        if not isinstance(reply, Ran):
-            raise _failure(reply)
-        self._require_calls(reply, len(self._slots))
-        self._check_forms(reply)
-        for slot, outputs in enumerate(reply.outputs):
-            for ref, wanted in zip(outputs, self._sets[self._dealt[slot]].expected, strict=True):
-                comparison = oracle.compare(contender.reader.read(ref, reply.handles), wanted)
-                if not comparison.ok:
-                    raise SubmissionError("wrong_when_timed", f"{contender.name}: {comparison.message}.")
+    def _play(self, contender: Contender, calls: int) -> _Round:
+        """A round on fresh data, judged."""
+        self._dealer.deal()
+        played = self._round(contender, self._ask(calls), self._dealer.change)
+        self._judge(contender, played)
+        return played
+
+    def _play_stub(self, calls: int) -> float:
+        """Seconds that a round of `calls` costs beside its calls.
+
+        Where the device works while the worker's Python goes on, handing out turns is hidden behind kernels in
+        all but the shortest calls, and is not taken off. The stub's own word on that can be believed."""
+        played = self._round(self._stub, self._ask(calls), self._dealer.change_nothing)
+        return played.elapsed_s - (0.0 if self._device.is_cpu else played.reply.issue_us / 1e6)
 
     # ------------------------------------------------------------------ many rounds
 
-    def choose_calls(self, contender: Contender) -> None:
-        """As many calls a round as fill the device's round length within its memory for results."""
-        result_bytes = sum(output.values.numel() * output.form.dtype.itemsize for output in self._expected)
-        most = max(1, min(MAX_CALLS, self._device.result_bytes // max(result_bytes, 1)))
-        calls = min(PROBE_GROWTH, most)
-        while True:
-            self.round(contender, calls)  # opens what there is to open, and fills the allocator
-            elapsed = min(self.round(contender, calls)[0] for _ in range(PROBE_REPEATS))
-            busy_us = max((elapsed - self._stub_round(calls)) * 1e6, 1.0)
-            if calls == most or busy_us > self._device.round_us / 2:
+    def _choose_calls(self, contender: Contender) -> None:
+        """As many calls a round as fill the device's round length; the first rounds also warm up."""
+        most = most_calls(self._dealer.slot_count)
+        for calls in (min(FIRST_CALLS, most), min(PROBE_CALLS, most)):
+            busy_us = (self._play(contender, calls).elapsed_s - self._play_stub(calls)) * 1e6
+            contender.call_us = max(busy_us / calls, 1.0)
+            if busy_us > self._device.round_us:
                 break
-            calls = min(most, PROBE_GROWTH * calls)
-        contender.call_us = busy_us / calls
-        contender.calls = max(1, min(most, round(self._device.round_us / contender.call_us)))
+        contender.calls = max(min(MIN_CALLS, most), min(most, round(self._device.round_us / contender.call_us)))
 
     def _align_calls(self, contenders: Sequence[Contender]) -> None:
         """Give contenders the same number of calls where their rounds allow it, so that what the first calls
@@ -264,9 +253,6 @@ class Clock:
         for contender in contenders:
             allowed = int(LONGEST_ROUND * self._device.round_us / contender.call_us)
             contender.calls = max(contender.calls, min(largest, allowed))
-
-    def _stub_round(self, calls: int) -> float:
-        return self.round(self._stub, calls, stub=True)[0]
 
     def measure(self, contenders: Sequence[Contender], budget_s: float) -> list[str]:
         """Fill the contenders' rounds, interleaved, until their times are known well or the budget is spent.
@@ -287,7 +273,7 @@ class Clock:
                 notes.append(f"{contender.name} was left out: {error.message}")
 
         for contender in contenders:
-            drop_if_failing(contender, self._prepare)
+            drop_if_failing(contender, self._choose_calls)
         self._align_calls(running)
         for contender in list(running):
             drop_if_failing(contender, self._warm_up)
@@ -302,22 +288,22 @@ class Clock:
             contender.finished = contender in running
         return notes
 
-    def _prepare(self, contender: Contender) -> None:
-        self.verify(contender)
-        self.choose_calls(contender)
-
     def _warm_up(self, contender: Contender) -> None:
-        self.round(contender, contender.calls)
+        self._play(contender, contender.calls)
 
     def _measure_once(self, contender: Contender) -> None:
-        contender.stub_s.append(self._stub_round(contender.calls))
         for _ in range(MAPPING_TRIES):
             opened = contender.reader.opened
-            elapsed, reply = self.round(contender, contender.calls)
+            self._dealer.deal()
+            stub_s = self._play_stub(contender.calls)
+            self._dealer.flush()
+            played = self._round(contender, self._ask(contender.calls), self._dealer.change)
+            self._judge(contender, played)
             if contender.reader.opened == opened:  # else a mapping was made inside the round: again
                 break
-        contender.round_s.append(elapsed)
-        contender.issue_us.append(reply.issue_us / contender.calls)
+        contender.stub_s.append(stub_s)
+        contender.round_s.append(played.elapsed_s)
+        contender.issue_us.append(played.reply.issue_us / contender.calls)
 
 
 def _known(contender: Contender) -> bool:
@@ -327,9 +313,17 @@ def _known(contender: Contender) -> bool:
 def _failure(reply: object) -> Exception:
     if isinstance(reply, Failed):
         return SubmissionError(reply.reason, reply.message)
-    return HarnessError(f"A worker answered a run with {type(reply).__name__}.")
+    return HarnessError(f"A worker answered a round with {type(reply).__name__}.")
 
 
-def slot_count(device: Device, call_bytes: int) -> int:
-    """How many slots leave the cache cold for calls that move `call_bytes`."""
-    return max(MIN_SLOTS, min(MAX_SLOTS, -(-COLD_FACTOR * device.cache_bytes // max(call_bytes, 1))))
+def slot_count(device: Device, floor_us: float, call_bytes: int, result_bytes: int) -> int:
+    """Slots for a case whose calls take at least `floor_us`, read `call_bytes` and write `result_bytes`."""
+    wanted = min(MAX_CALLS, max(MIN_CALLS, int(device.round_us / max(floor_us, SHORTEST_CALL_US))))
+    room = min(device.input_bytes // max(call_bytes, 1), device.result_bytes // max(result_bytes, 1))
+    calls = max(1, min(wanted, room))
+    return calls + max(MIN_SPARE_SLOTS, int(calls * SPARE_SHARE))
+
+
+def most_calls(slots: int) -> int:
+    """The most calls that a round may have with so many slots: some stay unused."""
+    return max(1, min(slots - MIN_SPARE_SLOTS, int(slots / (1 + SPARE_SHARE))))

@@ -57,7 +57,7 @@ def _compare_run(runner: Runner, ran: Ran, drawn: Drawn, input_refs: Sequence[Te
         raise SubmissionError(ran.findings[0].kind, ran.findings[0].message)
     if len(ran.outputs) != 1:
         raise SubmissionError("bad_message", f"One call gave {len(ran.outputs)} results.")
-    check_form(ran.outputs[0], drawn.expected, runner.device.torch_device.type, emulated=emulated)
+    check_form(ran.outputs[0], [e.form for e in drawn.expected], runner.device.torch_device.type, emulated=emulated)
     comparisons = [
         oracle.compare(runner.reader.read(ref, ran.handles), wanted)
         for ref, wanted in zip(ran.outputs[0], drawn.expected, strict=True)

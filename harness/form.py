@@ -9,9 +9,7 @@ from harness.errors import SubmissionError
 from harness.wire import OutputRef
 
 
-def check_form(
-    outputs: Sequence[OutputRef], expected: Sequence[oracle.Expected], device: str, *, emulated: bool
-) -> None:
+def check_form(outputs: Sequence[OutputRef], expected: Sequence[oracle.Form], device: str, *, emulated: bool) -> None:
     """Number, type, device, dtype, shape and strides of one call's outputs.
 
     Raises SubmissionError with the reason wrong_output and a sentence that says what was found.
@@ -20,9 +18,8 @@ def check_form(
         raise SubmissionError(
             "wrong_output", f"forward returned {len(outputs)} tensors; the reference returns {len(expected)}."
         )
-    for position, (ref, wanted) in enumerate(zip(outputs, expected, strict=True)):
+    for position, (ref, form) in enumerate(zip(outputs, expected, strict=True)):
         which = f"output {position}" if len(expected) > 1 else "the output"
-        form = wanted.form
         dtype = str(form.dtype).removeprefix("torch.")
         on = "cuda" if emulated else device
         for what, found, needed in (

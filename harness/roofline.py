@@ -15,3 +15,12 @@ def bytes_min(*groups: Iterable[torch.Tensor]) -> int:
 def floor_us(nbytes: int, bandwidth: float) -> float:
     """Microseconds to move `nbytes` at `bandwidth` bytes a second."""
     return nbytes / bandwidth * 1e6
+
+
+def impossible_us(
+    read_bytes: int, written_bytes: int, calls: int, cache_bytes: int, bandwidth: float, headroom: float
+) -> float:
+    """Microseconds that a call cannot stay below, by a generous count: inputs come from memory, at `headroom` times
+    the copy's bandwidth; parameters may be cached, and so may the last results of a round of `calls`."""
+    written_out = max(0, calls * written_bytes - cache_bytes) / calls
+    return (read_bytes + written_out) / (bandwidth * headroom) * 1e6

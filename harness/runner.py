@@ -77,7 +77,7 @@ class Runner:
         _require(self.worker.ask(Stage(arena=self.device.arena.ref, slots=slots, results=results), self.timeout_s))
 
     def observe(self, order: str, seed: int) -> Ran:
-        request = Run(slots=[0], observed=True, order=order, order_seed=seed)
+        request = Run(slot=0, order=order, order_seed=seed)
         reply = _require(self.worker.ask(request, self.timeout_s))
         assert isinstance(reply, Ran)
         return reply

@@ -26,6 +26,7 @@ import psutil
 
 from harness.errors import HarnessError, SubmissionError
 from harness.paths import ROOT, compile_cache, emulator_cache
+from harness.turns import Turns
 from harness.wire import BadMessage, Channel, ChannelClosed, ChannelTimeout, Reply, Request
 
 # Variables that a worker may see: what finds compilers, CUDA and the device, and nothing else.
@@ -67,11 +68,12 @@ class Worker:
         self.home = Path(tempfile.mkdtemp(prefix="kernelgate-"))
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours, judge=True)
+        self.turns = Turns.create(spins=device == "cuda")
         with theirs, open(self.home / "output", "wb") as log:
             self._process = subprocess.Popen(
                 [
                     *(sys.executable, "-P", "-m", "harness.worker"),
-                    *(str(theirs.fileno()), str(arena_fd), device, str(emulator_cache())),
+                    *(str(theirs.fileno()), str(arena_fd), str(self.turns), device, str(emulator_cache())),
                     *(["torch._inductor.compile_fx"] if keeps_compile_cache else []),
                 ],
                 env=self._environment(keeps_compile_cache),
@@ -79,7 +81,7 @@ class Worker:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                pass_fds=(theirs.fileno(), arena_fd),
+                pass_fds=(theirs.fileno(), arena_fd, *self.turns.fds),
                 start_new_session=True,
             )
         self.pid = self._process.pid
@@ -133,6 +135,10 @@ class Worker:
             self._channel.send(request)
         except ChannelClosed:
             raise self._death() from None
+
+    def hand_out(self, slots: list[int], timeout_s: float) -> None:
+        """Hand `slots` out one by one to a worker that was told to play; `hear` gives its reply."""
+        self.turns.hand_out(slots, timeout_s, self._channel.fileno(), lambda: self._channel.spin(0.0))
 
     def hear(self, timeout_s: float, spin_s: float = 0.0) -> Reply:
         """The reply to the last request, waited for without sleeping for `spin_s`.
@@ -225,6 +231,7 @@ class Worker:
         Worker._alive.pop(self.pid, None)
         _kill_orphans(keep=set(Worker._alive))
         self._channel.close()
+        self.turns.close()
         shutil.rmtree(self.home, ignore_errors=True)
 
     def __enter__(self) -> Worker:

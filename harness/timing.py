@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from harness import oracle, roofline, stats, verdict
-from harness.clock import SPARE_SETS, Clock, Contender, DataSet, slot_count
+from harness.clock import Clock, Contender, slot_count
+from harness.dealing import DATA_SETS, DataSet, Dealer
 from harness.device.base import Device
 from harness.draw import Drawn, in_layout
 from harness.errors import SubmissionError
@@ -66,6 +67,7 @@ class Timer:
         """Raises SubmissionError when the submission fails while being timed. A baseline that fails is
         left out with a note."""
         slots, sets = self._stage_data(drawn, name)
+        dealer = Dealer(self._device, drawn.model, sets, slots, sub_seed(self._settings.seed, name, "dealing"))
         contenders = [self._contender(SUBMISSION, runner, drawn, slots)]
         notes: list[str] = []
         for label, baseline in self._baselines.items():
@@ -75,7 +77,7 @@ class Timer:
                 notes.append(f"{label} was left out: {error.message}")
         stub = self._contender("stub", self._stub, drawn, slots)
         seed = sub_seed(self._settings.seed, name, "clock")
-        clock = Clock(self._device, slots, sets, stub, seed, self._settings.timeout_s)
+        clock = Clock(self._device, dealer, stub, seed, self._settings.timeout_s)
         budgets = QUICK_BUDGET_S if self._settings.quick else BUDGET_S
         notes += clock.measure(contenders, budgets[self._device.name])
         times = CaseTimes(
@@ -85,6 +87,7 @@ class Timer:
             bytes_min=self._bytes_min(drawn),
             notes=[f"'{name}': {note}" for note in notes],
         )
+        self._refuse_the_impossible(times)
         for used in (runner, *self._baselines.values(), self._stub):
             used.release()
         return times
@@ -93,17 +96,36 @@ class Timer:
         median_us = float(np.median(contender.samples_us()))
         return not self._device.is_cpu and contender.launch_bound(median_us)
 
+    def _refuse_the_impossible(self, times: CaseTimes) -> None:
+        """Raises SubmissionError when the submission took less time than its bytes need."""
+        own = times.contenders[SUBMISSION]
+        bound_us = roofline.impossible_us(
+            roofline.bytes_min(times.drawn.inputs),
+            roofline.bytes_min(_outputs(times.drawn)),
+            own.calls,
+            self._device.cache_bytes,
+            self.bandwidth,
+            self._device.headroom,
+        )
+        median_us = float(np.median(own.samples_us()))
+        if median_us < bound_us:
+            raise SubmissionError(
+                "impossible_time",
+                f"A call took {median_us:.3g} µs, and its inputs and outputs cannot be moved in less than "
+                f"{bound_us:.3g} µs at the bandwidth measured here: the work was not done in the call.",
+            )
+
     def _bytes_min(self, drawn: Drawn) -> int:
-        outputs = [torch.empty(e.form.shape, dtype=e.form.dtype, device="meta") for e in drawn.expected]
-        return roofline.bytes_min(drawn.inputs, drawn.state.values(), outputs)
+        return roofline.bytes_min(drawn.inputs, drawn.state.values(), _outputs(drawn))
 
     def _stage_data(self, drawn: Drawn, name: str) -> tuple[list[list[TensorRef]], list[DataSet]]:
         """Draw the data sets and lay weights and slots out."""
-        call_bytes = self._bytes_min(drawn)
-        count = slot_count(self._device, call_bytes)
-        sets = [self._data_set(drawn, name, i) for i in range(count + SPARE_SETS)]
+        floor_us = roofline.floor_us(self._bytes_min(drawn), self.bandwidth)
+        read_bytes, written_bytes = roofline.bytes_min(drawn.inputs), roofline.bytes_min(_outputs(drawn))
+        count = slot_count(self._device, floor_us, read_bytes, written_bytes)
+        sets = [self._data_set(drawn, name, i) for i in range(DATA_SETS)]
         state = [(t, "contiguous") for t in drawn.state.values()]
-        inputs = [(t, drawn.case.layout) for s in sets[:count] for t in s.inputs]
+        inputs = [(t, drawn.case.layout) for i in range(count) for t in sets[i % DATA_SETS].inputs]
         refs = self._device.arena.lay_out(state + inputs)
         self._state_refs = refs[: len(state)]
         rest = refs[len(state) :]
@@ -120,6 +142,10 @@ class Timer:
         runner.construct(drawn, self._state_refs)
         runner.stage(list(slots), drawn.expected)
         return Contender(name, runner.worker, runner.reader)
+
+
+def _outputs(drawn: Drawn) -> list[torch.Tensor]:
+    return [torch.empty(e.form.shape, dtype=e.form.dtype, device="meta") for e in drawn.expected]
 
 
 def timing_result(times: CaseTimes, bandwidth: float) -> verdict.CaseTiming:

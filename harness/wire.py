@@ -138,13 +138,17 @@ class Stage(Struct, frozen=True, tag="stage"):
 
 
 class Run(Struct, frozen=True, tag="run"):
-    """Call the model once for each entry of `slots`. An `observed` call is one whose outputs are poisoned
-    beforehand and whose findings are collected; timed calls are not observed."""
+    """Call the model once on slot `slot`, its outputs poisoned beforehand and its findings collected."""
 
-    slots: list[int]
-    observed: bool = False
+    slot: int
     order: str = "forward"
     order_seed: int = 1
+
+
+class Play(Struct, frozen=True, tag="play"):
+    """A timed round: call the model on the slots that `harness.turns` hands out, from after turn `turn`."""
+
+    turn: int
 
 
 class Clear(Struct, frozen=True, tag="clear"):
@@ -155,7 +159,7 @@ class Release(Struct, frozen=True, tag="release"):
     """Drop outputs, inputs and model, and give memory back."""
 
 
-Request = Load | Rehearse | Construct | Stage | Run | Clear | Release
+Request = Load | Rehearse | Construct | Stage | Run | Play | Clear | Release
 
 # ------------------------------------------------------------------ replies
 
@@ -242,15 +246,15 @@ class Channel:
         Waking a sleeping process takes 50 to 200 µs on a virtual machine, and not the same each time."""
         self._socket.setblocking(False)
         deadline = time.perf_counter() + for_s
-        while time.perf_counter() < deadline:
+        while True:
             try:
                 self._socket.recv(1, socket.MSG_PEEK)
                 return True
             except BlockingIOError:
-                continue
+                if time.perf_counter() >= deadline:
+                    return False
             except OSError:
                 return True  # receive() says what it is
-        return False
 
     def receive(self, timeout_s: float | None = None) -> Any:
         """The next message. Raises ChannelTimeout, ChannelClosed or BadMessage."""
@@ -262,6 +266,9 @@ class Channel:
             return self._decoder.decode(self._exactly(size, deadline))
         except msgspec.DecodeError as error:
             raise BadMessage(str(error)) from error
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
 
     def wait(self, timeout_s: float) -> bool:
         """Whether something can be read within `timeout_s`."""

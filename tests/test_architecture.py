@@ -24,15 +24,18 @@ ALLOWED = {
     "problem": {"errors", "paths", "inputs"},
     "report": {"verdict", "report", "paths"},
     "build": {"build"},
-    "sandbox": {"errors", "paths", "wire"},
+    "turns": set(),
+    "sandbox": {"errors", "paths", "turns", "wire"},
     "device": {"device", "errors", "inputs", "wire", "findings", "build"},
-    "worker": {"worker", "wire", "build", "device"},
+    "worker": {"worker", "wire", "turns", "build", "device"},
     "draw": {"oracle", "device", "errors", "inputs", "problem", "settings", "wire"},
     "form": {"oracle", "errors", "wire"},
-    "clock": {"oracle", "form", "stats", "device", "errors", "sandbox", "wire"},
+    "dealing": {"oracle", "device", "wire"},
+    "clock": {"oracle", "dealing", "form", "stats", "device", "errors", "sandbox", "wire"},
     "runner": LEAVES | {"oracle", "device", "draw", "problem", "sandbox", "settings"},
     "correctness": LEAVES | {"oracle", "form", "device", "draw", "problem", "runner", "settings", "submission"},
-    "timing": LEAVES | {"oracle", "roofline", "stats", "clock", "device", "draw", "problem", "runner", "settings"},
+    "timing": LEAVES
+    | {"oracle", "roofline", "stats", "clock", "dealing", "device", "draw", "problem", "runner", "settings"},
 }
 
 FILES = sorted((ROOT / "harness").rglob("*.py"))

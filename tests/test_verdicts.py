@@ -33,7 +33,7 @@ def evaluations():
     return {e["submission"]: e for e in plain.results["evaluations"]}
 
 
-TIMED = ("remembers_by_address", "wrong_when_unobserved")
+TIMED = ("remembers_by_address", "remembers_by_content", "works_ahead", "wrong_when_unobserved")
 
 
 @pytest.mark.parametrize("path", [p for p in FILES if p.stem not in TIMED], ids=lambda p: p.stem)

@@ -32,7 +32,8 @@ class Arena:
 
     def __init__(self, backing: Backing) -> None:
         self._backing = backing
-        self._raw = torch.empty(0, dtype=torch.uint8)
+        self.raw = torch.empty(0, dtype=torch.uint8)
+        """All of it, as the judge sees it."""
         self.ref = ArenaRef(nbytes=0)
 
     def lay_out(self, tensors: Sequence[tuple[torch.Tensor, str]]) -> list[TensorRef]:
@@ -51,8 +52,8 @@ class Arena:
                 )
             )
             end = offset + tensor.numel() * tensor.element_size()
-        if end > self._raw.numel():
-            self._raw, self.ref = self._backing.provide(end)
+        if end > self.raw.numel():
+            self.raw, self.ref = self._backing.provide(end)
         for (tensor, _), ref in zip(tensors, refs, strict=True):
             self.view(ref).copy_(tensor)
         self._backing.synchronize()
@@ -60,4 +61,4 @@ class Arena:
 
     def view(self, ref: TensorRef) -> torch.Tensor:
         """The judge's view of a tensor in the arena."""
-        return view_bytes(self._raw, ref)
+        return view_bytes(self.raw, ref)

@@ -52,6 +52,8 @@ class Device(Protocol):
     """How long a timed round should be, so that what the clock adds is small beside it."""
     spin_s: float
     """How long the judge waits for a round's reply without sleeping."""
+    input_bytes: int
+    """How much memory the inputs of one round may take."""
     result_bytes: int
     """How much memory the outputs of one round may take."""
 
@@ -62,5 +64,8 @@ class Device(Protocol):
     def copy_bandwidth(self) -> float:
         """Bytes a second of a large copy, read and written bytes both counted; measured now."""
         ...
+
+    headroom: float
+    """How much faster than `copy_bandwidth` memory can possibly be read."""
 
     def describe(self) -> dict[str, Any]: ...

@@ -46,6 +46,7 @@ class CudaReader:
 
     def __init__(self) -> None:
         self._mapped: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
         self.opened = 0
 
     def _address(self, ref: OutputRef, handles: Sequence[str]) -> int:
@@ -58,6 +59,7 @@ class CudaReader:
             except (driver.DriverError, ValueError) as error:
                 message = f"The output's memory cannot be opened: {error}."
                 raise SubmissionError("bad_output", message) from error
+            _, self._sizes[handle] = driver.allocation_of(self._mapped[handle])
             self.opened += 1
         return self._mapped[handle] + ref.allocation_offset
 
@@ -84,7 +86,13 @@ class CudaReader:
     ) -> np.ndarray:
         """One gather for all: a flat view over the address range that the mappings span."""
         size = dtype.itemsize
+        if not offsets.size:
+            return np.zeros(offsets.shape)
         starts = np.array([self._address(ref, handles) for ref in refs], dtype=np.int64)
+        inside = np.array([ref.allocation_offset for ref in refs])[:, None] + offsets * size
+        ends = np.array([self._sizes[handles[ref.allocation]] for ref in refs])[:, None]
+        if (inside < 0).any() or (inside + size > ends).any():
+            raise SubmissionError("bad_output", "The output reaches beyond its allocation.")
         addresses = starts[:, None] + offsets * size
         low = int(addresses.min())
         span = int(addresses.max()) - low + size
@@ -97,6 +105,7 @@ class CudaReader:
         for address in self._mapped.values():
             driver.close_handle(address)
         self._mapped.clear()
+        self._sizes.clear()
 
 
 class CudaDevice:
@@ -105,6 +114,8 @@ class CudaDevice:
     is_cpu = False
     round_us = 8_000.0
     spin_s = 0.2
+    # Copies reach 85 to 92% of what data sheets promise: 4.26 of 4.8 TB/s on an H200.
+    headroom = 1.2
 
     def __init__(self) -> None:
         if not torch.cuda.is_available():
@@ -118,7 +129,7 @@ class CudaDevice:
         self.arena = Arena(_DeviceAllocation())
         properties = torch.cuda.get_device_properties(self.torch_device)
         # Three contenders hold a round's results each, beside the slots and the judge's own data.
-        self.result_bytes = min(8 << 30, properties.total_memory // 16)
+        self.input_bytes = self.result_bytes = min(8 << 30, properties.total_memory // 16)
         self.cache_bytes = properties.L2_cache_size
 
     def reader(self, pid: int) -> CudaReader:

@@ -1,4 +1,4 @@
-"""A worker process: `python -m harness.worker SOCKET_FD ARENA_FD DEVICE EMULATOR_CACHE [MODULE…]`.
+"""A worker process: `python -m harness.worker SOCKET_FD ARENA_FD TURNS_FDS DEVICE EMULATOR_CACHE [MODULE…]`.
 
 Started by harness.sandbox. It loads torch (and MODULEs) and reaches its device before it is told what to run, so that
 this happens while the judge still loads.
@@ -11,6 +11,7 @@ import socket
 import sys
 from pathlib import Path
 
+from harness.turns import Turns
 from harness.wire import Channel, ChannelClosed, Done, Load, pack
 from harness.worker.limits import restrict
 
@@ -22,21 +23,22 @@ SPIN_S = 0.3
 def main() -> None:
     restrict()
     channel = Channel(socket.socket(fileno=int(sys.argv[1])), judge=False)
-    arena_fd, device, emulator_cache = int(sys.argv[2]), sys.argv[3], Path(sys.argv[4])
+    arena_fd, device, emulator_cache = int(sys.argv[2]), sys.argv[4], Path(sys.argv[5])
+    turns = Turns.open(sys.argv[3], spins=device == "cuda")
     if device == "emulator":
         from harness.device import emulator
 
         emulator.activate(emulator_cache)  # has to come before torch
     from harness.worker.session import Session, open_memory
 
-    for module in sys.argv[5:]:
+    for module in sys.argv[6:]:
         importlib.import_module(module)
     try:
         memory = open_memory(device, arena_fd)
         channel.send(Done())
         load = channel.receive()
         assert isinstance(load, Load)
-        session = Session(load, device, memory, emulator_cache)
+        session = Session(load, device, memory, turns, emulator_cache)
         channel.send(session.load(load))
         while True:
             if device == "cuda":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 
 from harness.build import intercept
 from harness.build.extension import BuildFailed, Unsupported
+from harness.turns import Turns
 from harness.wire import (
     Clear,
     Construct,
@@ -18,6 +20,7 @@ from harness.wire import (
     Load,
     Loaded,
     OutputRef,
+    Play,
     Ran,
     Rehearse,
     Release,
@@ -52,12 +55,13 @@ def open_memory(device: str, arena_fd: int) -> Memory:
 class Session:
     """One loaded implementation and what is staged for it."""
 
-    def __init__(self, load: Load, device: str, memory: Memory, emulator_cache: Path) -> None:
+    def __init__(self, load: Load, device: str, memory: Memory, turns: Turns, emulator_cache: Path) -> None:
         self._path = Path(load.path)
         self._kind = load.kind
         self._check = load.check
         self._device = device
         self._memory = memory
+        self._turns = turns
         self._emulator: Any = None
         self._emulator_cache = emulator_cache
         if device == "emulator":
@@ -80,6 +84,7 @@ class Session:
             Construct: self._construct,
             Stage: self._stage,
             Run: self._run,
+            Play: self._play,
             Clear: self._clear,
             Release: self._release,
         }
@@ -178,33 +183,49 @@ class Session:
 
     @torch.no_grad()
     def _run(self, request: Run) -> Reply:
+        """One observed call."""
         model = self._model
         assert model is not None
         self._outputs = []
-        if request.observed:
-            self._prepare_observed(request)
+        self._memory.poison(self._results)
+        if self._emulator is not None:
+            self._emulator.configure(order=request.order, seed=request.order_seed, check=self._check)
+        started = time.perf_counter()
+        try:
+            result = model(*self._slots[request.slot])
+        finally:
+            self._memory.unpoison()
+        issue_us = (time.perf_counter() - started) * 1e6
+        inputs = self._memory.export(self._slots[request.slot], []) if self._emulator is not None else []
+        return self._ran([result], issue_us, inputs, self._counts())
+
+    @torch.no_grad()
+    def _play(self, request: Play) -> Reply:
+        """A timed round. Nothing stands in its loop but the call and the turn."""
+        model, slots = self._model, self._slots
+        assert model is not None
+        self._outputs = []
         if isinstance(model, implementations.Stub):
             model.touch()
-        chosen = [self._slots[slot] for slot in request.slots]
         results = []
-        try:
-            started = time.perf_counter()
-            for inputs in chosen:
-                results.append(model(*inputs))
-            issued = time.perf_counter()
-        finally:
-            if request.observed:
-                self._memory.unpoison()
+        started = time.perf_counter()
+        for slot in self._turns.take(request.turn):
+            results.append(model(*slots[slot]))
+        return self._ran(results, (time.perf_counter() - started) * 1e6)
+
+    def _ran(
+        self, results: list[Any], issue_us: float, inputs: Sequence[OutputRef] = (), counts: Sequence[WireCounts] = ()
+    ) -> Ran:
         self._outputs = [list(r) if isinstance(r, tuple | list) else [r] for r in results]
         references, handles = self._references()
         return Ran(
             outputs=references,
-            issue_us=(issued - started) * 1e6,
+            issue_us=issue_us,
             handles=handles,
-            inputs=self._device_inputs(request),
+            inputs=list(inputs),
             forbidden=self._guard.take_calls() if self._guard else [],
             findings=self._findings(),
-            counts=self._counts() if request.observed else [],
+            counts=list(counts),
         )
 
     def _references(self) -> tuple[list[list[OutputRef]], list[str]]:
@@ -226,16 +247,6 @@ class Session:
         except Exception as error:
             return self._failure("raised", error)
         return None
-
-    def _prepare_observed(self, request: Run) -> None:
-        self._memory.poison(self._results)
-        if self._emulator is not None:
-            self._emulator.configure(order=request.order, seed=request.order_seed, check=self._check)
-
-    def _device_inputs(self, request: Run) -> list[OutputRef]:
-        if not request.observed or self._emulator is None:
-            return []
-        return self._memory.export(self._slots[request.slots[0]], [])
 
     def _findings(self) -> list[WireFinding]:
         if self._emulator is None:

@@ -1,0 +1,234 @@
+"""The data of timed rounds: what lies in each slot, and what must come out of it.
+
+A few data sets are drawn for a case and judged in float64. Before every round each slot gets one of them,
+chosen at random, and when the round begins one element in CHANGED_ONE_IN of every input is overwritten, at
+places and with values that nobody else knows, so that no input was ever seen before: what was computed
+earlier, in another slot, in another round or before the round began, belongs to other data. The new values
+are large ones of the same data set. That moves the mean of a thousand elements by about a thousandth of
+their deviation, which is far outside any tolerance, so that statistics of the old data show everywhere
+and not only at the changed elements.
+
+What must come out of changed data is computed afterwards, outside the clock. Where the reference treats
+the rows of its inputs (their first dimension) independently, which is tried on the data, only those rows
+are computed that were looked at; else all of it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from harness import oracle
+from harness.device.base import Device
+from harness.wire import TensorRef
+
+CHANGED_ONE_IN = 1024
+
+# A new value is the largest of so many of the data set's own.
+LARGEST_OF = 8
+
+# Data sets of a case, dealt again and again; more of them would only repeat what the changes do.
+DATA_SETS = 3
+
+# Up to this many bytes a deal is one gather; beyond it a copy for each slot needs no second copy of everything.
+GATHER_BYTES = 64 << 20
+
+# How exactly rows alone must give what they give among the others, relative to the output's scale.
+SAME_ROWS = 1e-9
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """Inputs (contiguous, on the judge's device) and what must come out of them, private to the judge."""
+
+    inputs: list[torch.Tensor]
+    expected: list[oracle.Expected]
+
+
+@dataclass(frozen=True)
+class _Change:
+    """Elements of one input in every slot: logical positions and new values, both of shape (slots, count), and
+    where they lie in the arena's elements, (slots * count)."""
+
+    positions: torch.Tensor
+    values: torch.Tensor
+    places: torch.Tensor
+
+
+class _Input:
+    """One input of the problem: its data sets, and its place in every slot."""
+
+    def __init__(self, sets: Sequence[torch.Tensor], raw: torch.Tensor, refs: Sequence[TensorRef]) -> None:
+        self.bank = torch.stack(list(sets))
+        size = self.bank.element_size()
+        step = (refs[1].offset - refs[0].offset) // size if len(refs) > 1 else 0
+        self._shape, self._stride, self._step = tuple(refs[0].shape), tuple(refs[0].stride), step
+        span = 1 + sum((n - 1) * s for n, s in zip(self._shape, self._stride, strict=True))
+        count = (len(refs) - 1) * step + span if 0 not in self._shape else 0
+        self._elements = raw[refs[0].offset : refs[0].offset + count * size].view(self.bank.dtype)
+        self._slots = self._elements.as_strided((len(refs), *self._shape), (step, *self._stride))
+
+    @property
+    def changes(self) -> bool:
+        """Whether elements of it can be changed at all: an integer may be an index."""
+        return self.bank.is_floating_point() and self.bank[0].numel() > 0
+
+    def deal(self, chosen: torch.Tensor) -> None:
+        """Put data set `chosen[i]` into slot i."""
+        if self._slots.numel() * self.bank.element_size() <= GATHER_BYTES:
+            self._slots.copy_(self.bank[chosen])
+            return
+        for slot, number in enumerate(chosen.tolist()):
+            self._slots[slot].copy_(self.bank[number])
+
+    def draw_change(self, chosen: torch.Tensor, generator: torch.Generator) -> _Change:
+        """One element of every CHANGED_ONE_IN, anew for each slot."""
+        flat = self.bank.reshape(-1)
+        numel = self.bank[0].numel()
+        device = flat.device
+        starts = torch.arange(0, numel, CHANGED_ONE_IN, device=device)
+        lengths = (numel - starts).clamp(max=CHANGED_ONE_IN)
+        shape = (len(chosen), len(starts))
+        positions = starts + (torch.rand(shape, generator=generator, device=device) * lengths).long()
+        positions = torch.minimum(positions, starts + lengths - 1)
+        others = torch.randint(numel, (*shape, LARGEST_OF), generator=generator, device=device)
+        values = flat[others + (chosen * numel)[:, None, None]].amax(dim=2)
+        return _Change(positions, values, self._places(positions))
+
+    def _places(self, positions: torch.Tensor) -> torch.Tensor:
+        offsets, rest = torch.zeros_like(positions), positions
+        for size, stride in zip(reversed(self._shape), reversed(self._stride), strict=True):
+            offsets += rest % size * stride
+            rest = rest // size
+        slots = torch.arange(len(positions), device=positions.device)[:, None]
+        return (offsets + slots * self._step).reshape(-1)
+
+    def old_values(self, chosen: torch.Tensor, change: _Change) -> torch.Tensor:
+        """What stands at the changed places before they change, shape (slots * count)."""
+        numel = self.bank[0].numel()
+        return self.bank.reshape(-1)[(change.positions + (chosen * numel)[:, None]).reshape(-1)]
+
+    def write(self, places: torch.Tensor, values: torch.Tensor) -> None:
+        self._elements[places] = values.reshape(-1)
+
+    def changed(self, number: int, slot: int, change: _Change | None) -> torch.Tensor:
+        """A private copy of what lies in `slot`, which has data set `number`."""
+        tensor = self.bank[number].clone()
+        if change is not None:
+            tensor.view(-1)[change.positions[slot]] = change.values[slot]
+        return tensor
+
+
+class Dealer:
+    """Deals data into the arena's slots, changes it when a round begins, and knows what must come out."""
+
+    def __init__(
+        self,
+        device: Device,
+        model: torch.nn.Module,
+        sets: Sequence[DataSet],
+        slots: Sequence[Sequence[TensorRef]],
+        seed: int,
+    ) -> None:
+        """`slots` lie in the device's arena, one after the other. `model` is the reference."""
+        self._device = device
+        self._model64 = copy.deepcopy(model).double()
+        self._inputs = [
+            _Input([s.inputs[i] for s in sets], device.arena.raw, [slot[i] for slot in slots])
+            for i in range(len(sets[0].inputs))
+        ]
+        self.slot_count = len(slots)
+        self.set_count = len(sets)
+        self._generator = torch.Generator(device.torch_device).manual_seed(seed)
+        self._chosen = torch.zeros(len(slots), dtype=torch.long, device=device.torch_device)
+        self._changes: list[_Change | None] = []
+        self._old: list[torch.Tensor | None] = []
+        self._numbers: list[int] = []
+        self.forms = [e.form for e in sets[0].expected]
+        self.tolerances = [max(s.expected[i].tolerance for s in sets) for i in range(len(self.forms))]
+        self.rows = self._independent_rows(sets[0])
+        """How many rows the inputs have, each treated alone by the reference; 1 when they are not."""
+        cache_bytes = max(2 * device.cache_bytes, 1)
+        self._flush = torch.empty(cache_bytes, dtype=torch.uint8, device=device.torch_device)
+
+    def _independent_rows(self, data: DataSet) -> int:
+        shapes = [tuple(t.shape) for t in data.inputs] + [form.shape for form in self.forms]
+        rows = {shape[0] if shape else 0 for shape in shapes}
+        if len(rows) != 1 or min(rows) < 2:
+            return 1
+        (count,) = rows
+        some = torch.randperm(count, generator=self._generator, device=self._device.torch_device)[:2]
+        alone = self._outputs([t[some] for t in data.inputs])
+        for output, expected in zip(alone, data.expected, strict=True):
+            among = expected.values[some]
+            scale = torch.nan_to_num(among.abs(), nan=0.0, posinf=0.0).max() if among.numel() else 0.0
+            if not torch.allclose(output, among, rtol=0.0, atol=float(scale) * SAME_ROWS, equal_nan=True):
+                return 1
+        return count
+
+    @torch.no_grad()
+    def _outputs(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return oracle.outputs_of(self._model64(*[t.double() if t.is_floating_point() else t for t in inputs]))
+
+    # ------------------------------------------------------------------ before and at the beginning of a round
+
+    def deal(self) -> None:
+        """Put data sets into slots, decide what will change, and leave none of it in the cache."""
+        self._chosen = torch.randint(
+            self.set_count, (self.slot_count,), generator=self._generator, device=self._device.torch_device
+        )
+        self._numbers = self._chosen.tolist()
+        self._changes, self._old = [], []
+        for tensor in self._inputs:
+            tensor.deal(self._chosen)
+            change = tensor.draw_change(self._chosen, self._generator) if tensor.changes else None
+            self._changes.append(change)
+            self._old.append(tensor.old_values(self._chosen, change) if change else None)
+        self.flush()
+
+    def flush(self) -> None:
+        """Evict the cache, and wait for the device."""
+        self._flush.fill_(self._numbers[0] + 1)
+        self._device.synchronize()
+
+    def change(self) -> None:
+        """Change the secret elements of every slot, and wait until that has happened."""
+        for tensor, change in zip(self._inputs, self._changes, strict=True):
+            if change is not None:
+                tensor.write(change.places, change.values)
+        self._device.synchronize()
+
+    def change_nothing(self) -> None:
+        """What `change` costs, for the stub's round: the same places, and what stood there."""
+        for tensor, change, old in zip(self._inputs, self._changes, self._old, strict=True):
+            if change is not None and old is not None:
+                tensor.write(change.places, old)
+        self._device.synchronize()
+
+    # ------------------------------------------------------------------ after a round
+
+    def _slot_inputs(self, slot: int) -> list[torch.Tensor]:
+        number = self._numbers[slot]
+        return [t.changed(number, slot, c) for t, c in zip(self._inputs, self._changes, strict=True)]
+
+    def expected_rows(self, slots: Sequence[int], rows: Sequence[Sequence[int]]) -> list[list[torch.Tensor]]:
+        """For each output of the problem, for each i: rows `rows[i]` of what slot `slots[i]` must give, float64,
+        of shape (rows, elements of a row). The only row of an output whose rows are not independent is all of it."""
+        if self.rows == 1:
+            whole = [self._outputs(self._slot_inputs(slot)) for slot in slots]
+            return [[w[position].reshape(1, -1) for w in whole] for position in range(len(self.forms))]
+        parts = []
+        for slot, wanted in zip(slots, rows, strict=True):
+            index = torch.tensor(wanted, device=self._device.torch_device)
+            parts.append([tensor[index] for tensor in self._slot_inputs(slot)])
+        stacked = self._outputs([torch.cat(pieces) for pieces in zip(*parts, strict=True)])
+        lengths = [len(wanted) for wanted in rows]
+        return [list(output.reshape(sum(lengths), -1).split(lengths)) for output in stacked]
+
+    def row_length(self, position: int) -> int:
+        """Elements in a row of one output."""
+        return math.prod(self.forms[position].shape) // self.rows
