@@ -1,4 +1,4 @@
-"""CUDA on the CPU: a device named cuda in a torch without CUDA, and a compiler for its kernels.
+"""CUDA on the CPU: a device named cuda in a torch without a GPU, and a compiler for its kernels.
 
 A process calls `activate` before it imports torch; from then on `load_inline` extensions built by
 `EmulatorToolchain` run, block by block, with their threads as fibers. docs/emulator.md says what is emulated.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from harness.device.emulator import libraries, paths, runtime
+from harness.device.emulator import libraries, runtime, standins
 from harness.device.emulator.runtime import configure, take_counts, take_findings
 from harness.device.emulator.toolchain import EmulatorToolchain
 
@@ -23,15 +23,12 @@ def activate(cache: Path) -> None:
     """
     if "torch" in sys.modules:
         raise RuntimeError("torch is already imported; activate() must run before, since torch looks for CUDA then.")
-    version, cuda = paths.torch_version()
-    if cuda:
-        raise paths.Missing(
-            f"torch {version} is built with CUDA {cuda}; the emulator needs torch's CPU build: "
-            "install torch built for the CPU in its own environment."
-        )
-    runtime.load(libraries.build(Path(cache).resolve()))
+    folder = libraries.build(Path(cache).resolve())
+    own = standins.load(folder)
+    runtime.load(folder)
     import torch
 
+    standins.torch_is_imported(own)
     from harness.device.emulator import torch_cuda
 
     torch_cuda.install(torch)

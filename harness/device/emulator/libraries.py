@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from harness.device.emulator import building, paths
+from harness.device.emulator import building, paths, standins
 
 RUNTIME = "libemu_runtime.so"
 DEVICE = "libemu_device.so"
@@ -27,7 +27,8 @@ def _sources() -> list[Path]:
 
 def fingerprint() -> str:
     """Digest of everything that decides the libraries."""
-    parts = [building.digest_of_files(_sources()), paths.compiler_version(), *paths.torch_version(), *_FLAGS]
+    sources = [*_sources(), paths.HERE / "standins.py"]
+    parts = [building.digest_of_files(sources), paths.compiler_version(), *paths.torch_version(), *_FLAGS]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -35,6 +36,8 @@ def _make(folder: Path) -> None:
     torch_libraries = paths.torch_folder() / "lib"
     runtime = sorted(str(f) for f in (paths.HERE / "csrc/runtime").glob("*.cpp"))
     device = sorted(str(f) for f in (paths.HERE / "csrc/device").glob("*.cpp"))
+    if paths.torch_version()[1]:
+        standins.make(folder, _FLAGS)
     common = [paths.compiler(), *_FLAGS, *paths.include_flags(shims=False)]
     building.run(
         [*common, "-Wl,-Bsymbolic", f"-Wl,-soname,{RUNTIME}", *runtime, "-o", RUNTIME, "-lpthread", "-ldl"],
