@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from harness.device.emulator import paths
+
 HERE = Path(__file__).parent
 
 
@@ -22,6 +24,9 @@ class Emulator:
     def run(self, file: Path, *options: str) -> dict[str, Any]:
         """The driver's answer for `file`."""
         command = [sys.executable, str(HERE / "driver.py"), str(file), str(self.cache), *options]
+        # The tests that run eval.py use a toolkit's headers where there is one; here it is always the packages'.
+        if paths._from_packages():
+            command.append("--headers-of-packages")
         done = subprocess.run(command, capture_output=True, text=True, timeout=500)
         assert done.returncode == 0, f"the driver died with {done.returncode}:\n{done.stderr[-4000:]}"
         return json.loads(done.stdout.splitlines()[-1])

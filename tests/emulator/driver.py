@@ -1,9 +1,9 @@
 """Runs one submission file in this process on the emulated device; the tests start it as a program.
 
-    python driver.py FILE CACHE [--check] [--order ORDER] [--seed N] [--timeout S]
+    python driver.py FILE CACHE [--check] [--order ORDER] [--seed N] [--timeout S] [--headers-of-packages]
 
 FILE defines `run(torch)`, which returns something JSON can hold. The last line printed is a JSON object with
-`result` or `error`, and `findings` and `counts`.
+`result` or `error`, `findings` and `counts`, and `headers`, the folders that CUDA's headers came from.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from harness.build.extension import BuildFailed, Extension, SourceText, Unsupported
 from harness.device import emulator
+from harness.device.emulator import paths
 
 
 def _strings(value: Any) -> list[Any]:
@@ -73,7 +74,10 @@ def main() -> None:
     parser.add_argument("--order", default="forward")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--timeout", type=float, default=20.0)
+    parser.add_argument("--headers-of-packages", action="store_true", help="as on a machine without a toolkit")
     options = parser.parse_args()
+    if options.headers_of_packages:
+        paths._from_toolkit = list
     emulator.activate(options.cache)
     import torch
     import torch.utils.cpp_extension
@@ -94,6 +98,7 @@ def main() -> None:
         answer["error"] = f"{type(error).__name__}: {error}"
     answer["findings"] = [dataclasses.asdict(finding) for finding in emulator.take_findings()]
     answer["counts"] = [dataclasses.asdict(count) for count in emulator.take_counts()]
+    answer["headers"] = [str(folder) for folder in paths.cuda_includes()]
     print(json.dumps(answer))
 
 

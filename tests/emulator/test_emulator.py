@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.device.emulator import paths
+
 HERE = Path(__file__).parent
 
 
@@ -29,6 +31,24 @@ def test_the_device_is_cuda_to_torch(emulator):
     assert result["second device"] == "refused"
     failed = [name for name, value in result["true"].items() if value is not True]
     assert failed == []
+
+
+@pytest.mark.parametrize("options", [(), ("--check",)], ids=["fast", "check"])
+def test_modules_libraries_accessors_and_gradients(emulator, options):
+    answer = emulator.run(HERE / "bindings.py", *options)
+    assert "error" not in answer, answer
+    assert answer["findings"] == []
+    assert [name for name, value in answer["result"]["true"].items() if value is not True] == []
+    assert answer["result"]["check"] == "scale expects a CUDA matrix, but got 1 dimensions."
+
+
+@pytest.mark.skipif(not paths._from_packages(), reason="needs PyPI's header packages: pip install -e '.[emulator]'")
+def test_pypi_packages_are_enough_to_build(emulator):
+    """All of this folder's extensions are built so; eval.py prefers a toolkit where there is one."""
+    answer = emulator.run(HERE / "counting.py")
+    assert "error" not in answer, answer
+    assert answer["headers"]
+    assert all("nvidia" in folder for folder in answer["headers"])
 
 
 def test_activate_after_torch_is_refused(tmp_path):

@@ -2,8 +2,8 @@
 
 `libtorch_python.so` of such a build needs `libtorch_cuda.so` and `libc10_cuda.so`, and these register a device,
 an allocator and kernels of their own. Libraries of the same names that are loaded before take their place: they
-define the few symbols that torch's Python side asks for, and each of these raises once torch is imported. What is left is a torch
-without CUDA, to which the emulator adds its device as it does for a CPU build.
+define the few symbols that torch's Python side asks for, and each of these raises once torch is imported. What
+is left is a torch without CUDA, to which the emulator adds its device as it does for a CPU build.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def _symbols(library: Path, which: str) -> dict[str, str]:
     try:
         answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     except FileNotFoundError:
-        raise paths.Missing("The emulator reads torch's libraries with nm, which is not installed: install binutils.")
+        text = "The emulator reads the symbols of torch's libraries with nm, which is not installed: install binutils."
+        raise paths.Missing(text) from None
     return {name.split("@")[0]: kind for kind, name in re.findall(r"^\S* +([A-Za-z]) (\S+)$", answer, re.MULTILINE)}
 
 

@@ -34,7 +34,7 @@ _CHECKED = [
     "-fno-tree-sra",  # a float4 copied as a whole is one access, as it is on a GPU
 ]
 _PRELUDE = (
-    "#include <torch/extension.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n"
+    "#include <emu/torch_types.h>\n#include <torch/extension.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n"
     "#include <emu/emu.h>\n#include <emu/torch_cuda.h>\n#include <emu/checked.h>\n"
 )
 _ERROR = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from harness.device.emulator.translate.launches import CannotRead
 from harness.device.emulator.translate.lexer import Source
@@ -11,6 +12,11 @@ _HEADERS = re.compile(
     r"#\s*include\s*[<\"](mma\.h|cute/|cutlass/|thrust/|cublas|cudnn|curand|cufft|cusparse|texture_|surface_|"
     r"cooperative_groups/details)[^>\"]*[>\"]"
 )
+# torch's and CUB's headers that need CUDA's libraries or compiler, unless the emulator has one of the same name.
+_REPLACED = re.compile(
+    r"#\s*include\s*[<\"](?P<name>(c10/cuda|ATen/cuda|ATen/native/cuda|torch/csrc/cuda|cub)/[^>\"]*)[>\"]"
+)
+_OWN_HEADERS = Path(__file__).resolve().parent.parent / "include"
 _NAMES = {
     "wmma": "tensor-core fragments (wmma)",
     "tex1D": "textures",
@@ -35,6 +41,6 @@ def check(source: Source) -> None:
         if token.text == "#" and source.at(i + 1) == "include":
             end = source.text.find("\n", token.start)
             directive = source.text[token.start : end if end >= 0 else len(source.text)]
-            match = _HEADERS.match(directive)
-            if match:
+            replaced = _REPLACED.match(directive)
+            if _HEADERS.match(directive) or (replaced and not (_OWN_HEADERS / replaced["name"]).exists()):
                 raise CannotRead(i, f"the header {directive.split('include', 1)[1].strip()}")
