@@ -16,6 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from harness.errors import HarnessError, UsageError
+from harness.isolation import ASKED, Isolation, choose_isolation, protect_judge
 from harness.paths import PROBLEMS, SUBMISSIONS
 from harness.settings import Settings, fresh_seed, sub_seed
 from harness.submission import Submission, find_submissions, read_submission
@@ -57,6 +58,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--check", action="store_true", help="emulator: all detectors (slower)")
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S",
                         help="seconds that one call may take (default: %(default)g)")  # fmt: skip
+    parser.add_argument("--isolation", choices=ASKED, default="auto",
+                        help="auto: the strongest that works here; require: fail without namespaces")  # fmt: skip
     parser.add_argument("--min-speedup", type=float, metavar="X", help="fail (exit 4) below X over eager")
     parser.add_argument("--json", metavar="FILE", help="write results as JSON; - for standard output")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
@@ -68,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    protect_judge()
     try:
         if arguments[:1] in (["list"], ["env"]):
             return _verb(arguments)
@@ -165,10 +169,11 @@ def _evaluate(options: argparse.Namespace) -> int:
     if not submissions:
         return _complain("There is no submission here: no .py file was found.", EXIT_NOTHING)
     evaluations: list[Evaluation] = []
+    isolation: dict[str, Isolation] = {}
     failure: HarnessError | UsageError | None = None
     with _progress(options) as progress:
         try:
-            for evaluation in _all_evaluations(submissions, options, progress):
+            for evaluation in _all_evaluations(submissions, options, isolation, progress):
                 evaluations.append(evaluation)
         except (HarnessError, UsageError) as error:
             if not evaluations:
@@ -177,6 +182,7 @@ def _evaluate(options: argparse.Namespace) -> int:
     from harness.environment import describe
 
     environment = describe() if options.json else {}
+    environment["isolation"] = {device: chosen.describe() for device, chosen in isolation.items()}
     results = Results(schema=SCHEMA, environment=environment, evaluations=evaluations)
     _report(results, options)
     if failure:
@@ -243,9 +249,13 @@ def _progress(options: argparse.Namespace) -> Iterator[Callable[[str], None]]:
 
 
 def _all_evaluations(
-    submissions: Sequence[Submission], options: argparse.Namespace, progress: Callable[[str], None]
+    submissions: Sequence[Submission],
+    options: argparse.Namespace,
+    isolation: dict[str, Isolation],
+    progress: Callable[[str], None],
 ) -> Iterator[Evaluation]:
-    """One evaluation after the other, grouped so that baselines are loaded once for a problem and device."""
+    """One evaluation after the other, grouped so that baselines are loaded once for a problem and device. What
+    workers are started with is put into `isolation`, by device, before the first of them."""
     from harness.device.choose import choose_device
 
     seed = fresh_seed() if options.seed is None else options.seed
@@ -259,9 +269,11 @@ def _all_evaluations(
     groups: dict[tuple[Path, str], list[Submission]] = {}
     for submission in submissions:
         device = choose_device(options.device, submission.uses_cuda)
+        if device not in isolation:
+            isolation[device] = choose_isolation(options.isolation, device)
         groups.setdefault((_problem_path(options.problem, submission.path), device), []).append(submission)
     for (problem, device), members in groups.items():
-        yield from _group(problem, device, members, options, settings, progress)
+        yield from _group(problem, device, members, options, settings, isolation[device], progress)
 
 
 def _group(
@@ -270,16 +282,18 @@ def _group(
     members: Sequence[Submission],
     options: argparse.Namespace,
     settings: Settings,
+    isolation: Isolation,
     progress: Callable[[str], None],
 ) -> Iterator[Evaluation]:
     """The evaluations of one problem's submissions on one device."""
-    from harness.device.choose import can_time, open_device
+    from harness.device.choose import can_time, open_device, prepare_device
     from harness.device.memory_file import MemoryFile
     from harness.sandbox import Starter
 
     against = [name for name in options.against.split(",") if name]
+    prepare_device(device_name, check=settings.check)
     memory = MemoryFile()
-    starter = Starter(device_name, memory.fd)
+    starter = Starter(device_name, memory.fd, isolation, [path])
     try:
         # Workers load torch while this process does: the imports below take seconds.
         timed = settings.timing and can_time(device_name)

@@ -15,6 +15,12 @@ class SubmissionError(Exception):
     """The submission failed in a way that rejects it; `reason` is the machine's word for it."""
 
     def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.message = message
+        """`message` may hold words of the submission's: characters that move a terminal's cursor are taken out."""
+        self.reason = printable(reason)
+        self.message = printable(message)
+        super().__init__(self.message)
+
+
+def printable(text: str) -> str:
+    """`text` with its control characters, line ends aside, as `?`."""
+    return "".join(c if c.isprintable() or c == "\n" else " " if c in "\t\r" else "?" for c in text)

@@ -78,9 +78,9 @@ class Judge:
                 self._baselines[other.name] = self._start("submission", other.path, other.sha256)
 
     def _start(self, kind: str, path: Path, sha256: str = "") -> Runner:
-        request = load_request(kind, path, sha256 or kind, self._problem, self._settings)
+        request = load_request(kind, path, self._problem, self._settings)
         worker = self._starter.take(keeps_compile_cache=kind == "compile")
-        return Runner(self._device, worker, request, self._settings.timeout_s)
+        return Runner(self._device, worker, request, sha256, self._settings.timeout_s)
 
     def _rehearse(self, runner: Runner) -> None:
         """Let torch.compile work while submissions are being checked."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import torch
 
 from harness import oracle
@@ -12,7 +13,6 @@ from harness.device.base import Device, Reader
 from harness.draw import Drawn
 from harness.errors import SubmissionError
 from harness.inputs import strides
-from harness.paths import build_cache
 from harness.problem import Case, Problem
 from harness.sandbox import Worker
 from harness.settings import Settings
@@ -40,19 +40,31 @@ LOAD_TIMEOUT_S = 1000.0
 class Runner:
     """A worker with one implementation loaded, and the requests that a case needs."""
 
-    def __init__(self, device: Device, worker: Worker, load: Load, timeout_s: float) -> None:
-        """Raises HarnessError when the worker could not start."""
+    def __init__(self, device: Device, worker: Worker, load: Load, sha256: str, timeout_s: float) -> None:
+        """`sha256` is of the submission's source and names its builds; empty for what builds nothing.
+
+        Raises HarnessError when the worker could not start."""
         self.device = device
         self.timeout_s = timeout_s
         self.worker = worker
+        self._sha256 = sha256
         self.reader: Reader = device.reader(worker.pid)
         worker.wait_until_ready()
-        worker.tell(load)
+        worker.tell(self._placed(load) if sha256 else load)
+
+    def _placed(self, load: Load) -> Load:
+        """`load` with the submission's copy and the folder for builds that its worker has."""
+        source = Path(load.path)
+        copy = self.worker.place(source.name, source.read_bytes())
+        builds = self.worker.lend_builds(self._sha256)
+        return msgspec.structs.replace(load, path=str(copy), build_cache=str(builds))
 
     def finish_loading(self) -> Loaded:
         """Wait for the build. Raises SubmissionError."""
         reply = _require(self.worker.hear(LOAD_TIMEOUT_S))
         assert isinstance(reply, Loaded)
+        if self._sha256 and reply.built and not reply.build_cached:
+            self.worker.keep_builds(self._sha256)
         return reply
 
     def start_rehearsal(self, rehearsals: Sequence[Rehearsal]) -> None:
@@ -122,11 +134,11 @@ def rehearsal(problem: Problem, case: Case) -> Rehearsal:
     return Rehearsal(encode_value(tuple(problem.init_args(case, 0))), inputs, model_dtype(case))
 
 
-def load_request(kind: str, path: Path, sha256: str, problem: Problem, settings: Settings) -> Load:
+def load_request(kind: str, path: Path, problem: Problem, settings: Settings) -> Load:
     return Load(
         kind=kind,
         path=str(path),
-        build_cache=str(build_cache(sha256)),
+        build_cache="",
         check=settings.check,
         allowed_ops=sorted(problem.allowed_ops),
     )

@@ -1,10 +1,9 @@
 """Starting, bounding and ending a worker.
 
-A worker is a process in a session and process group of its own, with a private home, cache and
+A worker is a process in a session of its own, isolated as harness.isolation chose, with a private home, cache and
 temporary folder, an environment that carries nothing but what compilers and CUDA need, and standard
-streams that go to a file. It is asked one thing at a time, with a limit on time and memory, and ends
-with everything that it started. What this does not cover: the same user's files can be read, and the
-network used; docs/judging.md says so to users.
+streams that go to a file. It is asked one thing at a time, with a limit on time, memory, processes and disk, can be
+held still while others are timed, and ends with everything that it started.
 """
 
 from __future__ import annotations
@@ -20,12 +19,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 
+from harness import bubblewrap, builds, processes
 from harness.errors import HarnessError, SubmissionError
-from harness.paths import ROOT, compile_cache, emulator_cache
+from harness.isolation import Isolation
+from harness.paths import ROOT, build_cache, compile_cache, emulator_cache
 from harness.turns import Turns
 from harness.wire import BadMessage, Channel, ChannelClosed, ChannelTimeout, Reply, Request
 
@@ -35,7 +38,7 @@ KEPT_VARIABLES = (
     "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "OMP_NUM_THREADS", "VIRTUAL_ENV", "PYTHONPYCACHEPREFIX",
 )  # fmt: skip
 
-# How often a silent worker's memory is looked at.
+# How often it is looked at what a silent worker holds.
 POLL_S = 0.05
 
 # On the CPU memory that was freed stays with the process, as PyTorch's allocator keeps a GPU's: what is timed is
@@ -47,6 +50,19 @@ STARTUP_TIMEOUT_S = 600.0
 
 # Beyond this share of the machine's memory a worker is stopped before the system stops something else.
 MEMORY_FRACTION = 0.75
+
+# Memory can be held where no process shows it: when less than this share is left, the worker that is asked ends.
+MEMORY_LEFT_FRACTION = 0.03
+
+# nvcc starts some ten processes for each of two sources.
+MAX_PROCESSES = 128
+
+MAX_DISK_BYTES = 4 << 30
+
+OUTPUT_TAIL_BYTES = 4000
+
+# A family that starts processes while it is being ended is ended again; a fork bomb takes a few passes.
+ENDING_PASSES = 200
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -61,32 +77,76 @@ class Worker:
 
     _alive: dict[int, Worker] = {}  # noqa: RUF012  every worker of this process, by pid
 
-    def __init__(self, device: str, arena_fd: int, *, keeps_compile_cache: bool = False) -> None:
+    def __init__(
+        self,
+        device: str,
+        arena_fd: int,
+        isolation: Isolation,
+        readable: Sequence[Path] = (),
+        *,
+        keeps_compile_cache: bool = False,
+    ) -> None:
         _adopt_orphans()
         self._ready = False
         self._device = device
-        self.home = Path(tempfile.mkdtemp(prefix="kernelgate-"))
+        self._isolation = isolation
+        self._inner_pid = 0
+        self.home = Path(os.path.realpath(tempfile.mkdtemp(prefix="kernelgate-")))
+        # Kept open: a submission can put something else under the file's name.
+        self._log = os.open(self.home / "output", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._free_at_start = shutil.disk_usage(self.home).free
+        writable = [compile_cache()] if keeps_compile_cache else []
+        for folder in (*writable, self.home / "work"):
+            folder.mkdir(parents=True, exist_ok=True)
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours, judge=True)
         self.turns = Turns.create(spins=device == "cuda")
-        with theirs, open(self.home / "output", "wb") as log:
+        self._info, info = os.pipe()
+        with theirs:
+            command = [
+                *(sys.executable, "-P", "-m", "harness.worker", str(theirs.fileno()), str(arena_fd)),
+                *(str(self.turns), device, str(emulator_cache()), self._landlocked(writable)),
+                *(["torch._inductor.compile_fx"] if keeps_compile_cache else []),
+            ]
+            namespaces = isolation.level == "namespaces"
+            if namespaces:
+                words = isolation.system_words(readable)
+                command = [*bubblewrap.in_home(words, self.home, writable, info), *command]
             self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-P", "-m", "harness.worker"),
-                    *(str(theirs.fileno()), str(arena_fd), str(self.turns), device, str(emulator_cache())),
-                    *(["torch._inductor.compile_fx"] if keeps_compile_cache else []),
-                ],
+                command,
                 env=self._environment(keeps_compile_cache),
-                cwd=self._folder("work"),
+                cwd=self.home / "work",
                 stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(theirs.fileno(), arena_fd, *self.turns.fds),
+                stdout=self._log,
+                stderr=self._log,
+                pass_fds=(theirs.fileno(), arena_fd, *self.turns.fds, *([info] if namespaces else [])),
                 start_new_session=True,
             )
-        self.pid = self._process.pid
+        os.close(info)
         self._ended = False
-        Worker._alive[self.pid] = self
+        Worker._alive[self._process.pid] = self
+
+    @property
+    def pid(self) -> int:
+        """The process that runs the worker's code. Raises HarnessError when it could not be started."""
+        if not self._inner_pid and self._isolation.level == "namespaces":
+            try:
+                self._inner_pid = bubblewrap.inner_pid(self._info, self._isolation.private_tree)
+            except (OSError, ValueError):
+                raise HarnessError(
+                    f"A worker could not be started with the isolation '{self._isolation.level}'."
+                    f"{self.output_tail()} --isolation basic does without."
+                ) from None
+            finally:
+                self._info = -1
+        return self._inner_pid or self._process.pid
+
+    def _landlocked(self, writable: Sequence[Path]) -> str:
+        """The folders that Landlock leaves writable, as the worker's argument; empty for no Landlock."""
+        if not self._isolation.landlock_abi:
+            return ""
+        # CUDA keeps what it shares between processes in /dev/shm.
+        return os.pathsep.join(map(str, (self.home, *writable, *(["/dev/shm"] if self._device == "cuda" else []))))
 
     def _folder(self, name: str) -> str:
         (self.home / name).mkdir(exist_ok=True)
@@ -115,6 +175,24 @@ class Worker:
             }
         )
 
+    # -------------------------------------------------------------- files
+
+    def place(self, name: str, data: bytes) -> Path:
+        """Put a file where the worker can read it; returns its path there. A submission is judged from this copy,
+        so that it stays what was read, and sees nothing that lies beside it."""
+        path = Path(self._folder("submission")) / name
+        path.write_bytes(data)
+        return path
+
+    def lend_builds(self, sha256: str) -> Path:
+        """Give the worker what the file of this hash built before; returns the folder for builds."""
+        builds.lend(build_cache(sha256), self.home / "build")
+        return self.home / "build"
+
+    def keep_builds(self, sha256: str) -> None:
+        """Keep what was built, for the next worker that loads the same file."""
+        builds.keep(self.home / "build", build_cache(sha256))
+
     # -------------------------------------------------------------- asking
 
     def wait_until_ready(self) -> None:
@@ -130,7 +208,11 @@ class Worker:
         self._ready = True
 
     def tell(self, request: Request) -> None:
-        """Send a request; `hear` reads the reply. Raises SubmissionError when the worker is gone."""
+        """Send a request; `hear` reads the reply. Raises SubmissionError when the worker is gone, or has spoken
+        before it was asked."""
+        if self._channel.unread():
+            self.end()
+            raise SubmissionError("bad_message", "The worker sent something that it was not asked for.")
         try:
             self._channel.send(request)
         except ChannelClosed:
@@ -152,7 +234,7 @@ class Worker:
             while not ready and not self._channel.wait(min(POLL_S, max(deadline - time.monotonic(), 0.001))):
                 if time.monotonic() > deadline:
                     raise ChannelTimeout
-                self._check_memory()
+                self._check_holdings()
             return self._channel.receive(max(deadline - time.monotonic(), 1.0))
         except ChannelTimeout:
             self.end()
@@ -169,18 +251,30 @@ class Worker:
         self.tell(request)
         return self.hear(timeout_s)
 
-    def _check_memory(self) -> None:
-        used = 0
-        for process in self._family():
-            with contextlib.suppress(psutil.Error):
-                used += process.memory_info().rss
-        limit = int(psutil.virtual_memory().total * MEMORY_FRACTION)
+    def _check_holdings(self) -> None:
+        """End a worker that holds more than its share of the machine, and say of what."""
+        family = self._family(MAX_PROCESSES)
+        if len(family) > MAX_PROCESSES:
+            self._end_for("too_many_processes", f"It ran more than {MAX_PROCESSES} processes at a time.")
+        memory = psutil.virtual_memory()
+        used, limit = processes.resident_bytes(family), int(memory.total * MEMORY_FRACTION)
         if used > limit:
-            self.end()
-            raise SubmissionError(
+            self._end_for(
                 "out_of_memory",
                 f"It held {used / 2**30:.1f} GiB of memory; {limit / 2**30:.1f} GiB is the limit on this machine.",
             )
+        if memory.available < memory.total * MEMORY_LEFT_FRACTION:
+            self._end_for("out_of_memory", "While it ran, the machine's memory was nearly used up.")
+        # One cheap question; only when the answer is suspicious is the folder walked through.
+        if (
+            self._free_at_start - shutil.disk_usage(self.home).free > MAX_DISK_BYTES
+            and processes.folder_bytes(self.home, MAX_DISK_BYTES) >= MAX_DISK_BYTES
+        ):
+            self._end_for("too_much_disk", f"It wrote more than {MAX_DISK_BYTES >> 30} GiB of files.")
+
+    def _end_for(self, reason: str, message: str) -> NoReturn:
+        self.end()
+        raise SubmissionError(reason, message)
 
     def _death(self) -> SubmissionError:
         """What ended the worker, as the error to raise."""
@@ -189,33 +283,51 @@ class Worker:
         code = self._process.poll()
         tail = self.output_tail()
         self.end()
-        if code is not None and code < 0:
-            name = signal.Signals(-code).name
+        if code is not None and (code < 0 or (self._isolation.level == "namespaces" and code > 128)):
+            number = -code if code < 0 else code - 128  # bubblewrap passes a signal on as a shell does
+            name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
             return SubmissionError("crashed", f"The process that ran it was ended by {name}.{tail}")
         return SubmissionError("exited", f"The process that ran it exited with code {code} before answering.{tail}")
 
     def output_tail(self, lines: int = 3) -> str:
         """The last lines that the worker printed, as the end of a message; empty for none."""
         try:
-            text = (self.home / "output").read_bytes()[-4000:].decode(errors="replace").strip()
+            start = max(os.fstat(self._log).st_size - OUTPUT_TAIL_BYTES, 0)
+            text = os.pread(self._log, OUTPUT_TAIL_BYTES, start).decode(errors="replace").strip()
         except OSError:
             return ""
         last = [line.strip() for line in text.splitlines() if line.strip()][-lines:]
         return f" It last printed: {' / '.join(last)[:500]}" if last else ""
 
+    # -------------------------------------------------------------- holding still
+
+    def pause(self) -> None:
+        """Stop the worker and all that it started, so that none of it runs while something else is timed."""
+        stopped: set[int] = set()
+        while fresh := set(self._everything()) - stopped:  # what was started meanwhile is found by looking again
+            processes.send(fresh, signal.SIGSTOP)
+            stopped |= fresh
+
+    def resume(self) -> None:
+        """Let it run again."""
+        processes.send(self._everything(), signal.SIGCONT)
+
     # -------------------------------------------------------------- ending
 
-    def _family(self) -> list[psutil.Process]:
-        try:
-            process = psutil.Process(self.pid)
-            return [process, *process.children(recursive=True)]
-        except psutil.Error:
-            return []
+    def _family(self, at_most: int = 1 << 20) -> list[int]:
+        return processes.family(self._process.pid, at_most)
+
+    def _everything(self) -> list[int]:
+        """The family, and what came to the judge when its parents in a family died."""
+        return self._family() + [pid for orphan in self._orphans() for pid in processes.family(orphan)]
+
+    def _orphans(self) -> list[int]:
+        return processes.adopted(keep=Worker._alive)
 
     def kill(self) -> None:
         """Have the worker's group killed without waiting for it; `end` does the rest."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self) -> None:
         """Kill the worker, its group, its descendants and its orphans, and remove its folders."""
@@ -224,15 +336,28 @@ class Worker:
         self._ended = True
         family = self._family()
         self.kill()
-        for process in family:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+        processes.send(family, signal.SIGKILL)
         self._process.wait()
-        Worker._alive.pop(self.pid, None)
-        _kill_orphans(keep=set(Worker._alive))
+        Worker._alive.pop(self._process.pid, None)
+        self._end_orphans()
         self._channel.close()
         self.turns.close()
-        shutil.rmtree(self.home, ignore_errors=True)
+        for descriptor in (self._log, self._info):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._log = self._info = -1
+        _remove(self.home)
+
+    def _end_orphans(self) -> None:
+        """Kill what processes of the family left to the judge, until there is nothing more."""
+        for _ in range(ENDING_PASSES):
+            orphans = self._orphans()
+            if not orphans:
+                return
+            processes.send([pid for orphan in orphans for pid in processes.family(orphan)], signal.SIGKILL)
+            for orphan in orphans:
+                with contextlib.suppress(psutil.Error):
+                    psutil.Process(orphan).wait(timeout=5)
 
     def __enter__(self) -> Worker:
         return self
@@ -241,29 +366,22 @@ class Worker:
         self.end()
 
 
-def _kill_orphans(keep: set[int]) -> None:
-    """End adopted processes: direct children of ours that are sessions' or groups' leftovers of workers.
-
-    Only processes whose command line or group shows that a worker started them come to us by adoption;
-    our own children are the workers in `keep` and subprocesses that are waited for where they start.
-    """
-    me = os.getpid()
-    for process in psutil.Process().children():
-        with contextlib.suppress(psutil.Error, ProcessLookupError):
-            if process.pid in keep or os.getpgid(process.pid) == os.getpgid(me):
-                continue
-            for descendant in process.children(recursive=True):
-                descendant.kill()
-            process.kill()
-            process.wait(timeout=5)
+def _remove(folder: Path) -> None:
+    """Remove a folder that a submission could write to: however deep, whatever its permissions."""
+    for command in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+        if folder.exists():
+            subprocess.run([*command, "--", str(folder)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 class Starter:
     """Starts workers for one device; some of them ahead, while the judge itself still loads."""
 
-    def __init__(self, device: str, arena_fd: int) -> None:
+    def __init__(self, device: str, arena_fd: int, isolation: Isolation, readable: Sequence[Path] = ()) -> None:
+        """`readable` are files beside the harness's own that workers need: the problem's."""
         self._device = device
         self._arena_fd = arena_fd
+        self._isolation = isolation
+        self._readable = readable
         self._waiting: dict[bool, list[Worker]] = {False: [], True: []}
 
     def start_ahead(self, workers: int, compilers: int) -> None:
@@ -277,7 +395,9 @@ class Starter:
         return waiting.pop() if waiting else self._start(keeps_compile_cache)
 
     def _start(self, keeps_compile_cache: bool) -> Worker:
-        return Worker(self._device, self._arena_fd, keeps_compile_cache=keeps_compile_cache)
+        return Worker(
+            self._device, self._arena_fd, self._isolation, self._readable, keeps_compile_cache=keeps_compile_cache
+        )
 
     def end(self) -> None:
         """End the workers that nobody took."""

@@ -256,6 +256,14 @@ class Channel:
             except OSError:
                 return True  # receive() says what it is
 
+    def unread(self) -> bool:
+        """Whether something has come that nobody has read; a closed connection is not something."""
+        self._socket.setblocking(False)
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
+
     def receive(self, timeout_s: float | None = None) -> Any:
         """The next message. Raises ChannelTimeout, ChannelClosed or BadMessage."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s

@@ -7,6 +7,8 @@ import importlib.metadata
 from typing import TYPE_CHECKING
 
 from harness.device.memory_file import MemoryFile
+from harness.errors import HarnessError
+from harness.paths import emulator_cache
 
 if TYPE_CHECKING:
     from harness.device.base import Device
@@ -40,6 +42,18 @@ def _torch_is_cpu_build() -> bool:
 def can_time(device: str) -> bool:
     """The emulator gives verdicts and never times."""
     return device != "emulator"
+
+
+def prepare_device(name: str, *, check: bool) -> None:
+    """Build what workers of the device read and must not write. Raises HarnessError when it cannot be built."""
+    if name != "emulator":
+        return
+    from harness.device.emulator import Missing, prepare
+
+    try:
+        prepare(emulator_cache(), check=check)
+    except (Missing, OSError) as error:
+        raise HarnessError(f"The emulator cannot be used here: {error}") from error
 
 
 def open_device(name: str, memory: MemoryFile) -> Device:

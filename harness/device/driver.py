@@ -1,4 +1,4 @@
-"""The six calls of CUDA's driver API that share memory between processes, through ctypes.
+"""The calls of CUDA's driver API that share memory between processes, through ctypes.
 
 They are in every driver and act on the primary context that torch uses, so no package is needed and
 any CUDA build of torch will do. CUDA Driver API, sections "Memory Management" and "IPC".
@@ -36,6 +36,26 @@ def _call(name: str, *arguments: object) -> None:
         text = ctypes.c_char_p()
         _library().cuGetErrorName(status, ctypes.byref(text))
         raise DriverError(f"{name} failed: {(text.value or b'unknown error').decode()}")
+
+
+def open_primary_context() -> None:
+    """Make the first device's primary context current, where torch has not done so."""
+    device, context = ctypes.c_int(), ctypes.c_void_p()
+    _call("cuInit", 0)
+    _call("cuDeviceGet", ctypes.byref(device), 0)
+    _call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+    _call("cuCtxSetCurrent", context)
+
+
+def write(address: int, data: bytes) -> None:
+    _call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
+    _call("cuCtxSynchronize")
+
+
+def read(address: int, nbytes: int) -> bytes:
+    buffer = ctypes.create_string_buffer(nbytes)
+    _call("cuMemcpyDtoH_v2", buffer, ctypes.c_uint64(address), ctypes.c_size_t(nbytes))
+    return buffer.raw
 
 
 def allocate(nbytes: int) -> int:

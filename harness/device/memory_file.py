@@ -6,9 +6,10 @@ import fcntl
 import mmap
 import os
 
-# fcntl.h and linux/fcntl.h: nobody may shrink the memory under the judge's feet.
+# fcntl.h and linux/fcntl.h: nobody may shrink the memory under the judge's feet, and no worker add a seal that
+# keeps the judge from growing it.
 _F_ADD_SEALS = 1033
-_F_SEAL_SHRINK = 0x0002
+_F_SEAL_SEAL, _F_SEAL_SHRINK = 0x0001, 0x0002
 
 
 class MemoryFile:
@@ -16,7 +17,7 @@ class MemoryFile:
 
     def __init__(self) -> None:
         self.fd = os.memfd_create("kernelgate", os.MFD_ALLOW_SEALING)
-        fcntl.fcntl(self.fd, _F_ADD_SEALS, _F_SEAL_SHRINK)
+        fcntl.fcntl(self.fd, _F_ADD_SEALS, _F_SEAL_SEAL | _F_SEAL_SHRINK)
 
     def grow(self, nbytes: int) -> int:
         """Make it at least `nbytes` long, in whole pages; returns its size."""

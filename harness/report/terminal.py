@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -62,6 +64,15 @@ def print_results(console: Console, results: Results, *, quiet: bool = False, ve
         _print_verdict(console, evaluation)
     if len(results.evaluations) > 1 and not quiet:
         console.print(_ranking(results.evaluations))
+    if not quiet:
+        _print_isolation(console, results.environment.get("isolation", {}), verbose)
+
+
+def _print_isolation(console: Console, isolation: dict[str, Any], verbose: bool) -> None:
+    for device, described in isolation.items():
+        parts = f": {', '.join(described['contains'])}" if verbose else ""
+        lacks = f" ({described['lacks']})" if described["lacks"] else ""
+        console.print(Text(f"isolation on {device}: {described['level']}{lacks}{parts}", style="dim"), soft_wrap=True)
 
 
 def _print_verdict(console: Console, evaluation: Evaluation) -> None:
@@ -70,7 +81,8 @@ def _print_verdict(console: Console, evaluation: Evaluation) -> None:
     if isinstance(evaluation, Accepted):
         line.append(_accepted_summary(evaluation))
     else:
-        line.append(f"  {evaluation.reason}: {evaluation.message}")
+        # A submission's own words may hold line ends: no line of theirs may look like one of ours.
+        line.append(f"  {evaluation.reason}: {evaluation.message}".replace("\n", "\n    "))
     console.print(line, soft_wrap=True)
     for note in evaluation.notes:
         console.print(Text(f"  note: {note}", style="dim"), soft_wrap=True)

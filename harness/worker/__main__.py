@@ -1,4 +1,5 @@
-"""A worker process: `python -m harness.worker SOCKET_FD ARENA_FD TURNS_FDS DEVICE EMULATOR_CACHE [MODULE…]`.
+"""A worker process: `python -m harness.worker SOCKET_FD ARENA_FD TURNS_FDS DEVICE EMULATOR_CACHE WRITABLE
+[MODULE…]`.
 
 Started by harness.sandbox. It loads torch (and MODULEs) and reaches its device before it is told what to run, so that
 this happens while the judge still loads.
@@ -21,7 +22,7 @@ SPIN_S = 0.3
 
 
 def main() -> None:
-    restrict()
+    restrict(sys.argv[6])
     channel = Channel(socket.socket(fileno=int(sys.argv[1])), judge=False)
     arena_fd, device, emulator_cache = int(sys.argv[2]), sys.argv[4], Path(sys.argv[5])
     turns = Turns.open(sys.argv[3], spins=device == "cuda")
@@ -31,7 +32,7 @@ def main() -> None:
         emulator.activate(emulator_cache)  # has to come before torch
     from harness.worker.session import Session, open_memory
 
-    for module in sys.argv[6:]:
+    for module in sys.argv[7:]:
         importlib.import_module(module)
     try:
         memory = open_memory(device, arena_fd)

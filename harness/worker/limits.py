@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import resource
 import signal
+from pathlib import Path
+
+from harness.worker.landlock import restrict_writes
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
+_CAPABILITY_VERSION_3 = 0x20080522
 
-MAX_FILE_BYTES = 8 << 30
+MAX_FILE_BYTES = 2 << 30
 
 
-def restrict() -> None:
-    """No core dumps, bounded files, no new privileges, and death with the judge."""
+def restrict(landlocked: str) -> None:
+    """No core dumps, bounded files, no privileges, death with the judge, and the first to go when memory runs
+    out. With `landlocked`, folders joined by os.pathsep: writes only there."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _drop_capabilities(libc)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     _lower(resource.RLIMIT_FSIZE, MAX_FILE_BYTES)
+    Path("/proc/self/oom_score_adj").write_text("1000")
+    if landlocked:
+        restrict_writes(landlocked.split(os.pathsep))
+
+
+class _CapabilityHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+def _drop_capabilities(libc: ctypes.CDLL) -> None:
+    """Where the judge is root its worker is an ordinary user in all but name; without new privileges for good."""
+    none = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable, twice 32 of each: capset(2)
+    if libc.capset(ctypes.byref(_CapabilityHeader(_CAPABILITY_VERSION_3, 0)), ctypes.byref(none)):
+        raise OSError(ctypes.get_errno(), "a worker's capabilities could not be dropped")
 
 
 def _lower(which: int, limit: int) -> None:

@@ -10,10 +10,19 @@ import sys
 from pathlib import Path
 
 from harness.device.emulator import libraries, runtime, standins
+from harness.device.emulator.paths import Missing
 from harness.device.emulator.runtime import configure, take_counts, take_findings
 from harness.device.emulator.toolchain import EmulatorToolchain
 
-__all__ = ["EmulatorToolchain", "activate", "configure", "take_counts", "take_findings"]
+__all__ = ["EmulatorToolchain", "Missing", "activate", "configure", "prepare", "take_counts", "take_findings"]
+
+
+def prepare(cache: Path, *, check: bool) -> None:
+    """Build the emulator and its compiler's prelude in `cache`, where they are not there yet. Workers that run
+    submissions read them and cannot write there."""
+    cache = Path(cache).resolve()
+    libraries.build(cache)
+    EmulatorToolchain(cache, check).prepare()
 
 
 def activate(cache: Path) -> None:

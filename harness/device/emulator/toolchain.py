@@ -127,6 +127,11 @@ class EmulatorToolchain:
         )  # fmt: skip
         return result
 
+    def prepare(self) -> None:
+        """Compile the preludes that `compile` will use."""
+        for extra in ([], self._extra):
+            self._prelude(extra)
+
     def _prelude(self, extra: list[str]) -> Path:
         """The header every unit begins with, precompiled once: torch's headers take most of a build."""
         parts = [self._headers(), *_COMMON, *extra, _PRELUDE]

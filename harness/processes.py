@@ -1,0 +1,72 @@
+"""Families of processes, read from /proc: a worker and all that it started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterable
+from pathlib import Path
+
+import psutil
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def family(pid: int, at_most: int = 1 << 20) -> list[int]:
+    """`pid` and its descendants, parents first; counting ends once there are more than `at_most`."""
+    found = [pid]
+    for parent in found:
+        if len(found) > at_most:
+            break
+        found += _children(parent)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    """Children of every thread of `pid`; none when it is gone."""
+    children: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError):
+                children += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split())
+    return children
+
+
+def adopted(keep: Iterable[int]) -> list[int]:
+    """Children of this process that came to it by adoption: in a group of their own, and not in `keep`."""
+    kept, own_group = set(keep), os.getpgrp()
+    found = []
+    for pid in (child.pid for child in psutil.Process().children()):
+        with contextlib.suppress(ProcessLookupError):
+            if pid not in kept and os.getpgid(pid) != own_group:
+                found.append(pid)
+    return found
+
+
+def resident_bytes(pids: Iterable[int]) -> int:
+    """Memory that the processes hold, what they share counted for each."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, IndexError):
+            total += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE_BYTES
+    return total
+
+
+def send(pids: Iterable[int], number: signal.Signals) -> None:
+    """Signal each that still is there."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, number)
+
+
+def folder_bytes(folder: Path, enough: int) -> int:
+    """What lies in `folder`, in allocated bytes; counting ends at `enough`."""
+    total = 0
+    for root, folders, files in os.walk(folder):
+        for name in (*files, *folders):
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(root, name)).st_blocks * 512
+        if total >= enough:
+            break
+    return total
