@@ -75,6 +75,8 @@ class Problem:
     cases: tuple[Case, ...]
     allowed_ops: frozenset[str]
     """Normalisation operators that a submission may call all the same, by their ATen names."""
+    forbidden_ops: frozenset[str]
+    """Other operators that a submission must not call, because it replaces them."""
     get_inputs: Callable[[], Sequence[Any]] | None
     get_init_inputs: Callable[[], Sequence[Any]] | None
 
@@ -142,6 +144,7 @@ def load_problem(path: Path, random_seed: int) -> Problem:
         model=model,
         cases=tuple(cases),
         allowed_ops=frozenset(getattr(module, "ALLOWED_OPS", ())),
+        forbidden_ops=frozenset(getattr(module, "FORBIDDEN_OPS", ())),
         get_inputs=get_inputs,
         get_init_inputs=getattr(module, "get_init_inputs", None),
     )

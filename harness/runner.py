@@ -141,4 +141,5 @@ def load_request(kind: str, path: Path, problem: Problem, settings: Settings) ->
         build_cache="",
         check=settings.check,
         allowed_ops=sorted(problem.allowed_ops),
+        forbidden_ops=sorted(problem.forbidden_ops),
     )

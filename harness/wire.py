@@ -103,6 +103,7 @@ class Load(Struct, frozen=True, tag="load"):
     build_cache: str
     check: bool = False
     allowed_ops: list[str] = []
+    forbidden_ops: list[str] = []
 
 
 class Rehearsal(Struct, frozen=True):

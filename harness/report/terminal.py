@@ -57,15 +57,18 @@ def _percent(timing: CaseTiming) -> str:
 
 
 def print_results(console: Console, results: Results, *, quiet: bool = False, verbose: bool = False) -> None:
-    """All evaluations; several are followed by their ranking. `quiet` leaves a line for each."""
+    """All evaluations; several of one problem are followed by their ranking. `quiet` leaves a line for each."""
     for evaluation in results.evaluations:
         if not quiet:
             _print_cases(console, evaluation, verbose)
         _print_verdict(console, evaluation)
-    if len(results.evaluations) > 1 and not quiet:
-        console.print(_ranking(results.evaluations))
-    if not quiet:
-        _print_isolation(console, results.environment.get("isolation", {}), verbose)
+    if quiet:
+        return
+    for problem in dict.fromkeys(evaluation.problem for evaluation in results.evaluations):
+        rivals = [evaluation for evaluation in results.evaluations if evaluation.problem == problem]
+        if len(rivals) > 1:
+            console.print(_ranking(problem, rivals))
+    _print_isolation(console, results.environment.get("isolation", {}), verbose)
 
 
 def _print_isolation(console: Console, isolation: dict[str, Any], verbose: bool) -> None:
@@ -189,14 +192,14 @@ def _print_counts(console: Console, evaluation: Evaluation) -> None:
             )
 
 
-def _ranking(evaluations: list[Evaluation]) -> Table:
-    """Accepted submissions by speedup over eager, then the others."""
+def _ranking(problem: str, evaluations: list[Evaluation]) -> Table:
+    """Accepted submissions to one problem by speedup over eager, then the others."""
 
     def key(evaluation: Evaluation) -> tuple[int, float]:
         order = 0 if isinstance(evaluation, Accepted) else 1 if isinstance(evaluation, Rejected) else 2
         return order, -(evaluation.geomean_speedup or 0.0)
 
-    table = _table("Ranking")
+    table = _table(f"Ranking · {problem}")
     for heading in ("#", "submission", "device", "verdict"):
         table.add_column(heading)
     for heading in ("over eager [95%]", "over the faster baseline [95%]"):

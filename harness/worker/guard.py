@@ -43,13 +43,14 @@ class ForbiddenOperator(RuntimeError):
 class Guard:
     """Installs the replacements and remembers what was called."""
 
-    def __init__(self, allowed: Iterable[str] = ()) -> None:
+    def __init__(self, allowed: Iterable[str] = (), also: Iterable[str] = ()) -> None:
+        """`allowed` normalisation operators may be called after all; those in `also` may not either."""
         self._calls: list[str] = []
         self._library = torch.library.Library("aten", "IMPL")  # lives as long as the guard
         allowed = set(allowed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # overriding a kernel is what this is for
-            for name in NORMALISATION_OPS:
+            for name in (*NORMALISATION_OPS, *also):
                 if name.split(".")[0] not in allowed:
                     self._forbid(name)
         self._forbid_compile()

@@ -68,7 +68,7 @@ class Session:
             from harness.device import emulator
 
             self._emulator = emulator
-        self._guard = Guard(load.allowed_ops) if load.kind == "submission" else None
+        self._guard = Guard(load.allowed_ops, load.forbidden_ops) if load.kind == "submission" else None
         self._factory: implementations.Factory | None = None
         self._model: torch.nn.Module | None = None
         self._rehearsed: dict[str, torch.nn.Module] = {}
