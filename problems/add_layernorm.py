@@ -1,0 +1,88 @@
+"""Residual add and LayerNorm: `(LayerNorm(x + residual), x + residual)`, both returned, as transformers need them."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    """The reference: the normalised sum, and the sum itself for the next residual branch. Both are contiguous."""
+
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.ln = nn.LayerNorm(normalized_shape, eps=eps)
+
+    def forward(self, x, residual):
+        total = (x + residual).contiguous()
+        return self.ln(total), total
+
+
+def case(name, shape, dims=1, eps=1e-5, **options):
+    """A case that normalises the last `dims` dimensions of the sum of two inputs of `shape`."""
+    return dict(name=name, init=[shape[len(shape) - dims :], eps], shapes=[shape, shape], **options)
+
+
+def timed(name, shape, small, **options):
+    """A timed case, and the shape that a CPU runs in its place."""
+    stand_in = case(name, small, **options)
+    scaled = {key: stand_in[key] for key in ("init", "shapes")}
+    return case(name, shape, **options) | dict(distribution="rows", timed=True, scaled=scaled)
+
+
+CASES = [
+    timed("8192x4096", (8192, 4096), (64, 4096)),
+    timed("8192x4096 bf16", (8192, 4096), (64, 4096), dtype="bfloat16"),
+    timed("16384x1024 fp16", (16384, 1024), (128, 1024), dtype="float16"),
+    timed("4096x8192 bf16", (4096, 8192), (32, 8192), dtype="bfloat16"),
+    timed("2048x16384", (2048, 16384), (16, 16384)),
+    timed("32x128x768", (32, 128, 768), (2, 128, 768)),
+    # Trailing dimensions.
+    case("two trailing dims", (6, 5, 12, 32), 2, distribution="rows"),
+    case("all dims", (4, 3, 50), 3),
+    # Small and odd shapes.
+    case("1x7", (1, 7), distribution="rows"),
+    case("2x33", (2, 33), distribution="rows"),
+    case("D = 1", (37, 1), distribution="rows"),
+    case("D = 769", (19, 769), distribution="rows"),
+    case("D = 1023", (19, 1023), distribution="rows"),
+    case("D = 1023 fp16", (19, 1023), distribution="rows", dtype="float16"),
+    case("one row", (1, 65536), distribution="rows"),
+    case("long odd row", (2, 40_001), distribution="rows"),
+    case("8x131072 bf16", (8, 131_072), distribution="rows", dtype="bfloat16"),
+    case("70,000 rows", (70_000, 24), distribution="rows",
+         scaled=dict(init=[(24,)], shapes=[(5_000, 24), (5_000, 24)])),
+    case("no rows", (0, 256)),
+    # Memory.
+    case("not contiguous", (9, 40, 96), distribution="rows", layout="transposed"),
+    case("not contiguous bf16", (9, 40, 96), distribution="rows", layout="transposed", dtype="bfloat16"),
+    case("4-byte aligned", (13, 1024), distribution="rows", layout="offset"),
+    case("2-byte aligned fp16", (13, 1024), distribution="rows", layout="offset", dtype="float16"),
+    # Numbers that break shortcuts.
+    case("N(1e4, 1)", (8, 4096), distribution="large_mean"),
+    case("N(1000, 0.1)", (8, 4096), distribution="narrow"),
+    case("outlier first", (8, 4096), distribution="outlier"),
+    case("block means", (8, 4096), distribution="blocks"),
+    case("long row, N(1e4, 1)", (2, 131_072), distribution="large_mean"),
+    case("long row, block means", (2, 131_072), distribution="blocks"),
+    case("constant rows", (8, 512), distribution="constant"),
+    case("NaN and Inf stay in their row", (8, 512), distribution="non_finite"),
+    case("eps = 0.1", (8, 320), eps=0.1, distribution="rows"),
+]  # fmt: skip
+
+
+def random_cases(rng):
+    """Three shapes that no submission can have been written for, drawn anew at each run."""
+    drawn = []
+    for dtype in ("float32", "float16", "bfloat16"):
+        rank = int(rng.integers(2, 5))
+        dims = int(rng.integers(1, rank + 1))
+        shape = tuple(int(n) for n in rng.integers(1, (0, 0, 900, 60, 24)[rank], rank))
+        drawn.append(case("random", shape, dims, distribution="rows", dtype=dtype))
+    return drawn
+
+
+def get_init_inputs():
+    return [(4096,)]
+
+
+def get_inputs():
+    return [torch.randn(8192, 4096), torch.randn(8192, 4096)]

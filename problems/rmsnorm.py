@@ -1,0 +1,90 @@
+"""nn.RMSNorm: rows divided by the root of their mean square, times a weight; no mean is taken off."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    """The reference. Its output is contiguous whatever the strides of `x` are."""
+
+    def __init__(self, normalized_shape, eps=1e-6):
+        super().__init__()
+        self.norm = nn.RMSNorm(normalized_shape, eps=eps)
+
+    def forward(self, x):
+        return self.norm(x.contiguous())
+
+
+def case(name, shape, dims=1, eps=1e-6, **options):
+    """A case that normalises the last `dims` dimensions of an input of `shape`."""
+    return dict(name=name, init=[shape[len(shape) - dims :], eps], shapes=[shape], **options)
+
+
+def timed(name, shape, small, **options):
+    """A timed case, and the shape that a CPU runs in its place."""
+    stand_in = case(name, small, **options)
+    scaled = {key: stand_in[key] for key in ("init", "shapes")}
+    return case(name, shape, **options) | dict(distribution="rows", timed=True, scaled=scaled)
+
+
+CASES = [
+    # The widths of language models, and a few rows that only many blocks to a row can fill a GPU with.
+    timed("8192x4096", (8192, 4096), (64, 4096)),
+    timed("8192x4096 bf16", (8192, 4096), (64, 4096), dtype="bfloat16"),
+    timed("4096x8192 fp16", (4096, 8192), (32, 8192), dtype="float16"),
+    timed("2048x16384 bf16", (2048, 16384), (16, 16384), dtype="bfloat16"),
+    timed("32x1048576 bf16", (32, 1048576), (4, 131072), dtype="bfloat16"),
+    timed("32x128x768", (32, 128, 768), (2, 128, 768)),
+    # Trailing dimensions.
+    case("one trailing dim", (6, 5, 4, 128), distribution="rows"),
+    case("two trailing dims", (6, 5, 12, 32), 2, distribution="rows"),
+    case("all dims", (4, 3, 50), 3),
+    # Small and odd shapes.
+    case("1x7", (1, 7), distribution="rows"),
+    case("2x33", (2, 33), distribution="rows"),
+    case("D = 1", (37, 1), distribution="rows"),
+    case("D = 769", (19, 769), distribution="rows"),
+    case("D = 1023", (19, 1023), distribution="rows"),
+    case("D = 1023 fp16", (19, 1023), distribution="rows", dtype="float16"),
+    case("one row", (1, 65536), distribution="rows"),
+    case("long odd row", (2, 40_001), distribution="rows"),
+    case("70,000 rows", (70_000, 24), distribution="rows", scaled=dict(init=[(24,)], shapes=[(5_000, 24)])),
+    case("no rows", (0, 256)),
+    # Memory.
+    case("not contiguous", (9, 40, 96), distribution="rows", layout="transposed"),
+    case("not contiguous bf16", (9, 40, 96), distribution="rows", layout="transposed", dtype="bfloat16"),
+    case("4-byte aligned", (13, 1024), distribution="rows", layout="offset"),
+    case("2-byte aligned fp16", (13, 1024), distribution="rows", layout="offset", dtype="float16"),
+    # Numbers that break shortcuts: a sum of squares has to be fp32 for 16-bit values, whose squares overflow.
+    case("N(1e4, 1)", (8, 4096), distribution="large_mean"),
+    case("N(1e4, 1) fp16", (8, 4096), distribution="large_mean", dtype="float16"),
+    case("N(1000, 0.1) bf16", (8, 4096), distribution="narrow", dtype="bfloat16"),
+    case("outlier first", (8, 4096), distribution="outlier"),
+    case("block means", (2, 131_072), distribution="blocks"),
+    case("constant rows", (8, 512), distribution="constant"),
+    case("subnormal squares", (8, 512), distribution="tiny"),
+    case("NaN and Inf stay in their row", (8, 512), distribution="non_finite"),
+    # eps stands under the root.
+    case("eps = 0", (8, 320), eps=0.0, distribution="rows"),
+    case("eps = 0.1", (8, 320), eps=0.1, distribution="rows"),
+    case("eps = 100", (8, 320), eps=100.0, distribution="rows"),
+]
+
+
+def random_cases(rng):
+    """Three shapes that no submission can have been written for, drawn anew at each run."""
+    drawn = []
+    for dtype in ("float32", "float16", "bfloat16"):
+        rank = int(rng.integers(2, 5))
+        dims = int(rng.integers(1, rank + 1))
+        shape = tuple(int(n) for n in rng.integers(1, (0, 0, 900, 60, 24)[rank], rank))
+        drawn.append(case("random", shape, dims, distribution="rows", dtype=dtype))
+    return drawn
+
+
+def get_init_inputs():
+    return [(4096,)]
+
+
+def get_inputs():
+    return [torch.randn(8192, 4096)]

@@ -1,0 +1,35 @@
+"""Each file in fixtures/wrong/PROBLEM is wrong in one way that its problem's cases must show, or is the control.
+
+They are written with PyTorch's operators: what is tested is the cases and the judge, and nothing has to be compiled.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers import run_eval
+from tests.test_verdicts import expected
+
+FOLDER = Path(__file__).parent / "fixtures" / "wrong"
+FILES = sorted(FOLDER.rglob("*.py"))
+
+
+@pytest.fixture(scope="module")
+def evaluations():
+    """One run without --problem: the folder of each file says which problem it answers."""
+    run = run_eval(FOLDER, "--no-timing")
+    return {(e["problem"], e["submission"]): e for e in run.results["evaluations"]}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_verdict(path, evaluations):
+    evaluation = evaluations[path.parent.name, path.stem]
+    status, reason = expected(path)
+    assert (evaluation["status"], evaluation["reason"]) == (status, reason), evaluation["message"]
+
+
+def test_every_problem_has_a_control_and_several_wrong_ones():
+    for folder in FOLDER.iterdir():
+        verdicts = [expected(path)[0] for path in folder.glob("*.py")]
+        assert verdicts.count("accepted") == 1
+        assert verdicts.count("rejected") >= 3
