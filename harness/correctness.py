@@ -7,19 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import torch
 
-from harness import oracle, verdict
+from harness import backward, oracle, verdict
 from harness.device.base import Device
 from harness.draw import Drawn, draw_case
 from harness.errors import SubmissionError
-from harness.form import check_form
+from harness.observe import Observation, Seen, same_bits
 from harness.paths import ROOT
 from harness.problem import Case, Problem
 from harness.runner import Runner
 from harness.settings import Settings, sub_seed
 from harness.submission import Submission
-from harness.wire import Ran, TensorRef
+from harness.wire import Ran
 
 # After these the worker's process is gone, or its CUDA context can no longer be used.
 ENDS_THE_WORKER = frozenset({"crashed", "exited", "timed_out", "out_of_memory", "bad_message", "cuda_fault"})
@@ -27,63 +26,50 @@ ENDS_THE_WORKER = frozenset({"crashed", "exited", "timed_out", "out_of_memory", 
 # A device error is named after what the emulator saw; both thread orders must give the right result.
 EMULATED_ORDERS = ("forward", "random")
 
+# Runs whose bits are compared where a problem asks for it and threads take the order that they take.
+DETERMINISM_RUNS = 4
 
-def check_case(runner: Runner, drawn: Drawn, seed: int) -> tuple[list[oracle.Comparison], Ran]:
-    """Run one case, on the emulator once for each thread order, and compare everything.
+
+def check_case(runner: Runner, problem: Problem, drawn: Drawn, seed: int) -> tuple[list[oracle.Comparison], Ran]:
+    """Run one case, several times where the order of threads must not matter, and compare everything.
 
     Returns the first run's comparisons, or those of the run that failed. Raises SubmissionError."""
-    state = list(drawn.state.values())
-    layouts = [(t, "contiguous") for t in state] + [(t, drawn.case.layout) for t in drawn.inputs]
-    refs = runner.device.arena.lay_out(layouts)
-    input_refs = refs[len(state) :]
-    runner.construct(drawn, refs[: len(state)])
-    runner.stage([input_refs], drawn.expected)
-    orders = EMULATED_ORDERS if runner.device.name == "emulator" else ("forward",)
-    runs = []
-    for order in orders:
-        ran = runner.observe(order, seed % 2**31)
-        comparisons = _compare_run(runner, ran, drawn, input_refs)
-        runs.append((comparisons, ran))
+    observation = Observation(runner, drawn)
+    observation.stage(drawn.call, drawn.expected)
+    runs: list[tuple[list[oracle.Comparison], Seen]] = []
+    for number, order in enumerate(_orders(runner.device, problem)):
+        seen = observation.call(order, seed + number)
+        comparisons = [oracle.compare(t, wanted) for t, wanted in zip(seen.tensors, drawn.expected, strict=True)]
         if not all(c.ok for c in comparisons):
-            return runs[-1]
-    return runs[0]
+            return comparisons, seen.ran
+        runs.append((comparisons, seen))
+    if problem.deterministic:
+        _require_same_bits([seen for _, seen in runs], drawn)
+    if drawn.differentiation:
+        backward.require_accumulation(observation, seed)
+    if drawn.case.gradcheck:
+        backward.gradcheck(runner, drawn, seed)
+    comparisons, seen = runs[0]
+    return comparisons, seen.ran
 
 
-def _compare_run(runner: Runner, ran: Ran, drawn: Drawn, input_refs: Sequence[TensorRef]) -> list[oracle.Comparison]:
-    emulated = runner.device.name == "emulator"
-    if ran.forbidden:
-        raise SubmissionError("forbidden_op", f"{ran.forbidden[0]} ran inside ModelNew.forward.")
-    if ran.findings:
-        raise SubmissionError(ran.findings[0].kind, ran.findings[0].message)
-    if len(ran.outputs) != 1:
-        raise SubmissionError("bad_message", f"One call gave {len(ran.outputs)} results.")
-    check_form(ran.outputs[0], [e.form for e in drawn.expected], runner.device.torch_device.type, emulated=emulated)
-    comparisons = [
-        oracle.compare(runner.reader.read(ref, ran.handles), wanted)
-        for ref, wanted in zip(ran.outputs[0], drawn.expected, strict=True)
-    ]
-    _require_unchanged(runner, ran, drawn, input_refs)
-    return comparisons
+def _orders(device: Device, problem: Problem) -> Sequence[str]:
+    if device.name == "emulator":
+        return EMULATED_ORDERS
+    return ("forward",) * (DETERMINISM_RUNS if problem.deterministic else 1)
 
 
-def _require_unchanged(runner: Runner, ran: Ran, drawn: Drawn, input_refs: Sequence[TensorRef]) -> None:
-    views = [runner.device.arena.view(ref) for ref in input_refs]
-    if ran.inputs:  # the emulator's own copies
-        views += [runner.reader.read(ref, ran.handles) for ref in ran.inputs]
-    pristine = drawn.inputs * (len(views) // max(len(drawn.inputs), 1))
-    for position, (view, tensor) in enumerate(zip(views, pristine, strict=True)):
-        if not _same_bits(view, tensor):
-            raise SubmissionError(
-                "input_modified",
-                f"Input {position % len(drawn.inputs)} was changed by the call; a drop-in must leave its inputs alone.",
-            )
-
-
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    flat = [t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b)]
-    return torch.equal(*flat)
+def _require_same_bits(runs: Sequence[Seen], drawn: Drawn) -> None:
+    for seen in runs[1:]:
+        for first, again, wanted in zip(runs[0].tensors, seen.tensors, drawn.expected, strict=True):
+            if not same_bits(first, again):
+                differ = int((first != again).sum())
+                raise SubmissionError(
+                    "not_deterministic",
+                    f"{differ:,} of {first.numel():,} elements of {wanted.form.name} had other bits in a second run on "
+                    "the same data. Sums whose order depends on timing, such as atomic additions, do that; add "
+                    "partial sums in a fixed order.",
+                )
 
 
 def case_result(
@@ -161,7 +147,7 @@ class Correctness:
         drawn = draw_case(self._problem, case, self._device, seed)
         repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed)
         try:
-            comparisons, ran = check_case(runner, drawn, sub_seed(seed, case.name, "order"))
+            comparisons, ran = check_case(runner, self._problem, drawn, sub_seed(seed, case.name, "order"))
             runner.release()
         except SubmissionError as error:
             self._note_failure(runner, error)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from harness import oracle
 from harness.device.base import Device
+from harness.differentiate import Differentiated, differentiation, output_names
 from harness.errors import UsageError
 from harness.inputs import strides
 from harness.problem import Case, Problem
 from harness.settings import sub_seed
-from harness.wire import encode_value
+from harness.wire import Differentiation, encode_value
 
 
 @dataclass(frozen=True)
@@ -25,10 +27,35 @@ class Drawn:
     init: tuple[object, ...]
     inputs: list[torch.Tensor]
     expected: list[oracle.Expected]
+    """Of the outputs, and where the problem has gradients of these after them."""
+    differentiation: Differentiation | None = None
+    upstream: tuple[torch.Tensor, ...] = ()
+    """One for each differentiated output."""
+    parameters: dict[str, torch.Tensor] = field(default_factory=dict)
+    """Values that stand for the model's own."""
+
+    @property
+    def call(self) -> str:
+        """What one observed call of a worker does, see wire.Stage."""
+        return "step" if self.differentiation else "forward"
+
+    @property
+    def given(self) -> list[torch.Tensor]:
+        """What a slot holds: inputs and upstream gradients."""
+        return [*self.inputs, *self.upstream]
+
+    @property
+    def layouts(self) -> list[str]:
+        """How each of `given` lies in memory."""
+        return [self.case.layout] * len(self.inputs) + [self.case.upstream] * len(self.upstream)
+
+    def function(self, part: str = "step") -> torch.nn.Module:
+        """The reference as a function of what a slot holds, see Differentiated."""
+        return Differentiated(self.model, self.differentiation, part) if self.differentiation else self.model
 
     @property
     def state(self) -> dict[str, torch.Tensor]:
-        tensors = {name: p.detach() for name, p in self.model.named_parameters()}
+        tensors = {name: self.parameters.get(name, p).detach() for name, p in self.model.named_parameters()}
         return tensors | {name: b for name, b in self.model.named_buffers() if b.is_floating_point()}
 
 
@@ -41,18 +68,47 @@ def draw_case(problem: Problem, case: Case, device: Device, seed: int) -> Drawn:
     try:
         model = problem.build_model(chosen, sub_seed(seed, case.name, "weights"), where)
         inputs = problem.draw_inputs(chosen, sub_seed(seed, case.name, "inputs"), where)
-        laid_out = [in_layout(tensor, chosen.layout) for tensor in inputs]
-        expected = oracle.expect(model, laid_out, sub_seed(seed, case.name, "signs"))
-        init = problem.init_args(chosen, sub_seed(seed, case.name, "weights"))
-        encode_value(init)
+        drawn = Drawn(chosen, chosen is not case, model, problem.init_args(chosen, sub_seed(seed, case.name, "weights")),
+                      inputs, [])  # fmt: skip
+        if problem.gradients is not None:
+            drawn = _with_backward(drawn, problem.gradients, sub_seed(seed, case.name, "upstream"))
+        encode_value(drawn.init)
+        return replace(drawn, expected=_expect(drawn, sub_seed(seed, case.name, "signs")))
     except (RuntimeError, TypeError, ValueError) as error:
         raise UsageError(
             f"The reference of {problem.path} cannot be run on case '{case.name}': {type(error).__name__}: {error}"
         ) from error
-    return Drawn(chosen, chosen is not case, model, init, inputs, expected)
+
+
+def _expect(drawn: Drawn, seed: int) -> list[oracle.Expected]:
+    function = drawn.function()
+    laid_out = [in_layout(tensor, layout) for tensor, layout in zip(drawn.given, drawn.layouts, strict=True)]
+    names = function.names if isinstance(function, Differentiated) else output_names
+    return oracle.expect(function, laid_out, seed, names)
+
+
+def _with_backward(drawn: Drawn, only: Sequence[str], seed: int) -> Drawn:
+    """`drawn` with what is differentiated and the upstream gradients, N(0, 1)."""
+    laid_out = [in_layout(tensor, drawn.case.layout) for tensor in drawn.inputs]
+    wanted, outputs = differentiation(drawn.model, laid_out, only)
+    upstream = draw_upstream([outputs[i] for i in wanted.outputs], drawn.case.upstream, seed)
+    return replace(drawn, differentiation=wanted, upstream=upstream)
+
+
+def draw_upstream(outputs: Sequence[torch.Tensor], layout: str, seed: int) -> tuple[torch.Tensor, ...]:
+    """An upstream gradient for each output, N(0, 1); where it is `expanded` one number for all elements."""
+    upstream = []
+    for position, output in enumerate(outputs):
+        generator = torch.Generator(output.device).manual_seed(sub_seed(seed, position))
+        shape = () if layout == "expanded" else output.shape
+        number = torch.randn(shape, generator=generator, device=output.device).to(output.dtype)
+        upstream.append(number.expand(output.shape))
+    return tuple(upstream)
 
 
 def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
     """`tensor` with the strides that `layout` gives it, in memory of its own."""
+    if layout == "expanded":
+        return tensor
     return torch.empty_strided(tensor.shape, strides(tuple(tensor.shape), layout), dtype=tensor.dtype,
                                device=tensor.device).copy_(tensor)  # fmt: skip

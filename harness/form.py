@@ -16,10 +16,10 @@ def check_form(outputs: Sequence[OutputRef], expected: Sequence[oracle.Form], de
     """
     if len(outputs) != len(expected):
         raise SubmissionError(
-            "wrong_output", f"forward returned {len(outputs)} tensors; the reference returns {len(expected)}."
+            "wrong_output", f"A call gave {len(outputs)} tensors; the reference gives {len(expected)}."
         )
-    for position, (ref, form) in enumerate(zip(outputs, expected, strict=True)):
-        which = f"output {position}" if len(expected) > 1 else "the output"
+    for ref, form in zip(outputs, expected, strict=True):
+        which = form.name
         dtype = str(form.dtype).removeprefix("torch.")
         on = "cuda" if emulated else device
         for what, found, needed in (

@@ -118,10 +118,16 @@ def draw(distribution: str, shape: tuple[int, ...], dtype: torch.dtype, generato
 # How a tensor lies in memory: name -> (elements before it, order of its dimensions in memory)
 LAYOUTS = ("contiguous", "transposed", "offset")
 
+# How an upstream gradient may lie: `expanded` is one number with strides of 0, as y.sum().backward() sends it.
+UPSTREAM_LAYOUTS = ("contiguous", "transposed", "expanded")
+
 
 def strides(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
     """Element strides of a dense tensor of `shape`: `transposed` keeps the last two dimensions swapped in
-    memory, so that the tensor is dense but not contiguous; all other layouts are contiguous."""
+    memory, so that the tensor is dense but not contiguous; `expanded` is one element seen everywhere; all
+    other layouts are contiguous."""
+    if layout == "expanded":
+        return (0,) * len(shape)
     order = list(range(len(shape)))
     if layout == "transposed" and len(shape) >= 2:
         order[-1], order[-2] = order[-2], order[-1]

@@ -19,7 +19,7 @@ kinds of machine passes, E[x^2] - m^2 on data with a large mean does not.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,6 +40,8 @@ class Form:
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: torch.dtype
+    name: str = "the output"
+    """How reports call it."""
 
 
 @dataclass(frozen=True)
@@ -95,14 +97,20 @@ def _finite_max(tensor: torch.Tensor) -> float:
 
 
 @torch.no_grad()
-def expect(model: torch.nn.Module, inputs: Sequence[torch.Tensor], seed: int) -> list[Expected]:
+def expect(
+    model: torch.nn.Module,
+    inputs: Sequence[torch.Tensor],
+    seed: int,
+    names: Callable[[int], Sequence[str]] = lambda count: [f"output {i}" for i in range(count)],
+) -> list[Expected]:
     """The expected outputs of `model` on `inputs`, with their tolerances.
 
     `model` is the reference in the case's dtype; inputs keep their layout, which decides the strides
-    that the output must have. `seed` draws the signs of the perturbation.
+    that the output must have. `seed` draws the signs of the perturbation. `names(count)` gives the names
+    of so many outputs.
     """
     own = outputs_of(model(*inputs))
-    forms = [Form(tuple(o.shape), o.stride(), o.dtype) for o in own]
+    forms = [Form(tuple(o.shape), o.stride(), o.dtype, name) for o, name in zip(own, names(len(own)), strict=True)]
     exact, tolerances = _exact(model, inputs, forms, seed)
     eps = _working_eps(inputs, forms)
     return [
@@ -177,8 +185,8 @@ def compare(got: torch.Tensor, expected: Expected) -> Comparison:
     return Comparison(
         ok=False,
         error=error,
-        message=f"{wrong:,} of {exact.numel():,} elements are further from the float64 reference than "
-        f"{expected.tolerance:.3g}",
+        message=f"{wrong:,} of {exact.numel():,} elements of {expected.form.name} are further from the "
+        f"float64 reference than {expected.tolerance:.3g}",
         worst_index=index,
         got=float(value[index]),
         expected=float(exact[index]),

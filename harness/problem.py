@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from harness.errors import UsageError
-from harness.inputs import DISTRIBUTIONS, DTYPES, LAYOUTS, draw
+from harness.inputs import DISTRIBUTIONS, DTYPES, LAYOUTS, UPSTREAM_LAYOUTS, draw
 from harness.paths import PROBLEMS
 
 
@@ -33,6 +33,8 @@ class _CaseFields(msgspec.Struct, forbid_unknown_fields=True):
     dtype: str = "float32"
     distribution: str = "normal"
     layout: str = "contiguous"
+    upstream: str = "contiguous"
+    gradcheck: bool = False
     timed: bool = False
     scaled: dict[str, Any] | None = None
 
@@ -42,7 +44,8 @@ class Case:
     """One set of shapes and data on which a submission is judged.
 
     `shapes` are the shapes of the inputs, all of one `dtype`, `distribution` and `layout`; `init` the
-    constructor's arguments. `scaled` is a smaller stand-in for devices that are CPUs. A case with
+    constructor's arguments. `upstream` is how upstream gradients lie in memory, `gradcheck` whether
+    torch.autograd.gradcheck runs. `scaled` is a smaller stand-in for devices that are CPUs. A case with
     `from_functions` draws from the problem's own `get_inputs` and `get_init_inputs` instead.
     """
 
@@ -52,6 +55,8 @@ class Case:
     dtype: torch.dtype = torch.float32
     distribution: str = "normal"
     layout: str = "contiguous"
+    upstream: str = "contiguous"
+    gradcheck: bool = False
     timed: bool = False
     scaled: Case | None = None
     from_functions: bool = False
@@ -76,7 +81,14 @@ class Problem:
     allowed_ops: frozenset[str]
     """Normalisation operators that a submission may call all the same, by their ATen names."""
     forbidden_ops: frozenset[str]
-    """Other operators that a submission must not call, because it replaces them."""
+    """Operators that a submission must not call beside those, by their ATen names."""
+    gradients: tuple[str, ...] | None
+    """What is differentiated, by the names of inputs and parameters; empty for all that can be, None for a
+    problem without a backward."""
+    deterministic: bool
+    """Whether results have to be bitwise equal from run to run."""
+    random: dict[int, str]
+    """Outputs that are random in training, and the name of the reference's module that makes each so."""
     get_inputs: Callable[[], Sequence[Any]] | None
     get_init_inputs: Callable[[], Sequence[Any]] | None
 
@@ -145,6 +157,9 @@ def load_problem(path: Path, random_seed: int) -> Problem:
         cases=tuple(cases),
         allowed_ops=frozenset(getattr(module, "ALLOWED_OPS", ())),
         forbidden_ops=frozenset(getattr(module, "FORBIDDEN_OPS", ())),
+        gradients=_gradients(path, module, cases),
+        deterministic=bool(getattr(module, "DETERMINISTIC", False)),
+        random=dict(getattr(module, "RANDOM", {})),
         get_inputs=get_inputs,
         get_init_inputs=getattr(module, "get_init_inputs", None),
     )
@@ -172,6 +187,28 @@ def _attribute(path: Path, module: ModuleType, name: str, kind: type) -> Any:
     return value
 
 
+def _gradients(path: Path, module: ModuleType, cases: Sequence[Case]) -> tuple[str, ...] | None:
+    """GRADIENTS, which is True or a list of names, as names."""
+    value = getattr(module, "GRADIENTS", False)
+    if isinstance(value, bool):
+        names: tuple[str, ...] | None = () if value else None
+    elif isinstance(value, tuple | list) and value and all(isinstance(name, str) for name in value):
+        names = tuple(value)
+    else:
+        raise UsageError(
+            f"{path}: GRADIENTS is {value!r}; it is True, or a list of names of inputs of Model.forward and of "
+            "Model's parameters."
+        )
+    for case in cases:
+        if names is None and (case.gradcheck or case.upstream != "contiguous"):
+            raise UsageError(f"{path}: case '{case.name}' speaks of gradients, and GRADIENTS is not set.")
+        if case.gradcheck and case.dtype is not torch.float64:
+            raise UsageError(f"{path}: case '{case.name}' asks for gradcheck, which needs dtype 'float64'.")
+        if case.timed and case.upstream == "expanded":
+            raise UsageError(f"{path}: case '{case.name}' is timed; its upstream gradient cannot be 'expanded'.")
+    return names
+
+
 def _case(path: Path, fields: Any) -> Case:
     try:
         wanted = msgspec.convert(fields, _CaseFields, strict=False)
@@ -181,6 +218,7 @@ def _case(path: Path, fields: Any) -> Case:
         (wanted.dtype, DTYPES, "dtype"),
         (wanted.distribution, DISTRIBUTIONS, "distribution"),
         (wanted.layout, LAYOUTS, "layout"),
+        (wanted.upstream, UPSTREAM_LAYOUTS, "upstream layout"),
     ):
         if value not in known:
             raise UsageError(
@@ -197,6 +235,8 @@ def _case(path: Path, fields: Any) -> Case:
         dtype=DTYPES[wanted.dtype],
         distribution=wanted.distribution,
         layout=wanted.layout,
+        upstream=wanted.upstream,
+        gradcheck=wanted.gradcheck,
         timed=wanted.timed,
         scaled=stand_in,
     )

@@ -18,6 +18,7 @@ from harness.sandbox import Worker
 from harness.settings import Settings
 from harness.wire import (
     Construct,
+    Differentiation,
     Failed,
     Load,
     Loaded,
@@ -84,12 +85,29 @@ class Runner:
         )
         _require(self.worker.ask(request, self.timeout_s))
 
-    def stage(self, slots: list[list[TensorRef]], expected: Sequence[oracle.Expected]) -> None:
-        results = [TensorRef(0, list(e.form.shape), list(e.form.stride), dtype_name(e.form.dtype)) for e in expected]
-        _require(self.worker.ask(Stage(arena=self.device.arena.ref, slots=slots, results=results), self.timeout_s))
+    def stage(
+        self,
+        slots: list[list[TensorRef]],
+        expected: Sequence[oracle.Expected],
+        call: str = "forward",
+        differentiation: Differentiation | None = None,
+        train: bool = True,
+    ) -> None:
+        """Lay out the slots: inputs, then the upstream gradients. `call`, `differentiation` and
+        `train` are those of wire.Stage."""
+        request = Stage(
+            arena=self.device.arena.ref,
+            slots=slots,
+            results=[TensorRef(0, list(e.form.shape), list(e.form.stride), dtype_name(e.form.dtype)) for e in expected],
+            call=call,
+            differentiation=differentiation,
+            train=train,
+        )
+        _require(self.worker.ask(request, self.timeout_s))
 
-    def observe(self, order: str, seed: int) -> Ran:
-        request = Run(slot=0, order=order, order_seed=seed)
+    def observe(self, order: str, seed: int, random_seed: int | None = None) -> Ran:
+        """One call of what is staged, its outputs' memory poisoned before; `random_seed` as in wire.Run."""
+        request = Run(slot=0, order=order, order_seed=seed, random_seed=random_seed)
         reply = _require(self.worker.ask(request, self.timeout_s))
         assert isinstance(reply, Ran)
         return reply
@@ -131,7 +149,8 @@ def rehearsal(problem: Problem, case: Case) -> Rehearsal:
     inputs = [
         TensorRef(0, list(shape), list(strides(shape, case.layout)), dtype_name(case.dtype)) for shape in case.shapes
     ]
-    return Rehearsal(encode_value(tuple(problem.init_args(case, 0))), inputs, model_dtype(case))
+    init = encode_value(tuple(problem.init_args(case, 0)))
+    return Rehearsal(init, inputs, model_dtype(case), gradients=problem.gradients is not None)
 
 
 def load_request(kind: str, path: Path, problem: Problem, settings: Settings) -> Load:

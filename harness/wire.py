@@ -112,6 +112,8 @@ class Rehearsal(Struct, frozen=True):
     init: Any
     inputs: list[TensorRef]
     dtype: str
+    gradients: bool = False
+    """Whether the backward is compiled too."""
 
 
 class Rehearse(Struct, frozen=True, tag="rehearse"):
@@ -130,12 +132,29 @@ class Construct(Struct, frozen=True, tag="construct"):
     """The floating dtype that the model's own parameters take, empty to leave them."""
 
 
+class Differentiation(Struct, frozen=True):
+    """What is differentiated with respect to what: positions of outputs and inputs, and the names that
+    parameters have in the reference."""
+
+    outputs: list[int]
+    inputs: list[int]
+    parameters: list[str]
+
+
 class Stage(Struct, frozen=True, tag="stage"):
-    """Lay out the inputs of each slot. `results` is what the stub returns."""
+    """Lay out the inputs of each slot, and say what one call does and returns.
+
+    With a `differentiation` the last tensors of a slot are the upstream gradients of its outputs. A call is
+    `forward`: outputs; `step`: outputs and gradients; `accumulate`: what two steps leave in `.grad`.
+    `train` is the mode of the model. `results` is what the stub returns.
+    """
 
     arena: ArenaRef
     slots: list[list[TensorRef]]
     results: list[TensorRef]
+    call: str = "forward"
+    differentiation: Differentiation | None = None
+    train: bool = True
 
 
 class Run(Struct, frozen=True, tag="run"):
@@ -144,6 +163,8 @@ class Run(Struct, frozen=True, tag="run"):
     slot: int
     order: str = "forward"
     order_seed: int = 1
+    random_seed: int | None = None
+    """What torch's generators are seeded with before the calls; None leaves them."""
 
 
 class Play(Struct, frozen=True, tag="play"):

@@ -33,12 +33,16 @@ ALLOWED = {
     "sandbox": {"bubblewrap", "builds", "errors", "isolation", "paths", "processes", "turns", "wire"},
     "device": {"device", "errors", "inputs", "paths", "wire", "findings", "build"},
     "worker": {"worker", "wire", "turns", "build", "device"},
-    "draw": {"oracle", "device", "errors", "inputs", "problem", "settings", "wire"},
+    "differentiate": {"oracle", "wire"},
+    "draw": {"oracle", "device", "differentiate", "errors", "inputs", "problem", "settings", "wire"},
     "form": {"oracle", "errors", "wire"},
     "dealing": {"oracle", "device", "wire"},
     "clock": {"oracle", "dealing", "form", "stats", "device", "errors", "sandbox", "wire"},
     "runner": LEAVES | {"oracle", "device", "draw", "problem", "sandbox", "settings"},
-    "correctness": LEAVES | {"oracle", "form", "device", "draw", "problem", "runner", "settings", "submission"},
+    "observe": {"oracle", "draw", "errors", "form", "runner", "wire"},
+    "backward": {"oracle", "draw", "errors", "observe", "runner"},
+    "correctness": LEAVES
+    | {"oracle", "backward", "device", "draw", "observe", "problem", "runner", "settings", "submission"},
     "timing": LEAVES
     | {"oracle", "roofline", "stats", "clock", "dealing", "device", "draw", "problem", "runner", "settings"},
 }

@@ -51,13 +51,19 @@ class Arena:
                     dtype=str(tensor.dtype).removeprefix("torch."),
                 )
             )
-            end = offset + tensor.numel() * tensor.element_size()
+            stored = min(tensor.numel(), 1) if layout == "expanded" else tensor.numel()
+            end = offset + stored * tensor.element_size()
         if end > self.raw.numel():
             self.raw, self.ref = self._backing.provide(end)
         for (tensor, _), ref in zip(tensors, refs, strict=True):
-            self.view(ref).copy_(tensor)
+            self.write(ref, tensor)
         self._backing.synchronize()
         return refs
+
+    def write(self, ref: TensorRef, tensor: torch.Tensor) -> None:
+        """Copy `tensor` to the place of `ref`; where a stride is 0 its first element stands for all."""
+        stored = tuple(slice(None) if step else slice(0, 1) for step in ref.stride)
+        self.view(ref)[stored].copy_(tensor[stored])
 
     def view(self, ref: TensorRef) -> torch.Tensor:
         """The judge's view of a tensor in the arena."""

@@ -61,8 +61,9 @@ class Guard:
         return calls
 
     def _forbid(self, name: str) -> None:
-        packet = getattr(torch.ops.aten, name.split(".")[0], None)
-        if packet is None:
+        operator, _, overload = name.partition(".")
+        packet = getattr(torch.ops.aten, operator, None)
+        if packet is None or (overload and overload not in packet.overloads()):
             return  # this version of torch does not have it
         for key in DISPATCH_KEYS:
             self._library.impl(name, self._refusal(f"aten::{name}"), key)

@@ -108,9 +108,10 @@ class EmulatedMemory(HostMemory):
         source = view_bytes(self._bytes(arena), ref)
         lead = ref.offset % 16 // source.element_size()  # keep the alignment that the case asked for
         span = 1 + sum((size - 1) * step for size, step in zip(ref.shape, ref.stride, strict=True))
-        storage = torch.empty(lead + (span if source.numel() else 0), dtype=source.dtype, device=self.device)
-        target = storage.as_strided(ref.shape, ref.stride, lead)
-        return target.copy_(source)
+        count = span if source.numel() else 0
+        storage = torch.empty(lead + count, dtype=source.dtype, device=self.device)
+        storage[lead:].copy_(source.as_strided((count,), (1,)))  # element by element as they lie
+        return storage.as_strided(ref.shape, ref.stride, lead)
 
     def poison(self, results: Sequence[TensorRef]) -> None:
         pass

@@ -35,6 +35,7 @@ from harness.wire import (
     decode_value,
 )
 from harness.worker import implementations
+from harness.worker.calls import Call, NoGradient, Training, forward, listed
 from harness.worker.guard import Guard
 from harness.worker.memory import EmulatedMemory, HostMemory, Memory
 from harness.worker.parameters import CannotCarry, carry
@@ -71,6 +72,9 @@ class Session:
         self._guard = Guard(load.allowed_ops, load.forbidden_ops) if load.kind == "submission" else None
         self._factory: implementations.Factory | None = None
         self._model: torch.nn.Module | None = None
+        self._places: dict[str, str] = {}
+        self._call: Call | None = None
+        self._gradients = False
         self._rehearsed: dict[str, torch.nn.Module] = {}
         self._stub_references: dict[int, tuple[list[list[OutputRef]], list[str]]] = {}
         self._slots: list[list[torch.Tensor]] = []
@@ -92,6 +96,8 @@ class Session:
             return handlers[type(request)](request)  # type: ignore[operator]
         except CannotCarry as error:
             return Failed(reason="parameters_not_carried", message=str(error))
+        except NoGradient as error:
+            return self._failure("no_gradient", error, plain=True)
         except torch.cuda.OutOfMemoryError as error:
             return self._failure("out_of_memory", error)
         except Exception as error:
@@ -133,12 +139,13 @@ class Session:
             return implementations.compiled(self._path)
         return None  # the stub is built when its results are known
 
-    @torch.no_grad()
     def _rehearse(self, request: Rehearse) -> Reply:
         for rehearsal in request.rehearsals:
             model = self._build(rehearsal.init, rehearsal.dtype)
             assert isinstance(model, torch.nn.Module)
-            model(*[_anything(ref, self._memory.device) for ref in rehearsal.inputs])
+            inputs = [_anything(ref, self._memory.device) for ref in rehearsal.inputs]
+            with torch.set_grad_enabled(rehearsal.gradients):
+                _rehearse_call(model, inputs, rehearsal.gradients)
             self._rehearsed[_model_key(rehearsal.init, rehearsal.dtype)] = model
         self._memory.synchronize()
         return Done()
@@ -166,7 +173,7 @@ class Session:
                 message=f"ModelNew(...) gave a {type(model).__name__}; ModelNew must be a torch.nn.Module.",
             )
         source = {item.name: self._memory.tensor(request.arena, item.tensor) for item in request.state}
-        carry(source, getattr(model, "_orig_mod", model))
+        self._places = carry(source, getattr(model, "_orig_mod", model))
         self._memory.synchronize()
         self._model = model
         return Done()
@@ -178,45 +185,64 @@ class Session:
         self._slots = [[self._memory.tensor(request.arena, ref) for ref in slot] for slot in request.slots]
         if self._kind == "stub":
             self._model = implementations.Stub(request.results, self._memory.device)
+        assert self._model is not None
+        self._model.train(request.train)
+        self._gradients = request.differentiation is not None and self._kind != "stub"
+        self._call = self._make_call(self._model, request)
         self._memory.synchronize()
         return Done()
 
-    @torch.no_grad()
+    def _make_call(self, model: torch.nn.Module, request: Stage) -> Call:
+        if not self._gradients or request.differentiation is None:
+            return forward(model)
+        # A compiled module holds the model and has its parameters under the same names.
+        training = Training(model, request.differentiation, _under(model, self._places))
+        self._slots = [training.leaves(slot) for slot in self._slots]
+        return training.call(request.call)
+
     def _run(self, request: Run) -> Reply:
         """One observed call."""
-        model = self._model
-        assert model is not None
+        call = self._call
+        assert call is not None
         self._outputs = []
+        if request.random_seed is not None:
+            torch.manual_seed(request.random_seed)
         self._memory.poison(self._results)
         if self._emulator is not None:
             self._emulator.configure(order=request.order, seed=request.order_seed, check=self._check)
         started = time.perf_counter()
         try:
-            result = model(*self._slots[request.slot])
+            with torch.set_grad_enabled(self._gradients):
+                result = call(self._slots[request.slot])
         finally:
             self._memory.unpoison()
         issue_us = (time.perf_counter() - started) * 1e6
         inputs = self._memory.export(self._slots[request.slot], []) if self._emulator is not None else []
         return self._ran([result], issue_us, inputs, self._counts())
 
-    @torch.no_grad()
     def _play(self, request: Play) -> Reply:
         """A timed round. Nothing stands in its loop but the call and the turn."""
-        model, slots = self._model, self._slots
-        assert model is not None
+        call, slots = self._call, self._slots
+        assert call is not None
         self._outputs = []
-        if isinstance(model, implementations.Stub):
-            model.touch()
+        if isinstance(self._model, implementations.Stub):
+            self._model.touch()
         results = []
-        started = time.perf_counter()
-        for slot in self._turns.take(request.turn):
-            results.append(model(*slots[slot]))
-        return self._ran(results, (time.perf_counter() - started) * 1e6)
+        with torch.set_grad_enabled(self._gradients):
+            started = time.perf_counter()
+            for slot in self._turns.take(request.turn):
+                results.append(call(slots[slot]))
+            elapsed = time.perf_counter() - started
+        return self._ran(results, elapsed * 1e6)
 
     def _ran(
-        self, results: list[Any], issue_us: float, inputs: Sequence[OutputRef] = (), counts: Sequence[WireCounts] = ()
+        self,
+        results: list[list[torch.Tensor]],
+        issue_us: float,
+        inputs: Sequence[OutputRef] = (),
+        counts: Sequence[WireCounts] = (),
     ) -> Ran:
-        self._outputs = [list(r) if isinstance(r, tuple | list) else [r] for r in results]
+        self._outputs = results
         references, handles = self._references()
         return Ran(
             outputs=references,
@@ -269,10 +295,12 @@ class Session:
 
     def _forget(self) -> None:
         self._model = None
+        self._call = None
         self._outputs = []
         self._slots = []
 
-    def _failure(self, reason: str, error: BaseException) -> Failed:
+    def _failure(self, reason: str, error: BaseException, *, plain: bool = False) -> Failed:
+        """What the judge is told of an exception; a `plain` one is a sentence that needs no class or line."""
         forbidden = self._guard.take_calls() if self._guard else []
         if forbidden:
             reason = "forbidden_op"
@@ -282,13 +310,28 @@ class Session:
         where = implementations.line_of_error(error, self._path)
         return Failed(
             reason=reason,
-            message=f"{type(error).__name__}{where}: {text}",
+            message=text if plain else f"{type(error).__name__}{where}: {text}",
             findings=self._findings(),
         )
 
 
 def _model_key(init: Any, dtype: str) -> str:
     return f"{init!r} {dtype}"
+
+
+def _under(model: torch.nn.Module, places: dict[str, str]) -> dict[str, str]:
+    """`places` as names in `model`, which may be a compiled module around the one that they were found in."""
+    prefix = "_orig_mod." if hasattr(model, "_orig_mod") else ""
+    return {name: prefix + place for name, place in places.items()}
+
+
+def _rehearse_call(model: torch.nn.Module, inputs: list[torch.Tensor], gradients: bool) -> None:
+    if not gradients:
+        model(*inputs)
+        return
+    outputs = listed(model(*[t.requires_grad_(t.is_floating_point()) for t in inputs]))
+    roots = [output for output in outputs if output.requires_grad]
+    torch.autograd.backward(roots, [torch.zeros_like(root) for root in roots])
 
 
 def _anything(ref: TensorRef, device: torch.device) -> torch.Tensor:

@@ -1,0 +1,86 @@
+"""One case laid out in a worker, and calls of it that the judge looks at in full."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from harness import oracle
+from harness.draw import Drawn
+from harness.errors import SubmissionError
+from harness.form import check_form
+from harness.runner import Runner
+from harness.wire import Ran
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One call: the tensors that it gave, read by the judge, and the worker's reply."""
+
+    tensors: list[torch.Tensor]
+    ran: Ran
+
+
+class Observation:
+    """A case's weights, inputs and upstream gradients in the arena, and the submission's model built on them."""
+
+    def __init__(self, runner: Runner, drawn: Drawn) -> None:
+        """Raises SubmissionError when the model cannot be built."""
+        self.runner = runner
+        self.drawn = drawn
+        state = list(drawn.state.values())
+        layouts = [(t, "contiguous") for t in state] + list(zip(drawn.given, drawn.layouts, strict=True))
+        refs = runner.device.arena.lay_out(layouts)
+        self._given = refs[len(state) :]
+        self._forms: list[oracle.Form] = []
+        runner.construct(drawn, refs[: len(state)])
+
+    def stage(self, call: str, expected: Sequence[oracle.Expected], *, train: bool = True) -> None:
+        """What calls do from now on (see wire.Stage), and what must come out of them. Raises SubmissionError."""
+        self._forms = [e.form for e in expected]
+        self.runner.stage([self._given], expected, call, self.drawn.differentiation, train)
+
+    def call(self, order: str, seed: int, random_seed: int | None = None) -> Seen:
+        """One call, on the emulator with threads in `order`; its form is checked and nothing compared.
+
+        Raises SubmissionError for a call that failed, has the wrong form, or changed its inputs."""
+        device = self.runner.device
+        ran = self.runner.observe(order, seed % 2**31, random_seed)
+        if ran.forbidden:
+            raise SubmissionError("forbidden_op", f"{ran.forbidden[0]} ran inside ModelNew.")
+        if ran.findings:
+            raise SubmissionError(ran.findings[0].kind, ran.findings[0].message)
+        if len(ran.outputs) != 1:
+            raise SubmissionError("bad_message", f"One call gave {len(ran.outputs)} results.")
+        check_form(ran.outputs[0], self._forms, device.torch_device.type, emulated=device.name == "emulator")
+        tensors = [self.runner.reader.read(ref, ran.handles).clone() for ref in ran.outputs[0]]
+        self._require_unchanged(ran)
+        return Seen(tensors, ran)
+
+    def _require_unchanged(self, ran: Ran) -> None:
+        views = [self.runner.device.arena.view(ref) for ref in self._given]
+        if ran.inputs:  # the emulator's own copies
+            views += [self.runner.reader.read(ref, ran.handles) for ref in ran.inputs]
+        given = self.drawn.given
+        pristine = given * (len(views) // max(len(given), 1))
+        for position, (view, tensor) in enumerate(zip(views, pristine, strict=True)):
+            if not same_bits(view, tensor):
+                raise SubmissionError(
+                    "input_modified",
+                    f"{self._name(position % len(given))} was changed by the call; a drop-in must leave what it is "
+                    "given alone.",
+                )
+
+    def _name(self, position: int) -> str:
+        count = len(self.drawn.inputs)
+        return f"Input {position}" if position < count else f"Upstream gradient {position - count}"
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors hold the same bits; NaN is like itself here."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    flat = [t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b)]
+    return torch.equal(*flat)

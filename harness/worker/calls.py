@@ -1,0 +1,118 @@
+"""What one call of a model does: its forward, a training step, or steps that add up in `.grad`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from harness.wire import Differentiation
+
+# The tensors of a slot, upstream gradients last, to the tensors that the judge reads.
+Call = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
+
+
+class NoGradient(Exception):
+    """Something that the reference differentiates has no gradient here; the text says what and what to do."""
+
+
+def listed(result: object) -> list[torch.Tensor]:
+    """The outputs that a forward returned, one or several."""
+    return list(result) if isinstance(result, tuple | list) else [result]  # type: ignore[list-item]
+
+
+def forward(model: torch.nn.Module) -> Call:
+    """The outputs, and nothing to differentiate."""
+    return lambda inputs: listed(model(*inputs))
+
+
+class Training:
+    """Calls of a model that is differentiated."""
+
+    def __init__(self, model: torch.nn.Module, wanted: Differentiation, places: Mapping[str, str]) -> None:
+        """`places` are the model's names of the reference's parameters. Raises NoGradient for one that is
+        not a parameter there."""
+        self._model = model
+        self._wanted = wanted
+        parameters = dict(model.named_parameters())
+        self._parameters = [_parameter(parameters, name, places[name]) for name in wanted.parameters]
+
+    def call(self, kind: str) -> Call:
+        """The call of this name, see harness.wire.Stage."""
+        return {"forward": self._forward, "step": self._step, "accumulate": self._accumulate}[kind]
+
+    def leaves(self, slot: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """A slot's tensors, the inputs among them ready to be differentiated."""
+        return [tensor.detach().requires_grad_(i in self._wanted.inputs) for i, tensor in enumerate(slot)]
+
+    def _forward(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return listed(self._model(*self._inputs(tensors)))
+
+    def _step(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        outputs = self._forward(tensors)
+        return [*outputs, *self._gradients(outputs, tensors)]
+
+    def _accumulate(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        leaves = self._differentiated(tensors)
+        for leaf in leaves:
+            leaf.grad = None
+        for _ in range(2):
+            torch.autograd.backward(self._roots(self._forward(tensors)), self._upstream(tensors))
+        gradients = [self._required(leaf.grad, position) for position, leaf in enumerate(leaves)]
+        for leaf in leaves:
+            leaf.grad = None
+        return gradients
+
+    def _gradients(self, outputs: list[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Gradients in the layout of what they belong to, as they would lie in `.grad`."""
+        leaves = self._differentiated(tensors)
+        found = torch.autograd.grad(self._roots(outputs), leaves, self._upstream(tensors), allow_unused=True)
+        return [
+            _like(self._required(gradient, position), leaf)
+            for position, (gradient, leaf) in enumerate(zip(found, leaves, strict=True))
+        ]
+
+    def _inputs(self, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        return tensors[: len(tensors) - len(self._wanted.outputs)]
+
+    def _upstream(self, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        return tensors[len(tensors) - len(self._wanted.outputs) :]
+
+    def _differentiated(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return [*(tensors[i] for i in self._wanted.inputs), *self._parameters]
+
+    def _roots(self, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        roots = outputs[: max(self._wanted.outputs) + 1]
+        roots = [roots[i] for i in self._wanted.outputs if i < len(roots)]
+        for position, root in zip(self._wanted.outputs, roots, strict=False):
+            if not isinstance(root, torch.Tensor) or not root.requires_grad:
+                raise NoGradient(
+                    f"Output {position} of ModelNew.forward carries no gradient (requires_grad is False), and the "
+                    "problem is judged with its backward. Let a torch.autograd.Function call the kernels."
+                )
+        if len(roots) != len(self._wanted.outputs):
+            raise NoGradient(f"ModelNew.forward returned {len(outputs)} tensors; the reference returns more.")
+        return roots
+
+    def _required(self, gradient: torch.Tensor | None, position: int) -> torch.Tensor:
+        if gradient is None:
+            count = len(self._wanted.inputs)
+            name = f"input {self._wanted.inputs[position]}" if position < count else (
+                f"the parameter '{self._wanted.parameters[position - count]}'")  # fmt: skip
+            raise NoGradient(f"ModelNew gives no gradient for {name}; the reference does.")
+        return gradient
+
+
+def _parameter(parameters: Mapping[str, torch.Tensor], name: str, place: str) -> torch.Tensor:
+    if place not in parameters or not parameters[place].requires_grad:
+        raise NoGradient(
+            f"The reference's parameter '{name}' is ModelNew's '{place}', which is not an nn.Parameter that "
+            "requires a gradient; the problem is judged with its backward."
+        )
+    return parameters[place]
+
+
+def _like(gradient: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:
+    if gradient.stride() == leaf.stride() or gradient.shape != leaf.shape:
+        return gradient  # a wrong shape is the judge's to name
+    return torch.empty_like(leaf, dtype=gradient.dtype).copy_(gradient)
