@@ -24,15 +24,7 @@ GRADCHECK_RTOL = 1e-3
 def require_accumulation(observation: Observation, seed: int) -> None:
     """Two steps leave twice the gradients in `.grad`. Raises SubmissionError when they do not."""
     drawn = observation.drawn
-    doubled = [
-        replace(
-            e,
-            values=2 * e.values,
-            tolerance=2 * e.tolerance,
-            form=replace(e.form, name=f"{e.form.name} after two backward passes"),
-        )  # fmt: skip
-        for e in gradients_of(drawn)
-    ]
+    doubled = [_doubled(expected) for expected in drawn.expected_of("backward")]
     observation.stage("accumulate", doubled)
     seen = observation.call("forward", seed)
     for tensor, expected in zip(seen.tensors, doubled, strict=True):
@@ -46,11 +38,9 @@ def require_accumulation(observation: Observation, seed: int) -> None:
             )
 
 
-def gradients_of(drawn: Drawn) -> list[oracle.Expected]:
-    """The part of what is expected of a step that is gradients."""
-    wanted = drawn.differentiation
-    assert wanted is not None
-    return drawn.expected[len(drawn.expected) - len(wanted.inputs) - len(wanted.parameters) :]
+def _doubled(gradient: oracle.Expected) -> oracle.Expected:
+    form = replace(gradient.form, name=f"{gradient.form.name} after two backward passes")
+    return replace(gradient, values=2 * gradient.values, tolerance=2 * gradient.tolerance, form=form)
 
 
 def gradcheck(runner: Runner, drawn: Drawn, seed: int) -> None:
@@ -99,7 +89,7 @@ class _Remote:
 
     @property
     def gradient_count(self) -> int:
-        return len(gradients_of(self._drawn))
+        return len(self._drawn.expected_of("backward"))
 
     def _with(self, leaves: Sequence[torch.Tensor], upstream: Sequence[torch.Tensor]) -> Drawn:
         wanted = self._drawn.differentiation

@@ -29,7 +29,7 @@ from harness.device.base import Device, Reader
 from harness.errors import HarnessError, SubmissionError
 from harness.form import check_form
 from harness.sandbox import Worker
-from harness.wire import Clear, Failed, OutputRef, Play, Ran
+from harness.wire import Clear, Failed, OutputRef, Play, Prepare, Ran
 
 # Slots beyond the calls of a round, as a share of them and at least: which are run, and how many, is not known.
 SPARE_SHARE = 0.25
@@ -221,10 +221,20 @@ class Clock:
 
     def _play(self, contender: Contender, calls: int) -> _Round:
         """A round on fresh data, judged."""
-        self._dealer.deal()
+        self._deal_for(contender)
         played = self._round(contender, self._ask(calls), self._dealer.change)
         self._judge(contender, played)
         return played
+
+    def _deal_for(self, contender: Contender) -> None:
+        """Fresh data in all slots; where only a backward is timed, `contender` does the forward on it here, before
+        the upstream gradients are there."""
+        self._dealer.deal()
+        if self._dealer.has_late_part:
+            reply = contender.worker.ask(Prepare(), self._timeout_s)
+            if isinstance(reply, Failed):
+                raise _failure(reply)
+            self._dealer.deal_late()
 
     def _play_stub(self, calls: int) -> float:
         """Seconds that a round of `calls` costs beside its calls.
@@ -294,7 +304,7 @@ class Clock:
     def _measure_once(self, contender: Contender) -> None:
         for _ in range(MAPPING_TRIES):
             opened = contender.reader.opened
-            self._dealer.deal()
+            self._deal_for(contender)
             stub_s = self._play_stub(contender.calls)
             self._dealer.flush()
             played = self._round(contender, self._ask(contender.calls), self._dealer.change)

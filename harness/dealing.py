@@ -133,14 +133,19 @@ class Dealer:
         sets: Sequence[DataSet],
         slots: Sequence[Sequence[TensorRef]],
         seed: int,
+        early: int = 0,
     ) -> None:
-        """`slots` lie in the device's arena, one after the other. `model` is the reference."""
+        """`slots` lie in the device's arena, one after the other. `model` is the reference.
+
+        The first `early` inputs of a slot are worked on before the clock starts: they do not change when a round
+        begins, and the others are not there before `deal_late`."""
         self._device = device
         self._model64 = copy.deepcopy(model).double()
         self._inputs = [
             _Input([s.inputs[i] for s in sets], device.arena.raw, [slot[i] for slot in slots])
             for i in range(len(sets[0].inputs))
         ]
+        self._early = early
         self.slot_count = len(slots)
         self.set_count = len(sets)
         self._generator = torch.Generator(device.torch_device).manual_seed(seed)
@@ -183,12 +188,24 @@ class Dealer:
         )
         self._numbers = self._chosen.tolist()
         self._changes, self._old = [], []
-        for tensor in self._inputs:
-            tensor.deal(self._chosen)
-            change = tensor.draw_change(self._chosen, self._generator) if tensor.changes else None
+        for position, tensor in enumerate(self._inputs):
+            if not self._early or position < self._early:
+                tensor.deal(self._chosen)
+            changes = tensor.changes and position >= self._early
+            change = tensor.draw_change(self._chosen, self._generator) if changes else None
             self._changes.append(change)
             self._old.append(tensor.old_values(self._chosen, change) if change else None)
         self.flush()
+
+    def deal_late(self) -> None:
+        """Put what is not `early` into the slots, once the early part has been worked on."""
+        for tensor in self._inputs[self._early :]:
+            tensor.deal(self._chosen)
+        self.flush()
+
+    @property
+    def has_late_part(self) -> bool:
+        return self._early > 0
 
     def flush(self) -> None:
         """Evict the cache, and wait for the device."""

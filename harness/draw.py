@@ -40,6 +40,19 @@ class Drawn:
         return "step" if self.differentiation else "forward"
 
     @property
+    def timed_parts(self) -> tuple[str, ...]:
+        """What of a call is timed, each alone; the first is the whole of it."""
+        return ("step", "forward", "backward") if self.differentiation else ("forward",)
+
+    def expected_of(self, part: str) -> list[oracle.Expected]:
+        """What is expected of one part: outputs come first, gradients after them."""
+        wanted = self.differentiation
+        if part == "step" or wanted is None:
+            return self.expected
+        outputs = len(self.expected) - len(wanted.inputs) - len(wanted.parameters)
+        return self.expected[outputs:] if part == "backward" else self.expected[:outputs]
+
+    @property
     def given(self) -> list[torch.Tensor]:
         """What a slot holds: inputs and upstream gradients."""
         return [*self.inputs, *self.upstream]
@@ -68,11 +81,11 @@ def draw_case(problem: Problem, case: Case, device: Device, seed: int) -> Drawn:
     try:
         model = problem.build_model(chosen, sub_seed(seed, case.name, "weights"), where)
         inputs = problem.draw_inputs(chosen, sub_seed(seed, case.name, "inputs"), where)
-        drawn = Drawn(chosen, chosen is not case, model, problem.init_args(chosen, sub_seed(seed, case.name, "weights")),
-                      inputs, [])  # fmt: skip
+        init = problem.init_args(chosen, sub_seed(seed, case.name, "weights"))
+        drawn = Drawn(chosen, chosen is not case, model, init, inputs, expected=[])
         if problem.gradients is not None:
             drawn = _with_backward(drawn, problem.gradients, sub_seed(seed, case.name, "upstream"))
-        encode_value(drawn.init)
+        encode_value(init)
         return replace(drawn, expected=_expect(drawn, sub_seed(seed, case.name, "signs")))
     except (RuntimeError, TypeError, ValueError) as error:
         raise UsageError(

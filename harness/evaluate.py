@@ -147,12 +147,14 @@ class Judge:
             self._progress(f"{submission.name}: timing {case.name}")
             drawn = draw_case(self._problem, case, self._device, self._settings.seed)
             try:
-                times = timer.time_case(runner, drawn, case.name)
+                times, *parts = timer.time_case(runner, drawn, case.name)
             except SubmissionError as error:
                 return _refusal(error, {**common, "cases": cases})
             timed.append(times)
-            cases[position] = _with_timing(results[position], timing_result(times, timer.bandwidth))
-        notes = [*self._notes, *(note for times in timed for note in times.notes)]
+            part_results = {part.part: timing_result(part, timer.bandwidth) for part in parts}
+            cases[position] = _with_timing(results[position], timing_result(times, timer.bandwidth), part_results)
+            common["notes"] += [note for part in parts for note in part.notes]
+        notes = [*common["notes"], *(note for times in timed for note in times.notes)]
         return verdict.Accepted(**{**common, "cases": cases, "notes": notes}, **_geomeans(timed))
 
 
@@ -174,10 +176,10 @@ def _overall(error: SubmissionError, results: Sequence[verdict.Case]) -> Submiss
     return SubmissionError(error.reason, message)
 
 
-def _with_timing(case: verdict.Case, timing: verdict.CaseTiming) -> verdict.Case:
+def _with_timing(case: verdict.Case, timing: verdict.CaseTiming, parts: dict[str, verdict.CaseTiming]) -> verdict.Case:
     assert isinstance(case, verdict.CasePassed)
     fields = {name: getattr(case, name) for name in case.__struct_fields__}
-    return verdict.CasePassed(**{**fields, "timing": timing})
+    return verdict.CasePassed(**{**fields, "timing": timing, "parts": parts})
 
 
 def _geomeans(timed: Sequence[CaseTimes]) -> dict:

@@ -76,6 +76,11 @@ def tiny(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
     return _normal(shape, generator) * 1e-20
 
 
+def huge(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+    """N(0, 1) times 1e15: squares reach 1e31, and eps counts for nothing."""
+    return _normal(shape, generator) * 1e15
+
+
 def non_finite(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
     """N(0, 1) with one NaN in the first row and one Inf in the last: they must stay in their rows."""
     x = _normal(shape, generator)
@@ -89,7 +94,7 @@ def non_finite(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tens
 DISTRIBUTIONS: dict[str, Draw] = {
     draw.__name__: draw
     for draw in (
-        normal, uniform, rows, large_mean, narrow, outlier, blocks, constant, tiny, non_finite,
+        normal, uniform, rows, large_mean, narrow, outlier, blocks, constant, tiny, huge, non_finite,
     )
 }  # fmt: skip
 

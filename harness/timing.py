@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ from harness import oracle, roofline, stats, verdict
 from harness.clock import Clock, Contender, slot_count
 from harness.dealing import DATA_SETS, DataSet, Dealer
 from harness.device.base import Device
-from harness.draw import Drawn, in_layout
+from harness.draw import Drawn, draw_upstream, in_layout
 from harness.errors import SubmissionError
 from harness.problem import Problem
 from harness.runner import Runner
@@ -28,11 +28,16 @@ SUBMISSION = "submission"
 
 @dataclass(frozen=True)
 class CaseTimes:
-    """One case's contenders with their rounds, the submission first, and what else was seen."""
+    """One part of a case with its contenders and their rounds, the submission first, and what else was seen.
+
+    `read_bytes` and `written_bytes` are what a call is given and what it gives, `bytes_min` these and parameters."""
 
     drawn: Drawn
+    part: str
     contenders: dict[str, Contender]
     launch_bound: bool
+    read_bytes: int
+    written_bytes: int
     bytes_min: int
     notes: list[str]
 
@@ -42,6 +47,38 @@ class CaseTimes:
     @property
     def baselines(self) -> list[str]:
         return [name for name in self.contenders if name != SUBMISSION]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is timed: a case and the part of its call, the whole or only its forward or backward."""
+
+    drawn: Drawn
+    name: str
+
+    @property
+    def width(self) -> int:
+        """How many of the tensors of a slot a call is given."""
+        return len(self.drawn.inputs) if self.name == "forward" else len(self.drawn.given)
+
+    @property
+    def read_bytes(self) -> int:
+        return roofline.bytes_min(self.drawn.given[: self.width])
+
+    @property
+    def written_bytes(self) -> int:
+        forms = [expected.form for expected in self.drawn.expected_of(self.name)]
+        return roofline.bytes_min([torch.empty(form.shape, dtype=form.dtype, device="meta") for form in forms])
+
+    @property
+    def bytes_min(self) -> int:
+        """Each tensor once: what is given, parameters, and what comes out."""
+        return self.read_bytes + roofline.bytes_min(self.drawn.state.values()) + self.written_bytes
+
+    @property
+    def early(self) -> int:
+        """Of the tensors of a slot, how many the clock does not wait for: a backward's inputs."""
+        return len(self.drawn.inputs) if self.name == "backward" else 0
 
 
 class Timer:
@@ -63,33 +100,58 @@ class Timer:
             self._bandwidth = self._device.copy_bandwidth()
         return self._bandwidth
 
-    def time_case(self, runner: Runner, drawn: Drawn, name: str) -> CaseTimes:
-        """Raises SubmissionError when the submission fails while being timed. A baseline that fails is
-        left out with a note."""
-        slots, sets = self._stage_data(drawn, name)
-        dealer = Dealer(self._device, drawn.model, sets, slots, sub_seed(self._settings.seed, name, "dealing"))
-        contenders = [self._contender(SUBMISSION, runner, drawn, slots)]
+    def time_case(self, runner: Runner, drawn: Drawn, name: str) -> list[CaseTimes]:
+        """Each of the case's timed parts, the whole of it first.
+
+        Raises SubmissionError when the submission fails while being timed. A baseline that fails is left out with
+        a note."""
+        contenders: dict[str, Runner] = {}
         notes: list[str] = []
-        for label, baseline in self._baselines.items():
+        state = self._device.arena.lay_out([(t, "contiguous") for t in drawn.state.values()])
+        for label, contender in ((SUBMISSION, runner), *self._baselines.items(), ("stub", self._stub)):
             try:
-                contenders.append(self._contender(label, baseline, drawn, slots))
+                contender.construct(drawn, state)
+                contenders[label] = contender
             except SubmissionError as error:
+                if contender is runner:
+                    raise
+                notes.append(f"'{name}': {label} was left out: {error.message}")
+        stub = contenders.pop("stub")
+        parts = [_Part(drawn, part) for part in drawn.timed_parts]
+        times = [self._time_part(part, name, contenders, stub) for part in parts]
+        for used in (*contenders.values(), stub):
+            used.release()
+        return [replace(times[0], notes=notes + times[0].notes), *times[1:]]
+
+    def _time_part(self, part: _Part, name: str, runners: Mapping[str, Runner], stub: Runner) -> CaseTimes:
+        slots, sets = self._stage_data(part, name)
+        seed = sub_seed(self._settings.seed, name, part.name, "dealing")
+        dealer = Dealer(self._device, part.drawn.function(part.name), sets, slots, seed, part.early)
+        contenders: list[Contender] = []
+        notes: list[str] = []
+        for label, runner in runners.items():
+            try:
+                contenders.append(self._contender(label, runner, part, slots))
+            except SubmissionError as error:
+                if label == SUBMISSION:
+                    raise
                 notes.append(f"{label} was left out: {error.message}")
-        stub = self._contender("stub", self._stub, drawn, slots)
-        seed = sub_seed(self._settings.seed, name, "clock")
-        clock = Clock(self._device, dealer, stub, seed, self._settings.timeout_s)
+        seed = sub_seed(self._settings.seed, name, part.name, "clock")
+        clock = Clock(self._device, dealer, self._contender("stub", stub, part, slots), seed, self._settings.timeout_s)
         budgets = QUICK_BUDGET_S if self._settings.quick else BUDGET_S
         notes += clock.measure(contenders, budgets[self._device.name])
+        what = f"'{name}'" if part.name == part.drawn.timed_parts[0] else f"'{name}', {part.name}"
         times = CaseTimes(
-            drawn=drawn,
+            drawn=part.drawn,
+            part=part.name,
             contenders={c.name: c for c in contenders if c.finished},
             launch_bound=self._launch_bound(contenders[0]),
-            bytes_min=self._bytes_min(drawn),
-            notes=[f"'{name}': {note}" for note in notes],
+            read_bytes=part.read_bytes,
+            written_bytes=part.written_bytes,
+            bytes_min=part.bytes_min,
+            notes=[f"{what}: {note}" for note in notes],
         )
         self._refuse_the_impossible(times)
-        for used in (runner, *self._baselines.values(), self._stub):
-            used.release()
         return times
 
     def _launch_bound(self, contender: Contender) -> bool:
@@ -100,8 +162,8 @@ class Timer:
         """Raises SubmissionError when the submission took less time than its bytes need."""
         own = times.contenders[SUBMISSION]
         bound_us = roofline.impossible_us(
-            roofline.bytes_min(times.drawn.inputs),
-            roofline.bytes_min(_outputs(times.drawn)),
+            times.read_bytes,
+            times.written_bytes,
             own.calls,
             self._device.cache_bytes,
             self.bandwidth,
@@ -115,32 +177,31 @@ class Timer:
                 f"{bound_us:.3g} µs at the bandwidth measured here: the work was not done in the call.",
             )
 
-    def _bytes_min(self, drawn: Drawn) -> int:
-        return roofline.bytes_min(drawn.inputs, drawn.state.values(), _outputs(drawn))
+    def _stage_data(self, part: _Part, name: str) -> tuple[list[list[TensorRef]], list[DataSet]]:
+        """Draw the data sets and lay the slots out."""
+        drawn = part.drawn
+        floor_us = roofline.floor_us(part.bytes_min, self.bandwidth)
+        results = roofline.bytes_min(_outputs(drawn))  # a backward holds the outputs of its forward, too
+        count = slot_count(self._device, floor_us, part.read_bytes, results)
+        sets = [self._data_set(part, name, i) for i in range(DATA_SETS)]
+        layouts = drawn.layouts[: part.width]
+        given = [pair for i in range(count) for pair in zip(sets[i % DATA_SETS].inputs, layouts, strict=True)]
+        refs = self._device.arena.lay_out(given)
+        width = part.width
+        return [refs[i * width : (i + 1) * width] for i in range(count)], sets
 
-    def _stage_data(self, drawn: Drawn, name: str) -> tuple[list[list[TensorRef]], list[DataSet]]:
-        """Draw the data sets and lay weights and slots out."""
-        floor_us = roofline.floor_us(self._bytes_min(drawn), self.bandwidth)
-        read_bytes, written_bytes = roofline.bytes_min(drawn.inputs), roofline.bytes_min(_outputs(drawn))
-        count = slot_count(self._device, floor_us, read_bytes, written_bytes)
-        sets = [self._data_set(drawn, name, i) for i in range(DATA_SETS)]
-        state = [(t, "contiguous") for t in drawn.state.values()]
-        inputs = [(t, drawn.case.layout) for i in range(count) for t in sets[i % DATA_SETS].inputs]
-        refs = self._device.arena.lay_out(state + inputs)
-        self._state_refs = refs[: len(state)]
-        rest = refs[len(state) :]
-        width = len(drawn.inputs)
-        return [rest[i * width : (i + 1) * width] for i in range(count)], sets
-
-    def _data_set(self, drawn: Drawn, name: str, number: int) -> DataSet:
+    def _data_set(self, part: _Part, name: str, number: int) -> DataSet:
         seed = sub_seed(self._settings.seed, name, "timed", number)
+        drawn = part.drawn
         inputs = self._problem.draw_inputs(drawn.case, seed, self._device.torch_device)
-        laid_out = [in_layout(tensor, drawn.case.layout) for tensor in inputs]
-        return DataSet(inputs, oracle.expect_more(drawn.model, laid_out, seed, drawn.expected))
+        given = [*inputs, *draw_upstream(drawn.upstream, drawn.case.upstream, seed)][: part.width]
+        laid_out = [in_layout(tensor, layout) for tensor, layout in zip(given, drawn.layouts, strict=False)]
+        expected = oracle.expect_more(drawn.function(part.name), laid_out, seed, drawn.expected_of(part.name))
+        return DataSet(given, expected)
 
-    def _contender(self, name: str, runner: Runner, drawn: Drawn, slots: Sequence[list[TensorRef]]) -> Contender:
-        runner.construct(drawn, self._state_refs)
-        runner.stage(list(slots), drawn.expected)
+    def _contender(self, name: str, runner: Runner, part: _Part, slots: Sequence[list[TensorRef]]) -> Contender:
+        expected = part.drawn.expected_of(part.name)
+        runner.stage(list(slots), expected, part.name, part.drawn.differentiation)
         return Contender(name, runner.worker, runner.reader)
 
 

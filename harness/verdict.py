@@ -95,6 +95,9 @@ class CasePassed(Struct, frozen=True, kw_only=True, tag_field="status", tag="pas
     error_ratio: float
     """The largest error over that of the reference run in the case's own dtype on this device."""
     timing: CaseTiming | None = None
+    """Of the whole call: the forward, or the training step where the problem has gradients."""
+    parts: dict[str, CaseTiming] = {}
+    """Of a training step's `forward` and `backward`, each timed alone."""
     counts: list[KernelCount] = []
     message: str = ""
 

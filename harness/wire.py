@@ -145,7 +145,8 @@ class Stage(Struct, frozen=True, tag="stage"):
     """Lay out the inputs of each slot, and say what one call does and returns.
 
     With a `differentiation` the last tensors of a slot are the upstream gradients of its outputs. A call is
-    `forward`: outputs; `step`: outputs and gradients; `accumulate`: what two steps leave in `.grad`.
+    `forward`: outputs; `step`: outputs and gradients; `backward`: gradients, the forward being done by
+    `Prepare`; `accumulate`: what two steps leave in `.grad`.
     `train` is the mode of the model. `results` is what the stub returns.
     """
 
@@ -173,6 +174,10 @@ class Play(Struct, frozen=True, tag="play"):
     turn: int
 
 
+class Prepare(Struct, frozen=True, tag="prepare"):
+    """Do the forward of every slot, outside the clock; upstream gradients arrive after it."""
+
+
 class Clear(Struct, frozen=True, tag="clear"):
     """Drop the outputs of the last run, so that freeing them is not part of the next."""
 
@@ -181,7 +186,7 @@ class Release(Struct, frozen=True, tag="release"):
     """Drop outputs, inputs and model, and give memory back."""
 
 
-Request = Load | Rehearse | Construct | Stage | Run | Play | Clear | Release
+Request = Load | Rehearse | Construct | Stage | Run | Prepare | Play | Clear | Release
 
 # ------------------------------------------------------------------ replies
 

@@ -129,7 +129,9 @@ def _print_cases(console: Console, evaluation: Evaluation, verbose: bool) -> Non
         for heading in ("time", "±", "of floor", *(f"vs {name}" for name in baselines), ""):
             table.add_column(heading, justify="right")
     for case in evaluation.cases:
-        table.add_row(*_case_cells(case), *(_timing_cells(case, baselines) if timed else ()))
+        table.add_row(*_case_cells(case), *(_timing_cells(case.timing, baselines) if timed else ()))
+        for part, timing in case.parts.items() if isinstance(case, CasePassed) else ():
+            table.add_row(f"  its {part}", "", "", "", *_timing_cells(timing, baselines))
     console.print(table)
     _print_build(console, evaluation, verbose)
     if verbose:
@@ -150,8 +152,7 @@ def _case_cells(case: CasePassed | CaseFailed | CaseNotRun) -> tuple[str, ...]:
     return name, case.shape, "[yellow]not run[/]", ""
 
 
-def _timing_cells(case: CasePassed | CaseFailed | CaseNotRun, baselines: list[str]) -> tuple[str, ...]:
-    timing = case.timing
+def _timing_cells(timing: CaseTiming | None, baselines: list[str]) -> tuple[str, ...]:
     if timing is None:
         return ("",) * (4 + len(baselines))
     against = (ratio(timing.baselines[n].speedup) if n in timing.baselines else "–" for n in baselines)

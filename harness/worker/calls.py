@@ -36,14 +36,31 @@ class Training:
         self._wanted = wanted
         parameters = dict(model.named_parameters())
         self._parameters = [_parameter(parameters, name, places[name]) for name in wanted.parameters]
+        self._prepared: dict[int, list[torch.Tensor]] = {}
+        self._upstream_count = len(wanted.outputs)
 
     def call(self, kind: str) -> Call:
         """The call of this name, see harness.wire.Stage."""
-        return {"forward": self._forward, "step": self._step, "accumulate": self._accumulate}[kind]
+        self._upstream_count = 0 if kind == "forward" else len(self._wanted.outputs)
+        return {
+            "forward": self._forward,
+            "step": self._step,
+            "backward": self._backward,
+            "accumulate": self._accumulate,
+        }[kind]
 
     def leaves(self, slot: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """A slot's tensors, the inputs among them ready to be differentiated."""
         return [tensor.detach().requires_grad_(i in self._wanted.inputs) for i, tensor in enumerate(slot)]
+
+    def prepare(self, slots: Sequence[Sequence[torch.Tensor]]) -> None:
+        """Do the forward of each slot; `backward` calls start from there, one for each slot."""
+        self._prepared.clear()
+        for slot in slots:
+            self._prepared[id(slot)] = self._forward(slot)
+
+    def _backward(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return self._gradients(self._prepared.pop(id(tensors)), tensors)
 
     def _forward(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         return listed(self._model(*self._inputs(tensors)))
@@ -73,10 +90,10 @@ class Training:
         ]
 
     def _inputs(self, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        return tensors[: len(tensors) - len(self._wanted.outputs)]
+        return tensors[: len(tensors) - self._upstream_count]
 
     def _upstream(self, tensors: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
-        return tensors[len(tensors) - len(self._wanted.outputs) :]
+        return tensors[len(tensors) - self._upstream_count :]
 
     def _differentiated(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         return [*(tensors[i] for i in self._wanted.inputs), *self._parameters]

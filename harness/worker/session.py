@@ -21,6 +21,7 @@ from harness.wire import (
     Loaded,
     OutputRef,
     Play,
+    Prepare,
     Ran,
     Rehearse,
     Release,
@@ -74,6 +75,7 @@ class Session:
         self._model: torch.nn.Module | None = None
         self._places: dict[str, str] = {}
         self._call: Call | None = None
+        self._training: Training | None = None
         self._gradients = False
         self._rehearsed: dict[str, torch.nn.Module] = {}
         self._stub_references: dict[int, tuple[list[list[OutputRef]], list[str]]] = {}
@@ -88,6 +90,7 @@ class Session:
             Construct: self._construct,
             Stage: self._stage,
             Run: self._run,
+            Prepare: self._prepare,
             Play: self._play,
             Clear: self._clear,
             Release: self._release,
@@ -188,6 +191,7 @@ class Session:
         assert self._model is not None
         self._model.train(request.train)
         self._gradients = request.differentiation is not None and self._kind != "stub"
+        self._training = None
         self._call = self._make_call(self._model, request)
         self._memory.synchronize()
         return Done()
@@ -196,9 +200,17 @@ class Session:
         if not self._gradients or request.differentiation is None:
             return forward(model)
         # A compiled module holds the model and has its parameters under the same names.
-        training = Training(model, request.differentiation, _under(model, self._places))
-        self._slots = [training.leaves(slot) for slot in self._slots]
-        return training.call(request.call)
+        self._training = Training(model, request.differentiation, _under(model, self._places))
+        self._slots = [self._training.leaves(slot) for slot in self._slots]
+        return self._training.call(request.call)
+
+    def _prepare(self, _request: Prepare) -> Reply:
+        self._outputs = []
+        if self._training is not None:
+            with torch.enable_grad():
+                self._training.prepare(self._slots)
+            self._memory.synchronize()
+        return Done()
 
     def _run(self, request: Run) -> Reply:
         """One observed call."""
@@ -296,6 +308,7 @@ class Session:
     def _forget(self) -> None:
         self._model = None
         self._call = None
+        self._training = None
         self._outputs = []
         self._slots = []
 
