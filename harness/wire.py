@@ -175,7 +175,10 @@ class Play(Struct, frozen=True, tag="play"):
 
 
 class Prepare(Struct, frozen=True, tag="prepare"):
-    """Do the forward of every slot, outside the clock; upstream gradients arrive after it."""
+    """Do the forward of some slots, outside the clock, of which some are then run; upstream gradients arrive
+    after it."""
+
+    slots: list[int]
 
 
 class Clear(Struct, frozen=True, tag="clear"):

@@ -54,7 +54,7 @@ class Training:
         return [tensor.detach().requires_grad_(i in self._wanted.inputs) for i, tensor in enumerate(slot)]
 
     def prepare(self, slots: Sequence[Sequence[torch.Tensor]]) -> None:
-        """Do the forward of each slot; `backward` calls start from there, one for each slot."""
+        """Do the forward of these slots; `backward` calls start from there, one for each slot."""
         self._prepared.clear()
         for slot in slots:
             self._prepared[id(slot)] = self._forward(slot)

@@ -204,11 +204,11 @@ class Session:
         self._slots = [self._training.leaves(slot) for slot in self._slots]
         return self._training.call(request.call)
 
-    def _prepare(self, _request: Prepare) -> Reply:
+    def _prepare(self, request: Prepare) -> Reply:
         self._outputs = []
         if self._training is not None:
             with torch.enable_grad():
-                self._training.prepare(self._slots)
+                self._training.prepare([self._slots[slot] for slot in request.slots])
             self._memory.synchronize()
         return Done()
 
