@@ -54,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--against", default="eager,compile", metavar="LIST",
                         help="baselines: eager, compile or submission files (default: %(default)s)")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="shorter timing, wider intervals")
+    parser.add_argument("--device-time", action="store_true", help="also the GPU's own time of every timed call")
     parser.add_argument("--no-timing", action="store_true", help="verdicts only")
     parser.add_argument("--check", action="store_true", help="emulator: all detectors (slower)")
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S",
@@ -265,6 +266,7 @@ def _all_evaluations(
         quick=options.quick,
         timing=not options.no_timing,
         check=options.check,
+        device_time=options.device_time,
     )
     groups: dict[tuple[Path, str], list[Submission]] = {}
     for submission in submissions:

@@ -19,17 +19,19 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 
 from harness import oracle, stats
-from harness.dealing import Dealer
+from harness.dealing import Changes, Dealer, Pick, Wanted
 from harness.device.base import Device, Reader
 from harness.errors import HarnessError, SubmissionError
 from harness.form import check_form
 from harness.sandbox import Worker
-from harness.wire import Clear, Failed, OutputRef, Play, Prepare, Ran
+from harness.wire import Clear, Failed, Play, Prepare, Ran
 
 # Slots beyond the calls of a round, as a share of them and at least: which are run, and how many, is not known.
 SPARE_SHARE = 0.25
@@ -51,8 +53,8 @@ PROBE_CALLS = 16
 LONGEST_ROUND = 4
 
 # Read in every output of a round: so many elements in each of so many rows.
-SAMPLED_ROWS = 2
-SAMPLES_PER_ROW = 4
+SAMPLED_ROWS = 1
+SAMPLES_PER_ROW = 8
 
 # Calls of a round that are compared where the reference does not treat its rows independently, as in the gradients
 # of parameters. Of two calls of which one was left out they miss it once in eight rounds, and there are nine.
@@ -92,33 +94,38 @@ class Contender:
         fixed_us = self.fixed_us()
         return [max((t * 1e6 - fixed_us) / self.calls, 1e-3) for t in self.round_s]
 
+    def at_most_us(self) -> float:
+        """What a call took at the most, all doubts in its favour: the least that a stub's round ever cost is taken
+        off, and the interval's upper end counts."""
+        least_us = min(self.stub_s) * 1e6
+        return stats.median_interval([(t * 1e6 - least_us) / self.calls for t in self.round_s])[1]
+
     def fixed_us(self) -> float:
         """What a round costs beside its calls, microseconds."""
         return float(np.median(self.stub_s)) * 1e6
 
-    def launch_bound(self, median_us: float) -> bool:
-        return float(np.median(self.issue_us)) >= LAUNCH_BOUND_SHARE * median_us
+    def median_issue_us(self) -> float:
+        """How long a call took to return, as the worker says."""
+        return float(np.median(self.issue_us))
+
+    def launch_bound(self) -> bool:
+        return self.median_issue_us() >= LAUNCH_BOUND_SHARE * float(np.median(self.samples_us()))
 
 
 @dataclass(frozen=True)
-class _Question:
-    """What a round is asked: its slots, the rows to look at in each call, and for each output the elements of
-    those rows, of shape (calls, rows, elements). The call `full` is compared in all its elements."""
+class _Played:
+    """One round as it was seen: the calls that are compared, which elements were asked for in each output, of shape
+    (calls, rows, elements), and what stood there, (calls, rows * elements)."""
 
-    slots: list[int]
-    rows: np.ndarray
-    elements: list[np.ndarray]
+    contender: Contender
+    pick: Pick
+    compared: list[int]
     full: int
-
-
-@dataclass(frozen=True)
-class _Round:
-    """One round as it was seen: seconds, the worker's reply, and for each output what stood at the elements
-    that were asked for."""
-
+    """The call that is compared in all its elements."""
+    changes: Changes
+    elements: list[np.ndarray]
     elapsed_s: float
     reply: Ran
-    question: _Question
     seen: list[np.ndarray]
 
 
@@ -132,48 +139,87 @@ class Clock:
         self._random = random.Random(seed)
         self._numbers = np.random.default_rng(seed)
         self._timeout_s = timeout_s
+        self._running: list[Contender] = []
+        self._first = stub
+        self._notes: list[str] = []
 
     # ------------------------------------------------------------------ one round
 
-    def _ask(self, calls: int, among: Sequence[int]) -> _Question:
-        rows = np.stack([self._some(self._dealer.rows, SAMPLED_ROWS) for _ in range(calls)])
-        elements = [
-            self._numbers.integers(max(self._dealer.row_length(i), 1), size=(*rows.shape, SAMPLES_PER_ROW))
-            for i in range(len(self._dealer.forms))
-        ]
-        slots = self._random.sample(among, calls)
-        return _Question(slots, rows, elements, self._random.randrange(calls))
+    def _play(self, contender: Contender, calls: int) -> _Played:
+        """A round on data that changes when it begins."""
+        ready = self._ready_slots(contender, calls)
+        changes = self._dealer.prepare()
+        return self._round(contender, self._random.sample(ready, calls), changes, self._dealer.change)
 
-    def _some(self, rows: int, count: int) -> np.ndarray:
-        return self._numbers.choice(rows, size=min(rows, count), replace=False)
+    def _ready_slots(self, contender: Contender, calls: int) -> Sequence[int]:
+        """The slots of which `calls` can be run.
 
-    def _round(self, contender: Contender, question: _Question, begin: Callable[[], None]) -> _Round:
-        """Run one round on dealt data; `begin` changes it. Raises SubmissionError when the worker fails."""
-        offsets = [self._offsets(question, i) for i in range(len(self._dealer.forms))]
+        Where only a backward is timed, `contender` does some slots' forward here, before the upstream gradients are
+        there."""
+        everything = range(self._dealer.slot_count)
+        if not self._dealer.has_late_part:
+            return everything
+        ready = self._random.sample(everything, min(len(everything), with_spare(calls)))
+        self._dealer.hide_late()
+        reply = contender.worker.ask(Prepare(slots=ready), self._timeout_s)
+        if isinstance(reply, Failed):
+            raise _failure(reply)
+        self._dealer.deal_late()
+        return ready
+
+    def _stub_cost(self, calls: int) -> float:
+        """Seconds that a round of `calls` costs beside its calls.
+
+        Where the device works while the worker's Python goes on, handing out turns is hidden behind kernels in
+        all but the shortest calls, and is not taken off. The stub's own word on that can be believed."""
+        slots = self._random.sample(range(self._dealer.slot_count), calls)
+        played = self._round(self._stub, slots, self._dealer.prepare(), self._dealer.leave)
+        return played.elapsed_s - (0.0 if self._device.is_cpu else played.reply.issue_us / 1e6)
+
+    def _round(
+        self, contender: Contender, slots: list[int], changes: Changes, begin: Callable[[Changes], None]
+    ) -> _Played:
+        """Raises SubmissionError when the worker fails."""
+        calls = len(slots)
+        rows = self._numbers.integers(self._dealer.rows, size=(calls, SAMPLED_ROWS))
+        elements = [self._elements(rows, i) for i in range(len(self._dealer.forms))]
+        offsets = [self._offsets(rows, asked, i) for i, asked in enumerate(elements)]
         contender.worker.ask(Clear(), self._timeout_s)
         request = Play(turn=contender.worker.turns.number)
         started = time.perf_counter()
-        begin()
+        begin(changes)
         contender.worker.tell(request)
-        contender.worker.hand_out(question.slots, self._timeout_s)
+        contender.worker.hand_out(slots, self._timeout_s)
         reply = contender.worker.hear(self._timeout_s, self._device.spin_s)
         if not isinstance(reply, Ran):
             raise _failure(reply)
-        self._require_calls(reply, len(question.slots))
+        self._require_calls(reply, calls)
         seen = [
             contender.reader.sample([outputs[i] for outputs in reply.outputs], reply.handles, offsets[i], form.dtype)
             for i, form in enumerate(self._dealer.forms)
         ]
         elapsed = time.perf_counter() - started
-        return _Round(elapsed, reply, question, seen)
+        compared, full = self._calls_to_compare(calls), self._random.randrange(calls)
+        pick = Pick([slots[call] for call in compared], rows[compared], slots[full])
+        return _Played(contender, pick, compared, full, changes, elements, elapsed, reply, seen)
 
-    def _offsets(self, question: _Question, position: int) -> np.ndarray:
+    def _calls_to_compare(self, calls: int) -> list[int]:
+        """All of them; where a call's expected values can only be computed as a whole, a few that nobody knew."""
+        if self._dealer.rows > 1:
+            return list(range(calls))
+        return self._random.sample(range(calls), min(calls, WHOLE_CALLS))
+
+    def _elements(self, rows: np.ndarray, position: int) -> np.ndarray:
+        """Which elements of the rows to look at in an output, shape (calls, rows, elements)."""
+        length = self._dealer.row_length(position)
+        return self._numbers.integers(max(length, 1), size=(*rows.shape, SAMPLES_PER_ROW if length else 0))
+
+    def _offsets(self, rows: np.ndarray, elements: np.ndarray, position: int) -> np.ndarray:
         """Where the asked elements of an output lie, in elements from its first, shape (calls, asked)."""
         form = self._dealer.forms[position]
-        length = self._dealer.row_length(position)
-        if not length:
-            return np.zeros((len(question.slots), 0), dtype=np.int64)
-        flat = (question.rows[:, :, None] * length + question.elements[position]).reshape(len(question.slots), -1)
+        flat = (rows[:, :, None] * self._dealer.row_length(position) + elements).reshape(len(rows), -1)
+        if not flat.size:
+            return flat
         index = np.unravel_index(flat, form.shape or (1,))
         strides = form.stride or (1,)
         return np.asarray(sum(i * s for i, s in zip(index, strides, strict=True)), dtype=np.int64)
@@ -185,102 +231,89 @@ class Clock:
                 "wrong_output", f"{calls} calls gave {len(reply.outputs)} results of {counts} tensors each."
             )
 
-    def _judge(self, contender: Contender, played: _Round) -> None:
-        """Compare what was seen, and one call in full. Raises SubmissionError when something is wrong."""
-        if played.reply.forbidden:
-            raise SubmissionError("forbidden_op", f"{played.reply.forbidden[0]} ran in a timed call.")
-        for outputs in played.reply.outputs:
+    # ------------------------------------------------------------------ judging what was seen
+
+    def _judge(self, plays: Sequence[_Played]) -> list[_Played]:
+        """Compare what was seen in rounds on one deal, and one call of each in full. A contender that was wrong
+        is dropped; the others' rounds are returned."""
+        wanted = self._dealer.expected([(played.pick, played.changes) for played in plays])
+        return [p for p, w in zip(plays, wanted, strict=True) if self._or_drop(p.contender, self._judge_round, p, w)]
+
+    def _judge_round(self, played: _Played, wanted: Wanted) -> _Played:
+        """Raises SubmissionError when something is wrong."""
+        reply, name = played.reply, played.contender.name
+        if reply.forbidden:
+            raise SubmissionError("forbidden_op", f"{reply.forbidden[0]} ran in a timed call.")
+        for outputs in reply.outputs:
             check_form(outputs, self._dealer.forms, self._device.torch_device.type, emulated=False)
-        question = played.question
-        everything = list(range(self._dealer.rows))
-        calls = self._calls_to_compare(question)
-        expected = self._dealer.expected_rows(
-            [question.slots[call] for call in (*calls, question.full)],
-            [*(question.rows[call].tolist() for call in calls), everything],
-        )
-        for position, (seen, wanted) in enumerate(zip(played.seen, expected, strict=True)):
-            if not self._as_expected(seen[calls], wanted[:-1], question.elements[position][calls], position):
+        for position in range(len(self._dealer.forms)):
+            seen, elements = (values[position][played.compared] for values in (played.seen, played.elements))
+            if not self._as_wanted(seen, wanted.rows[position], elements, position):
                 raise SubmissionError(
                     "wrong_when_timed",
-                    f"{contender.name} gave a wrong element in a timed call, on data that it had not seen before.",
+                    f"{name} gave a wrong element in a timed call, on data that it had not seen before.",
                 )
-            self._judge_fully(contender, played.reply, question.full, position, wanted[-1])
+            ref = reply.outputs[played.full][position]
+            got = played.contender.reader.read(ref, reply.handles)
+            self._compare_fully(name, got, wanted.full[position], position)
+        return played
 
-    def _calls_to_compare(self, question: _Question) -> list[int]:
-        """All calls; where a call's expected values can only be computed as a whole, a few that nobody knew."""
-        calls = range(len(question.slots))
-        if self._dealer.rows > 1:
-            return list(calls)
-        return self._random.sample(calls, min(len(calls), WHOLE_CALLS))
-
-    def _as_expected(self, seen: np.ndarray, rows: Sequence[torch.Tensor], elements: np.ndarray, position: int) -> bool:
+    def _as_wanted(self, seen: np.ndarray, rows: torch.Tensor, elements: np.ndarray, position: int) -> bool:
         if not seen.size:
             return True
-        where = torch.from_numpy(elements).to(rows[0].device)
-        wanted = torch.stack(list(rows)).gather(2, where).reshape(len(rows), -1).cpu().numpy()
+        where = torch.from_numpy(elements).to(rows.device)
+        wanted = rows.gather(2, where).reshape(len(rows), -1).cpu().numpy()
         with np.errstate(invalid="ignore"):
             near = np.abs(seen - wanted) <= self._dealer.tolerances[position]
         return bool((near | (seen == wanted) | (np.isnan(seen) & np.isnan(wanted))).all())
 
-    def _judge_fully(self, contender: Contender, reply: Ran, call: int, position: int, values: torch.Tensor) -> None:
+    def _compare_fully(self, name: str, got: torch.Tensor, values: torch.Tensor, position: int) -> None:
         form = self._dealer.forms[position]
         wanted = oracle.Expected(values.reshape(form.shape), form, self._dealer.tolerances[position], 0.0)
-        comparison = oracle.compare(self._read(contender, reply.outputs[call][position], reply), wanted)
+        comparison = oracle.compare(got, wanted)
         if not comparison.ok:
-            raise SubmissionError("wrong_when_timed", f"{contender.name}, in a timed call: {comparison.message}.")
+            raise SubmissionError("wrong_when_timed", f"{name}, in a timed call: {comparison.message}.")
 
-    def _read(self, contender: Contender, ref: OutputRef, reply: Ran) -> torch.Tensor:
-        return contender.reader.read(ref, reply.handles)
-
-    def _play(self, contender: Contender, calls: int) -> _Round:
-        """A round on fresh data, judged."""
-        ready = self._deal_for(contender, calls)
-        played = self._round(contender, self._ask(calls, ready), self._dealer.change)
-        self._judge(contender, played)
-        return played
-
-    def _deal_for(self, contender: Contender, calls: int) -> Sequence[int]:
-        """Fresh data in all slots; the slots of which `calls` can be run.
-
-        Where only a backward is timed, `contender` does some slots' forward here, before the upstream gradients are
-        there."""
-        self._dealer.deal()
-        everything = range(self._dealer.slot_count)
-        if not self._dealer.has_late_part:
-            return everything
-        ready = self._random.sample(everything, min(len(everything), with_spare(calls)))
-        reply = contender.worker.ask(Prepare(slots=ready), self._timeout_s)
-        if isinstance(reply, Failed):
-            raise _failure(reply)
-        self._dealer.deal_late()
-        return ready
-
-    def _play_stub(self, calls: int) -> float:
-        """Seconds that a round of `calls` costs beside its calls.
-
-        Where the device works while the worker's Python goes on, handing out turns is hidden behind kernels in
-        all but the shortest calls, and is not taken off. The stub's own word on that can be believed."""
-        question = self._ask(calls, range(self._dealer.slot_count))
-        played = self._round(self._stub, question, self._dealer.change_nothing)
-        return played.elapsed_s - (0.0 if self._device.is_cpu else played.reply.issue_us / 1e6)
+    def _or_drop(self, contender: Contender, step: Callable[..., _Played], *arguments: Any) -> _Played | None:
+        """What `step` gives. A contender that fails is dropped with a note, but for the first, the submission."""
+        try:
+            return step(*arguments)
+        except SubmissionError as error:
+            if contender is self._first:
+                raise
+            self._running.remove(contender)
+            self._notes.append(f"{contender.name} was left out: {error.message}")
+            return None
 
     # ------------------------------------------------------------------ many rounds
 
-    def _choose_calls(self, contender: Contender) -> None:
-        """As many calls a round as fill the device's round length; the first rounds also warm up."""
+    def _everyone(self, members: Sequence[Contender], step: Callable[[Contender], _Played]) -> list[_Played]:
+        """A round of each of `members` on one deal, in an order drawn anew, and judged together."""
+        self._dealer.deal()
+        order = self._random.sample(members, len(members))
+        plays = [self._or_drop(contender, step, contender) for contender in order]
+        finished = [played for played in plays if played]
+        return self._judge(finished) if finished else []
+
+    def _choose_calls(self) -> None:
+        """As many calls a round as fill the device's round length; these rounds also warm up."""
         most = most_calls(self._dealer.slot_count)
         for calls in (min(FIRST_CALLS, most), min(PROBE_CALLS, most)):
-            busy_us = (self._play(contender, calls).elapsed_s - self._play_stub(calls)) * 1e6
-            contender.call_us = max(busy_us / calls, 1.0)
-            if busy_us > self._device.round_us:
-                break
-        contender.calls = max(min(MIN_CALLS, most), min(most, round(self._device.round_us / contender.call_us)))
+            quick = [c for c in self._running if c.call_us * calls < LONGEST_ROUND * self._device.round_us]
+            plays = self._everyone(quick, partial(self._play, calls=calls))
+            fixed_s = self._stub_cost(calls)
+            for played in plays:
+                played.contender.call_us = max((played.elapsed_s - fixed_s) * 1e6 / calls, 1.0)
+        for contender in self._running:
+            wanted = max(MIN_CALLS, round(self._device.round_us / contender.call_us))
+            contender.calls = min(most, wanted)
+        self._align_calls()
 
-    def _align_calls(self, contenders: Sequence[Contender]) -> None:
+    def _align_calls(self) -> None:
         """Give contenders the same number of calls where their rounds allow it, so that what the first calls
         of a round cost weighs alike on all."""
-        largest = max(contender.calls for contender in contenders)
-        for contender in contenders:
+        largest = max(contender.calls for contender in self._running)
+        for contender in self._running:
             allowed = int(LONGEST_ROUND * self._device.round_us / contender.call_us)
             contender.calls = max(contender.calls, min(largest, allowed))
 
@@ -290,50 +323,36 @@ class Clock:
         Returns a note for each baseline that failed and was left out; raises SubmissionError when the
         first contender, the submission, fails.
         """
-        notes: list[str] = []
-        running = list(contenders)
-
-        def drop_if_failing(contender: Contender, step: Callable[[Contender], None]) -> None:
-            try:
-                step(contender)
-            except SubmissionError as error:
-                if contender is contenders[0]:
-                    raise
-                running.remove(contender)
-                notes.append(f"{contender.name} was left out: {error.message}")
-
-        for contender in contenders:
-            drop_if_failing(contender, self._choose_calls)
-        self._align_calls(running)
-        for contender in list(running):
-            drop_if_failing(contender, self._warm_up)
+        self._first, self._running, self._notes = contenders[0], list(contenders), []
+        self._choose_calls()
+        self._everyone(self._running, self._play_mapped)
         deadline = time.monotonic() + budget_s
         for done in range(MAX_ROUNDS):
             spent = time.monotonic() > deadline
-            if done >= MIN_ROUNDS and (spent or all(_known(c) for c in running)):
+            if done >= MIN_ROUNDS and (spent or all(_known(c) for c in self._running)):
                 break
-            for contender in self._random.sample(running, len(running)):
-                drop_if_failing(contender, self._measure_once)
+            self._measure_once()
         for contender in contenders:
-            contender.finished = contender in running
-        return notes
+            contender.finished = contender in self._running
+        return self._notes
 
-    def _warm_up(self, contender: Contender) -> None:
-        self._play(contender, contender.calls)
+    def _measure_once(self) -> None:
+        plays = self._everyone(self._running, self._play_mapped)
+        fixed_s = {calls: self._stub_cost(calls) for calls in {c.calls for c in self._running}}
+        for played in plays:
+            contender = played.contender
+            contender.round_s.append(played.elapsed_s)
+            contender.stub_s.append(fixed_s[contender.calls])
+            contender.issue_us.append(played.reply.issue_us / contender.calls)
 
-    def _measure_once(self, contender: Contender) -> None:
+    def _play_mapped(self, contender: Contender) -> _Played:
+        """A round in which nothing had to be mapped, if there is one."""
         for _ in range(MAPPING_TRIES):
             opened = contender.reader.opened
-            ready = self._deal_for(contender, contender.calls)
-            stub_s = self._play_stub(contender.calls)
-            self._dealer.flush()
-            played = self._round(contender, self._ask(contender.calls, ready), self._dealer.change)
-            self._judge(contender, played)
-            if contender.reader.opened == opened:  # else a mapping was made inside the round: again
+            played = self._play(contender, contender.calls)
+            if contender.reader.opened == opened:
                 break
-        contender.stub_s.append(stub_s)
-        contender.round_s.append(played.elapsed_s)
-        contender.issue_us.append(played.reply.issue_us / contender.calls)
+        return played
 
 
 def _known(contender: Contender) -> bool:
@@ -350,8 +369,7 @@ def slot_count(device: Device, floor_us: float, call_bytes: int, result_bytes: i
     """Slots for a case whose calls take at least `floor_us`, read `call_bytes` and write `result_bytes`."""
     wanted = min(MAX_CALLS, max(MIN_CALLS, int(device.round_us / max(floor_us, SHORTEST_CALL_US))))
     room = min(device.input_bytes // max(call_bytes, 1), device.result_bytes // max(result_bytes, 1))
-    calls = max(1, min(wanted, room))
-    return with_spare(calls)
+    return with_spare(max(1, min(wanted, room)))
 
 
 def with_spare(calls: int) -> int:

@@ -1,8 +1,8 @@
 """The data of timed rounds: what lies in each slot, and what must come out of it.
 
-A few data sets are drawn for a case and judged in float64. Before every round each slot gets one of them,
-chosen at random, and when the round begins one element in CHANGED_ONE_IN of every input is overwritten, at
-places and with values that nobody else knows, so that no input was ever seen before: what was computed
+A few data sets are drawn for a case and judged in float64. Again and again each slot gets one of them, chosen
+at random, and whenever a round begins one element in CHANGED_ONE_IN of every input is overwritten, at places
+and with values that nobody else knows, so that no input was ever seen before: what was computed
 earlier, in another slot, in another round or before the round began, belongs to other data. The new values
 are large ones of the same data set. That moves the mean of a thousand elements by about a thousandth of
 their deviation, which is far outside any tolerance, so that statistics of the old data show everywhere
@@ -20,6 +20,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from harness import oracle
@@ -59,6 +60,30 @@ class _Change:
     places: torch.Tensor
 
 
+Changes = list[_Change | None]
+"""What a round changes, one entry for each input of the problem; None for what cannot change."""
+
+
+@dataclass(frozen=True)
+class Pick:
+    """What to look at in a round: slots in the order of their calls, the rows to look at in each (slots, rows), and
+    the slot to compare in full."""
+
+    slots: list[int]
+    rows: np.ndarray
+    full: int
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a round must have given, float64, for each output of the problem: the picked rows, of shape (calls, rows,
+    elements of a row), and the output of the slot that was picked in full. The only row of an output whose rows
+    are not independent is all of it."""
+
+    rows: list[torch.Tensor]
+    full: list[torch.Tensor]
+
+
 class _Input:
     """One input of the problem: its data sets, and its place in every slot."""
 
@@ -84,6 +109,10 @@ class _Input:
             return
         for slot, number in enumerate(chosen.tolist()):
             self._slots[slot].copy_(self.bank[number])
+
+    def hide(self) -> None:
+        """Zero in every slot."""
+        self._slots.zero_()
 
     def draw_change(self, chosen: torch.Tensor, generator: torch.Generator) -> _Change:
         """One element of every CHANGED_ONE_IN, anew for each slot."""
@@ -122,6 +151,24 @@ class _Input:
             tensor.view(-1)[change.positions[slot]] = change.values[slot]
         return tensor
 
+    def changed_rows(
+        self, numbers: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor, change: _Change | None
+    ) -> torch.Tensor:
+        """Row `rows[i]` of what lies in slot `slots[i]`, which has data set `numbers[i]`; stacked."""
+        gathered = self.bank[numbers, rows]
+        if change is None:
+            return gathered
+        length = gathered[0].numel()
+        starts = rows * length
+        # The changed elements of a row are among those of the thousands that it lies in.
+        within = torch.arange(-(-length // CHANGED_ONE_IN) + 1, device=rows.device)
+        thousands = (starts[:, None] // CHANGED_ONE_IN + within).clamp(max=change.positions.shape[1] - 1)
+        local = change.positions[slots[:, None], thousands] - starts[:, None]
+        inside = (local >= 0) & (local < length)
+        places = torch.arange(len(rows), device=rows.device)[:, None] * length + local
+        gathered.view(-1)[places[inside]] = change.values[slots[:, None], thousands][inside]
+        return gathered
+
 
 class Dealer:
     """Deals data into the arena's slots, changes it when a round begins, and knows what must come out."""
@@ -150,9 +197,8 @@ class Dealer:
         self.set_count = len(sets)
         self._generator = torch.Generator(device.torch_device).manual_seed(seed)
         self._chosen = torch.zeros(len(slots), dtype=torch.long, device=device.torch_device)
-        self._changes: list[_Change | None] = []
-        self._old: list[torch.Tensor | None] = []
         self._numbers: list[int] = []
+        self._standing: Changes = []
         self.forms = [e.form for e in sets[0].expected]
         self.tolerances = [max(s.expected[i].tolerance for s in sets) for i in range(len(self.forms))]
         self.rows = self._independent_rows(sets[0])
@@ -181,70 +227,95 @@ class Dealer:
 
     # ------------------------------------------------------------------ before and at the beginning of a round
 
+    @property
+    def has_late_part(self) -> bool:
+        """Whether contenders do something before the clock starts, without the rest of their inputs."""
+        return self._early > 0
+
     def deal(self) -> None:
-        """Put data sets into slots, decide what will change, and leave none of it in the cache."""
+        """Put data sets into slots at random."""
         self._chosen = torch.randint(
             self.set_count, (self.slot_count,), generator=self._generator, device=self._device.torch_device
         )
         self._numbers = self._chosen.tolist()
-        self._changes, self._old = [], []
-        for position, tensor in enumerate(self._inputs):
-            if not self._early or position < self._early:
-                tensor.deal(self._chosen)
-            changes = tensor.changes and position >= self._early
-            change = tensor.draw_change(self._chosen, self._generator) if changes else None
-            self._changes.append(change)
-            self._old.append(tensor.old_values(self._chosen, change) if change else None)
-        self.flush()
+        for tensor in self._inputs:
+            tensor.deal(self._chosen)
+        self._standing = [None] * len(self._inputs)
+
+    def hide_late(self) -> None:
+        """Take what is not `early` out of the slots."""
+        for tensor in self._inputs[self._early :]:
+            tensor.hide()
+        self._device.synchronize()
 
     def deal_late(self) -> None:
         """Put what is not `early` into the slots, once the early part has been worked on."""
-        for tensor in self._inputs[self._early :]:
+        for position, tensor in enumerate(self._inputs[self._early :], self._early):
             tensor.deal(self._chosen)
-        self.flush()
+            self._standing[position] = None
 
-    @property
-    def has_late_part(self) -> bool:
-        return self._early > 0
-
-    def flush(self) -> None:
-        """Evict the cache, and wait for the device."""
+    def prepare(self) -> Changes:
+        """Decide what a round will change, undo what the last one changed, and leave nothing in the cache."""
+        changes: Changes = []
+        for position, (tensor, standing) in enumerate(zip(self._inputs, self._standing, strict=True)):
+            if standing is not None:
+                tensor.write(standing.places, tensor.old_values(self._chosen, standing))
+            late = position >= self._early and tensor.changes
+            changes.append(tensor.draw_change(self._chosen, self._generator) if late else None)
+        self._standing = changes
         self._flush.fill_(self._numbers[0] + 1)
         self._device.synchronize()
+        return changes
 
-    def change(self) -> None:
+    def change(self, changes: Changes) -> None:
         """Change the secret elements of every slot, and wait until that has happened."""
-        for tensor, change in zip(self._inputs, self._changes, strict=True):
+        for tensor, change in zip(self._inputs, changes, strict=True):
             if change is not None:
                 tensor.write(change.places, change.values)
         self._device.synchronize()
 
-    def change_nothing(self) -> None:
-        """What `change` costs, for the stub's round: the same places, and what stood there."""
-        for tensor, change, old in zip(self._inputs, self._changes, self._old, strict=True):
-            if change is not None and old is not None:
-                tensor.write(change.places, old)
+    def leave(self, changes: Changes) -> None:
+        """What `change` costs, and nothing else: the stub's rounds begin so."""
+        for tensor, change in zip(self._inputs, changes, strict=True):
+            if change is not None:
+                tensor.write(change.places, tensor.old_values(self._chosen, change))
         self._device.synchronize()
 
-    # ------------------------------------------------------------------ after a round
+    # ------------------------------------------------------------------ after rounds
 
-    def _slot_inputs(self, slot: int) -> list[torch.Tensor]:
-        number = self._numbers[slot]
-        return [t.changed(number, slot, c) for t, c in zip(self._inputs, self._changes, strict=True)]
-
-    def expected_rows(self, slots: Sequence[int], rows: Sequence[Sequence[int]]) -> list[list[torch.Tensor]]:
-        """For each output of the problem, for each i: rows `rows[i]` of what slot `slots[i]` must give, float64,
-        of shape (rows, elements of a row). The only row of an output whose rows are not independent is all of it."""
+    def expected(self, rounds: Sequence[tuple[Pick, Changes]]) -> list[Wanted]:
+        """What rounds on the last deal must have given. They are computed together: few rows leave a GPU idle."""
         if self.rows == 1:
-            whole = [self._outputs(self._slot_inputs(slot)) for slot in slots]
-            return [[w[position].reshape(1, -1) for w in whole] for position in range(len(self.forms))]
-        parts = []
-        for slot, wanted in zip(slots, rows, strict=True):
-            index = torch.tensor(wanted, device=self._device.torch_device)
-            parts.append([tensor[index] for tensor in self._slot_inputs(slot)])
-        stacked = self._outputs([torch.cat(pieces) for pieces in zip(*parts, strict=True)])
-        lengths = [len(wanted) for wanted in rows]
-        return [list(output.reshape(sum(lengths), -1).split(lengths)) for output in stacked]
+            return [self._wanted_whole(pick, changes) for pick, changes in rounds]
+        pieces = [self._rows_to_compute(pick, changes) for pick, changes in rounds]
+        outputs = self._outputs([torch.cat(tensors) for tensors in zip(*pieces, strict=True)])
+        wanted, start = [], 0
+        for pick, _ in rounds:
+            middle = start + pick.rows.size
+            picked = [o[start:middle].reshape(*pick.rows.shape, -1) for o in outputs]
+            wanted.append(Wanted(picked, [o[middle : middle + self.rows] for o in outputs]))
+            start = middle + self.rows
+        return wanted
+
+    def _rows_to_compute(self, pick: Pick, changes: Changes) -> list[torch.Tensor]:
+        """For each input the picked rows of the called slots, and then all of the slot that was picked in full."""
+        device = self._device.torch_device
+        slots = torch.tensor(pick.slots, device=device).repeat_interleave(pick.rows.shape[1])
+        rows = torch.from_numpy(pick.rows).to(device).reshape(-1)
+        numbers = self._chosen[slots]
+        return [
+            torch.cat([tensor.changed_rows(numbers, slots, rows, change), whole])
+            for tensor, change, whole in zip(self._inputs, changes, self._slot_inputs(pick.full, changes), strict=True)
+        ]
+
+    def _wanted_whole(self, pick: Pick, changes: Changes) -> Wanted:
+        every = {slot: self._outputs(self._slot_inputs(slot, changes)) for slot in {*pick.slots, pick.full}}
+        rows = [torch.stack([every[slot][i].reshape(1, -1) for slot in pick.slots]) for i in range(len(self.forms))]
+        return Wanted(rows, every[pick.full])
+
+    def _slot_inputs(self, slot: int, changes: Changes) -> list[torch.Tensor]:
+        number = self._numbers[slot]
+        return [t.changed(number, slot, c) for t, c in zip(self._inputs, changes, strict=True)]
 
     def row_length(self, position: int) -> int:
         """Elements in a row of one output."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,6 @@ class Judge:
         self._timer: Timer | None = None
         self._notes: list[str] = []
         if self._times_anything:
-            threading.Thread(target=stats.preload, daemon=True).start()
             self._start_baselines(against)
 
     def __enter__(self) -> Judge:
@@ -85,7 +83,6 @@ class Judge:
     def _rehearse(self, runner: Runner) -> None:
         """Let torch.compile work while submissions are being checked."""
         shown = [case.on_cpu() if self._device.is_cpu else case for case in self._cases if case.timed]
-        runner.finish_loading()
         runner.start_rehearsal([rehearsal(self._problem, case) for case in shown])
 
     def _ready_timer(self) -> Timer:
@@ -94,7 +91,9 @@ class Judge:
             self._stub.finish_loading()
             for name, runner in list(self._baselines.items()):
                 try:
-                    runner.finish_rehearsal() if name == "compile" else runner.finish_loading()
+                    runner.finish_loading()
+                    if name == "compile":
+                        runner.finish_rehearsal()
                 except SubmissionError as error:
                     self._notes.append(f"{name} was left out: {error.message}")
                     self._baselines.pop(name).end()

@@ -18,6 +18,7 @@ from harness.sandbox import Worker
 from harness.settings import Settings
 from harness.wire import (
     Construct,
+    DeviceTimed,
     Differentiation,
     Failed,
     Load,
@@ -30,6 +31,7 @@ from harness.wire import (
     Run,
     Stage,
     TensorRef,
+    TimeDevice,
     WireFinding,
     encode_value,
 )
@@ -42,15 +44,14 @@ class Runner:
     """A worker with one implementation loaded, and the requests that a case needs."""
 
     def __init__(self, device: Device, worker: Worker, load: Load, sha256: str, timeout_s: float) -> None:
-        """`sha256` is of the submission's source and names its builds; empty for what builds nothing.
+        """Asks for the loading, which begins when the worker has started; nothing is waited for.
 
-        Raises HarnessError when the worker could not start."""
+        `sha256` is of the submission's source and names its builds; empty for what builds nothing."""
         self.device = device
         self.timeout_s = timeout_s
         self.worker = worker
         self._sha256 = sha256
         self.reader: Reader = device.reader(worker.pid)
-        worker.wait_until_ready()
         worker.tell(self._placed(load) if sha256 else load)
 
     def _placed(self, load: Load) -> Load:
@@ -61,7 +62,8 @@ class Runner:
         return msgspec.structs.replace(load, path=str(copy), build_cache=str(builds))
 
     def finish_loading(self) -> Loaded:
-        """Wait for the build. Raises SubmissionError."""
+        """Wait for the build. Raises SubmissionError, and HarnessError when the worker could not start."""
+        self.worker.wait_until_ready()
         reply = _require(self.worker.hear(LOAD_TIMEOUT_S))
         assert isinstance(reply, Loaded)
         if self._sha256 and reply.built and not reply.build_cached:
@@ -69,7 +71,7 @@ class Runner:
         return reply
 
     def start_rehearsal(self, rehearsals: Sequence[Rehearsal]) -> None:
-        """Have the worker compile what will be timed; `finish_rehearsal` waits for it."""
+        """Have the worker compile what will be timed, once it has loaded; `finish_rehearsal` waits for it."""
         self.worker.tell(Rehearse(rehearsals=list(rehearsals)))
 
     def finish_rehearsal(self) -> None:
@@ -110,6 +112,13 @@ class Runner:
         request = Run(slot=0, order=order, order_seed=seed, random_seed=random_seed)
         reply = _require(self.worker.ask(request, self.timeout_s))
         assert isinstance(reply, Ran)
+        return reply
+
+    def time_device(self, slots: Sequence[int], *, in_a_graph: bool) -> DeviceTimed:
+        """The device's time for a call as the worker tells it, on a GPU. Raises SubmissionError."""
+        request = TimeDevice(slots=list(slots), flush_bytes=2 * self.device.cache_bytes, in_a_graph=in_a_graph)
+        reply = _require(self.worker.ask(request, self.timeout_s))
+        assert isinstance(reply, DeviceTimed)
         return reply
 
     def release(self) -> None:

@@ -209,8 +209,8 @@ class Worker:
 
     def tell(self, request: Request) -> None:
         """Send a request; `hear` reads the reply. Raises SubmissionError when the worker is gone, or has spoken
-        before it was asked."""
-        if self._channel.unread():
+        before it was asked. While it starts, nothing of a submission has run, and it may be told ahead."""
+        if self._ready and self._channel.unread():
             self.end()
             raise SubmissionError("bad_message", "The worker sent something that it was not asked for.")
         try:

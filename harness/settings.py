@@ -16,6 +16,7 @@ class Settings:
     quick: bool = False
     timing: bool = True
     check: bool = False
+    device_time: bool = False
 
 
 def sub_seed(seed: int, *parts: object) -> int:

@@ -25,6 +25,18 @@ class Timing(Struct, frozen=True, kw_only=True):
     calls_per_round: int
     fixed_us: float
     """What a round cost beside its calls, taken off before dividing."""
+    issue_us: float
+    """How long a call took to return, self-reported: on a GPU the time of Python and launch."""
+    device: DeviceTime | None = None
+    """Self-reported; given for launch-bound cases, and for all with --device-time."""
+
+
+class DeviceTime(Struct, frozen=True, kw_only=True):
+    """The GPU's own time for a call, as the process that ran it tells it: a diagnosis, never a score."""
+
+    call_us: float
+    method: str
+    """graph: replays of a CUDA graph; queue: launches queued up behind a waiting kernel."""
 
 
 class Speedup(Struct, frozen=True, kw_only=True):

@@ -181,6 +181,15 @@ class Prepare(Struct, frozen=True, tag="prepare"):
     slots: list[int]
 
 
+class TimeDevice(Struct, frozen=True, tag="time_device"):
+    """Say how long the device works on a call, by its own events: `slots` once each, from a CUDA graph if
+    `in_a_graph` and the calls can be captured. The answer is a diagnosis and never a score."""
+
+    slots: list[int]
+    flush_bytes: int
+    in_a_graph: bool
+
+
 class Clear(Struct, frozen=True, tag="clear"):
     """Drop the outputs of the last run, so that freeing them is not part of the next."""
 
@@ -189,7 +198,7 @@ class Release(Struct, frozen=True, tag="release"):
     """Drop outputs, inputs and model, and give memory back."""
 
 
-Request = Load | Rehearse | Construct | Stage | Run | Prepare | Play | Clear | Release
+Request = Load | Rehearse | Construct | Stage | Run | Prepare | Play | TimeDevice | Clear | Release
 
 # ------------------------------------------------------------------ replies
 
@@ -219,13 +228,20 @@ class Ran(Struct, frozen=True, tag="ran"):
     counts: list[WireCounts] = []
 
 
+class DeviceTimed(Struct, frozen=True, tag="device_timed"):
+    """Microseconds of device time of a call, and how they were found: graph or queue."""
+
+    call_us: float
+    method: str
+
+
 class Failed(Struct, frozen=True, tag="failed"):
     reason: str
     message: str
     findings: list[WireFinding] = []
 
 
-Reply = Loaded | Done | Ran | Failed
+Reply = Loaded | Done | Ran | DeviceTimed | Failed
 
 _REQUESTS = msgspec.json.Decoder(Request)
 _REPLIES = msgspec.json.Decoder(Reply)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from harness import stats
 
@@ -13,6 +14,13 @@ def test_the_interval_of_a_median_covers_it_19_times_in_20():
         low, high = stats.median_interval(rng.lognormal(size=25))
         hits += low <= 1.0 <= high  # the median of a standard lognormal
     assert hits / 400 >= 0.93
+
+
+@pytest.mark.parametrize("count", [6, 7, 8, 9, 10, 25, 64, 101])
+def test_the_interval_of_a_median_is_scipys(count):
+    samples = np.random.default_rng(count).normal(size=count)
+    interval = scipy.stats.quantile_test(samples, p=0.5).confidence_interval(0.95)
+    assert stats.median_interval(samples) == (interval.low, interval.high)
 
 
 def test_too_few_samples_have_no_interval():

@@ -118,9 +118,9 @@ class HostDevice:
 
     torch_device = torch.device("cpu")
     is_cpu = True
-    round_us = 40_000.0
+    round_us = 20_000.0
     spin_s = 0.0
-    input_bytes = 1 << 30
+    input_bytes = 256 << 20
     result_bytes = 1 << 30
     # A copy through the cache moves three bytes for the two that are counted: the target is read before it is written.
     headroom = 1.6

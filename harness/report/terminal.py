@@ -156,7 +156,10 @@ def _timing_cells(timing: CaseTiming | None, baselines: list[str]) -> tuple[str,
     if timing is None:
         return ("",) * (4 + len(baselines))
     against = (ratio(timing.baselines[n].speedup) if n in timing.baselines else "–" for n in baselines)
-    label = "launch-bound" if timing.launch_bound else ""
+    words = ["launch-bound"] if timing.launch_bound else []
+    if timing.device:
+        words.append(f"{duration(timing.device.call_us)} on the device (self-reported)")
+    label = ", ".join(words)
     return (duration(timing.median_us), _percent(timing), f"{timing.floor_fraction:.0%}", *against, label)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from harness.turns import Turns
 from harness.wire import (
     Clear,
     Construct,
+    DeviceTimed,
     Done,
     Failed,
     Load,
@@ -30,12 +32,13 @@ from harness.wire import (
     Run,
     Stage,
     TensorRef,
+    TimeDevice,
     WireCounts,
     WireFinding,
     WireKernel,
     decode_value,
 )
-from harness.worker import implementations
+from harness.worker import device_time, implementations
 from harness.worker.calls import Call, NoGradient, Training, forward, listed
 from harness.worker.guard import Guard
 from harness.worker.memory import EmulatedMemory, HostMemory, Memory
@@ -92,6 +95,7 @@ class Session:
             Run: self._run,
             Prepare: self._prepare,
             Play: self._play,
+            TimeDevice: self._time_device,
             Clear: self._clear,
             Release: self._release,
         }
@@ -295,6 +299,26 @@ class Session:
         if self._emulator is None:
             return []
         return [WireCounts(**vars(count)) for count in self._emulator.take_counts()]
+
+    def _time_device(self, request: TimeDevice) -> Reply:
+        with torch.set_grad_enabled(self._gradients):
+            return self._device_timed(request)
+
+    def _device_timed(self, request: TimeDevice) -> Reply:
+        assert self._call is not None
+        self._outputs = []
+        calls = [partial(self._call, self._slots[slot]) for slot in request.slots]
+        flush = torch.empty(request.flush_bytes, dtype=torch.uint8, device=self._memory.device)
+        if request.in_a_graph:
+            try:
+                return DeviceTimed(call_us=device_time.in_a_graph(calls, flush), method="graph")
+            except RuntimeError:
+                self._memory.synchronize()  # what cannot be captured can be queued
+        started = time.perf_counter()
+        for call in calls:
+            call()
+        issue_us = (time.perf_counter() - started) * 1e6
+        return DeviceTimed(call_us=device_time.in_a_queue(calls, flush, issue_us), method="queue")
 
     def _clear(self, _request: Clear) -> Reply:
         self._outputs = []
