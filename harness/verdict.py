@@ -25,7 +25,7 @@ class Timing(Struct, frozen=True, kw_only=True):
     calls_per_round: int
     fixed_us: float
     """What a round cost beside its calls, taken off before dividing."""
-    issue_us: float
+    issue_us: float | None = None
     """How long a call took to return, self-reported: on a GPU the time of Python and launch."""
     device: DeviceTime | None = None
     """Self-reported; given for launch-bound cases, and for all with --device-time."""
