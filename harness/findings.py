@@ -38,3 +38,5 @@ class KernelCounts:
     worst_bank_conflict_line: int = 0
     atomics: int = 0
     barriers: int = 0
+    not_followed_bytes: int = 0
+    """Accesses to tensors so large that data races in them were not looked for."""

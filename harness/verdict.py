@@ -95,6 +95,8 @@ class KernelCount(Struct, frozen=True, kw_only=True):
     worst_bank_conflict_line: int
     atomics: int
     barriers: int
+    not_followed_bytes: int = 0
+    """Accesses to tensors so large that data races in them were not looked for."""
 
 
 class CasePassed(Struct, frozen=True, kw_only=True, tag_field="status", tag="passed"):

@@ -81,6 +81,7 @@ class WireCounts(Struct, frozen=True):
     worst_bank_conflict_line: int
     atomics: int
     barriers: int
+    not_followed_bytes: int
 
 
 class WireKernel(Struct, frozen=True):

@@ -16,6 +16,7 @@ from harness.verdict import (
     CasePassed,
     CaseTiming,
     Evaluation,
+    KernelCount,
     Rejected,
     Results,
     Speedup,
@@ -189,11 +190,23 @@ def _print_counts(console: Console, evaluation: Evaluation) -> None:
                 Text(
                     f"  {case.name}, {count.kernel}: {count.launches} launches, reads {count.global_read_bytes:,} and "
                     f"writes {count.global_write_bytes:,} bytes, {count.sectors:,} sectors "
-                    f"(at best {count.ideal_sectors:,}), {count.bank_conflicts:,} bank conflicts, "
-                    f"{count.atomics:,} atomics (counts, not times)",
+                    f"(at best {count.ideal_sectors:,}), {_bank_conflicts(count)}, {count.atomics:,} atomics "
+                    f"(counts, not times){_not_followed(count)}",
                     style="dim",
                 )
             )
+
+
+def _bank_conflicts(count: KernelCount) -> str:
+    text = f"{count.bank_conflicts:,} bank conflicts"
+    if count.worst_bank_conflict < 2:
+        return text
+    return f"{text} ({count.worst_bank_conflict}-way at line {count.worst_bank_conflict_line})"
+
+
+def _not_followed(count: KernelCount) -> str:
+    megabytes = count.not_followed_bytes / 1e6
+    return f"; races were not looked for in {megabytes:,.0f} MB of accesses to large tensors" if megabytes else ""
 
 
 def _ranking(problem: str, evaluations: list[Evaluation]) -> Table:

@@ -8,13 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.emulator.corpus_sources import cases, header
+
 HERE = Path(__file__).parent
-FILES = sorted((HERE / "faults").glob("*.cu"))
-
-
-def _header(file: Path, word: str) -> str:
-    match = re.search(rf"^// {word}: (\S+)$", file.read_text(), re.MULTILINE)
-    return match[1] if match else ""
+FILES = cases()
 
 
 def _marked_lines(file: Path) -> set[int]:
@@ -55,7 +52,7 @@ def fast(emulator) -> dict[str, Any]:
 
 
 def test_the_corpus_is_large_and_has_both_sorts():
-    expected = [_header(file, "Expected") for file in FILES]
+    expected = [header(file, "Expected") for file in FILES]
     assert len(FILES) >= 60
     assert expected.count("silent") >= 15
     assert "" not in expected
@@ -63,13 +60,13 @@ def test_the_corpus_is_large_and_has_both_sorts():
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_check_mode_names_the_fault_and_its_line(checked, file):
-    assert _matches(checked[file.stem], file, _header(file, "Expected")) == ""
+    assert _matches(checked[file.stem], file, header(file, "Expected")) == ""
 
 
-@pytest.mark.parametrize("file", [f for f in FILES if _header(f, "Fast mode")], ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", [f for f in FILES if header(f, "Fast mode")], ids=lambda file: file.stem)
 def test_fast_mode_sees_what_the_header_says(fast, file):
     kinds = {found[0] for found in fast[file.stem]["found"]}
-    assert kinds == {_header(file, "Fast mode")}
+    assert kinds == {header(file, "Fast mode")}
     assert fast[file.stem]["message"]
 
 

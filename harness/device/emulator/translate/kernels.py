@@ -1,4 +1,4 @@
-"""What the source declares as `__global__`, and the pass that marks early returns in it."""
+"""What the source declares as `__global__`, and the pass over the bodies of its kernels."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _template_parameters(source: Source, first: int, last: int) -> int:
     return 0
 
 
-def _name_index(source: Source, index: int) -> int:
+def name_index(source: Source, index: int) -> int:
     """Index of the declared name, which is the first one followed by a parameter list."""
     i = index + 1
     while i < len(source.tokens) and source.at(i) not in (";", "{"):
@@ -79,7 +79,7 @@ def collect(source: Source, into: Kernels) -> None:
     for i, token in enumerate(source.tokens):
         if token.text != "__global__":
             continue
-        name = _name_index(source, i)
+        name = name_index(source, i)
         if name < 0:
             continue
         first = source.statement_start(i)
@@ -88,15 +88,29 @@ def collect(source: Source, into: Kernels) -> None:
             into.by_name[kernel.name].append(kernel)
 
 
-def mark_returns(source: Source, edits: Edits) -> None:
-    """Make `return;` of a kernel tell the runtime: threads that return do not count at later barriers."""
+def _launch_bounds(source: Source, first: int, last: int) -> str:
+    for i in range(first, last):
+        if source.at(i) == "__launch_bounds__" and source.at(i + 1) == "(":
+            return one_line(source.slice(i + 2, source.partner[i + 1]))
+    return ""
+
+
+def mark_bodies(source: Source, edits: Edits) -> None:
+    """Make a kernel check its launch bounds, and its `return;` tell the runtime that threads left on purpose.
+
+    Bounds may depend on template parameters, so that only the kernel itself knows them. Threads that return do
+    not count at later barriers.
+    """
     for i, token in enumerate(source.tokens):
         if token.text != "__global__":
             continue
-        name = _name_index(source, i)
+        name = name_index(source, i)
         body = source.partner.get(name + 1, -1) + 1 if name >= 0 else 0
         if not body or source.at(body) != "{":
             continue
+        bounds = _launch_bounds(source, source.statement_start(i), name)
+        if bounds:
+            edits.replace_tokens(body, body + 1, f"{{ ::emu::launch_bound({bounds});")
         for k in range(body, source.partner.get(body, body)):
             if source.at(k) == "return" and source.at(k + 1) == ";":
                 edits.replace_tokens(k, k + 1, "return ::emu::early_return()")

@@ -8,7 +8,7 @@ from harness.device.emulator.translate.lexer import Edits, Source, one_line
 _STORAGE = ("extern", "static", "__shared__")
 
 
-def _scopes(source: Source) -> list[bool]:
+def at_namespace_scope(source: Source) -> list[bool]:
     """For each token, whether it stands at namespace scope."""
     at_namespace: list[bool] = []
     stack: list[bool] = []
@@ -88,7 +88,7 @@ def _static(source: Source, edits: Edits, first: int, last: int) -> None:
 
 def rewrite(source: Source, edits: Edits, first_line: int) -> None:
     """Rewrite all declarations of shared variables; the source begins at line `first_line` of its file."""
-    scopes = _scopes(source)
+    scopes = at_namespace_scope(source)
     for i, token in enumerate(source.tokens):
         if token.text != "__shared__":
             continue

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from harness.build.extension import SourceText, Unsupported
-from harness.device.emulator.translate import assembly, launches, refuse, shared
+from harness.build.extension import BuildFailed, SourceText, Unsupported
+from harness.device.emulator.translate import assembly, host_calls, launches, refuse, shared
 from harness.device.emulator.translate import kernels as kernel_pass
 from harness.device.emulator.translate.kernels import Kernels
 from harness.device.emulator.translate.lexer import Edits, Source
@@ -17,19 +17,25 @@ def find_kernels(texts: list[str]) -> Kernels:
     return found
 
 
+def _place(source: Source, piece: SourceText, token: int) -> str:
+    line = source.line(token) + max(piece.line - 1, 0)
+    return f"{piece.file}:{line}" if piece.line else f"line {line} of the source"
+
+
 def translate(piece: SourceText, kernels: Kernels) -> SourceText:
-    """The piece in C++ for the host compiler, with the same lines. Raises Unsupported."""
+    """The piece in C++ for the host compiler, with the same lines. Raises Unsupported or BuildFailed."""
     source = Source(piece.text)
     edits = Edits(source)
     try:
         refuse.check(source)
-        kernel_pass.mark_returns(source, edits)
+        host_calls.check(source)
+        kernel_pass.mark_bodies(source, edits)
         kernel_pass.name_dimensions(source, edits)
         assembly.rewrite(source, edits)
         launches.rewrite(source, edits, kernels)
         shared.rewrite(source, edits, max(piece.line, 1))
     except launches.CannotRead as error:
-        line = source.line(error.index) + max(piece.line - 1, 0)
-        place = f"{piece.file}:{line}" if piece.line else f"line {line} of the source"
-        raise Unsupported(f"{place}: the emulator does not support {error}.") from None
+        raise Unsupported(f"{_place(source, piece, error.index)}: the emulator does not support {error}.") from None
+    except host_calls.HostCall as error:
+        raise BuildFailed(f"{_place(source, piece, error.index)}: {error}") from None
     return SourceText(edits.apply(), piece.file, piece.line)

@@ -147,6 +147,7 @@ void access_global(const Access& access, const CachedRegion& entry) {
     }
     check_global_initialised(access, region);
     if (entry.cells) follow(access, entry.cells, reinterpret_cast<const void*>(region.data), region.data, "global");
+    else count_not_followed(access.bytes);
     count_access(access, false);
 }
 
@@ -285,9 +286,10 @@ void access_hint(const void* address, size_t bytes, bool write, int line) {
     checked_access(Access{reinterpret_cast<uintptr_t>(address), bytes, write, Kind::Plain, 0, line});
 }
 
-void fence() {
+void fence(bool of_device) {
     if (!current) return;
     current->fenced = true;
+    if (options.check && of_device) remember_fence();
     give_way();
 }
 }  // namespace emu

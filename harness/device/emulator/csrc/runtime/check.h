@@ -44,7 +44,13 @@ void flush_pending_write();
 // ordering.cpp: what happens before what, beyond barriers
 Touch touch_now(const Access& access, uint8_t bytes);
 bool ordered_in_block(const Touch& before, uint32_t epoch, unsigned thread, uint32_t warp_epoch);
-bool ordered_by_release(const Touch& before);
+enum class Path : uint8_t {   // from one block to another through memory
+    None,
+    Unfenced,    // a flag was set and seen, but no fence stands between the write and the flag
+    Complete
+};
+Path ordered_by_release(const Touch& before, bool was_write);
+void remember_fence();   // the running thread executed a fence of the device
 void release(uintptr_t address);
 void acquire(uintptr_t address);
 void begin_ordering();
@@ -57,6 +63,7 @@ void check_begin_block(BlockState* block);
 // counts.cpp
 void count_access(const Access& access, bool shared);
 void count_barrier(BlockState* block);
+void count_not_followed(size_t bytes);
 void count_settle(BlockState* block);   // the lanes of each warp have met: what they did is complete
 void begin_counts(Launch* launch);
 void end_counts(Launch* launch);

@@ -30,6 +30,7 @@ struct Sample {                    // of the running launch
 } sample;
 struct Counts {
     uint64_t launches = 0, read = 0, written = 0, sectors = 0, ideal = 0, conflicts = 0, atomics = 0, barriers = 0;
+    uint64_t not_followed = 0;   // bytes accessed in tensors too large for their shadow
     unsigned worst = 0;
     uintptr_t worst_at = 0;
     int worst_line = 0;
@@ -107,11 +108,12 @@ bool completes_pair(const Access& access, Warps& warps, WarpAccess** first) {
 std::string as_json(const std::string& kernel, const Counts& c) {
     return text("{\"kernel\":\"%s\",\"launches\":%llu,\"global_read_bytes\":%llu,\"global_write_bytes\":%llu,"
                 "\"sectors\":%llu,\"ideal_sectors\":%llu,\"bank_conflicts\":%llu,\"worst_bank_conflict\":%u,"
-                "\"worst_bank_conflict_line\":%d,\"atomics\":%llu,\"barriers\":%llu}",
+                "\"worst_bank_conflict_line\":%d,\"atomics\":%llu,\"barriers\":%llu,"
+                "\"not_followed_bytes\":%llu}",
                 kernel.c_str(), (unsigned long long)c.launches, (unsigned long long)c.read,
                 (unsigned long long)c.written, (unsigned long long)c.sectors, (unsigned long long)c.ideal,
                 (unsigned long long)c.conflicts, c.worst, c.worst_line, (unsigned long long)c.atomics,
-                (unsigned long long)c.barriers);
+                (unsigned long long)c.barriers, (unsigned long long)c.not_followed);
 }
 }  // namespace
 
@@ -136,6 +138,7 @@ void count_access(const Access& access, bool shared) {
 }
 
 void count_barrier(BlockState*) { active->barriers++; }
+void count_not_followed(size_t bytes) { active->not_followed += bytes; }
 
 void count_settle(BlockState* block) {
     const auto entry = blocks.find(block);

@@ -20,6 +20,12 @@ void shared_between(const void* address, size_t bytes, bool write, uintptr_t pc)
     emu::checked_access({reinterpret_cast<uintptr_t>(address), bytes, write, emu::Kind::Volatile, pc, 0});
 }
 
+// What releases, or is sequentially consistent, fences what came before it.
+void before_ordered_atomic(const volatile void* address, size_t bytes, int order) {
+    if (emu::current && emu::options.check && order >= __ATOMIC_RELEASE) emu::remember_fence();
+    emu::before_atomic(address, bytes, 0);
+}
+
 struct SourceLocation {   // the layout of libubsan
     const char* file;
     uint32_t line, column;
@@ -62,47 +68,50 @@ void __tsan_vptr_read(void**) {}
 void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __tsan_init() {}
-void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+void __tsan_atomic_thread_fence(int) {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    emu::fence(true);
+}
 void __tsan_atomic_signal_fence(int) {}
 
 // C++ atomics in the submission, and cuda::atomic.
 #define ORDER __ATOMIC_SEQ_CST
-#define ATOMIC_HOOK(p) emu::before_atomic(p, sizeof *p, 0)
+#define ATOMIC_HOOK(p, order) before_ordered_atomic(p, sizeof *p, order)
 #define ATOMICS(bits, T)                                                                                    \
-    T __tsan_atomic##bits##_load(const volatile T* p, int) {                                                \
-        ATOMIC_HOOK(p);                                                                                     \
+    T __tsan_atomic##bits##_load(const volatile T* p, int order) {                                          \
+        ATOMIC_HOOK(p, order);                                                                              \
         return __atomic_load_n(p, ORDER);                                                                   \
     }                                                                                                       \
-    void __tsan_atomic##bits##_store(volatile T* p, T v, int) {                                             \
-        ATOMIC_HOOK(p);                                                                                     \
+    void __tsan_atomic##bits##_store(volatile T* p, T v, int order) {                                       \
+        ATOMIC_HOOK(p, order);                                                                              \
         __atomic_store_n(p, v, ORDER);                                                                      \
     }                                                                                                       \
-    T __tsan_atomic##bits##_exchange(volatile T* p, T v, int) {                                             \
-        ATOMIC_HOOK(p);                                                                                     \
+    T __tsan_atomic##bits##_exchange(volatile T* p, T v, int order) {                                       \
+        ATOMIC_HOOK(p, order);                                                                              \
         return __atomic_exchange_n(p, v, ORDER);                                                            \
     }                                                                                                       \
-    T __tsan_atomic##bits##_fetch_add(volatile T* p, T v, int) {                                            \
-        ATOMIC_HOOK(p);                                                                                     \
+    T __tsan_atomic##bits##_fetch_add(volatile T* p, T v, int order) {                                      \
+        ATOMIC_HOOK(p, order);                                                                              \
         return __atomic_fetch_add(p, v, ORDER);                                                             \
     }                                                                                                       \
-    T __tsan_atomic##bits##_fetch_sub(volatile T* p, T v, int) {                                            \
-        ATOMIC_HOOK(p);                                                                                     \
+    T __tsan_atomic##bits##_fetch_sub(volatile T* p, T v, int order) {                                      \
+        ATOMIC_HOOK(p, order);                                                                              \
         return __atomic_fetch_sub(p, v, ORDER);                                                             \
     }                                                                                                       \
-    T __tsan_atomic##bits##_fetch_and(volatile T* p, T v, int) {                                            \
-        ATOMIC_HOOK(p);                                                                                     \
+    T __tsan_atomic##bits##_fetch_and(volatile T* p, T v, int order) {                                      \
+        ATOMIC_HOOK(p, order);                                                                              \
         return __atomic_fetch_and(p, v, ORDER);                                                             \
     }                                                                                                       \
-    T __tsan_atomic##bits##_fetch_or(volatile T* p, T v, int) {                                             \
-        ATOMIC_HOOK(p);                                                                                     \
+    T __tsan_atomic##bits##_fetch_or(volatile T* p, T v, int order) {                                       \
+        ATOMIC_HOOK(p, order);                                                                              \
         return __atomic_fetch_or(p, v, ORDER);                                                              \
     }                                                                                                       \
-    T __tsan_atomic##bits##_fetch_xor(volatile T* p, T v, int) {                                            \
-        ATOMIC_HOOK(p);                                                                                     \
+    T __tsan_atomic##bits##_fetch_xor(volatile T* p, T v, int order) {                                      \
+        ATOMIC_HOOK(p, order);                                                                              \
         return __atomic_fetch_xor(p, v, ORDER);                                                             \
     }                                                                                                       \
-    int __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* expected, T v, int, int) {          \
-        ATOMIC_HOOK(p);                                                                                     \
+    int __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* expected, T v, int order, int) {    \
+        ATOMIC_HOOK(p, order);                                                                              \
         return __atomic_compare_exchange_n(p, expected, v, 0, ORDER, ORDER);                                \
     }                                                                                                       \
     int __tsan_atomic##bits##_compare_exchange_weak(volatile T* p, T* expected, T v, int a, int b) {        \

@@ -77,6 +77,11 @@ void fail(const char* kind, int line, const char* format, ...) {
     note_and_stop(kind, buffer, line, here);
 }
 
+void exceeded_launch_bound(unsigned bound) {
+    fail("bad_launch", current->block->launch->config.line, "The kernel was launched with %u threads a block, and its "
+         "__launch_bounds__ allow %u; a GPU refuses the launch.", block_threads(), bound);
+}
+
 void unsupported(const char* what, int line) {
     fail("unsupported_by_emulator", line, "The emulator cannot execute %s.", what);
 }

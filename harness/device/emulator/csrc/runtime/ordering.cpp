@@ -1,5 +1,6 @@
 // Synchronisation through memory: an atomic or volatile write releases what its thread may know, an atomic or
-// volatile read of the same word acquires it. Followed only when two accesses are about to be called a race.
+// volatile read of the same word acquires it. What is meant for other blocks needs a fence besides, between the
+// write and the flag. Followed only when two accesses are about to be called a race.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -16,6 +17,11 @@ struct Release {
     Moment at;
     uint32_t tick;
     uint32_t acquires;   // the block had made so far
+    uint32_t fence;      // tick of the thread's last fence before it, or 0
+};
+struct Fence {
+    Moment at;
+    uint32_t tick;
 };
 struct Word {
     std::vector<Release> releases;
@@ -29,6 +35,7 @@ struct Acquire {
 constexpr size_t kTooMany = 1 << 20;
 std::unordered_map<uintptr_t, Word> words;
 std::unordered_map<uint32_t, std::vector<Acquire>> acquires_of_block;
+std::unordered_map<uint32_t, std::unordered_map<uint16_t, Fence>> fences_of_block;   // the last of each thread
 std::unordered_map<uint64_t, Release> known;   // reader and writer block: a release that orders them
 uint32_t ticks = 1;
 bool gave_up = false;   // too much to follow: everything counts as ordered
@@ -47,13 +54,30 @@ bool before(const Moment& a, const Moment& b) {   // in one block, by barriers o
     return a.thread / 32 == b.thread / 32 && a.warp_epoch < b.warp_epoch;
 }
 
-bool covers(const Release& release, const Touch& touch) {
+// Fences reach what came before them in their own thread and, through barriers, in the block's others.
+bool fenced(const Release& release, const Touch& touch) {
+    if (release.fence > touch.tick) return true;
+    const Moment then{touch.block, touch.epoch, touch.warp_epoch, touch.thread};
+    for (const auto& [thread, fence] : fences_of_block[touch.block]) {
+        if (fence.tick > touch.tick && before(then, fence.at)) return true;
+    }
+    return false;
+}
+
+bool covers(const Release& release, const Touch& touch, bool with_fence) {
     if (release.at.block != touch.block || touch.tick >= release.tick) return false;
-    return before(Moment{touch.block, touch.epoch, touch.warp_epoch, touch.thread}, release.at);
+    if (!before(Moment{touch.block, touch.epoch, touch.warp_epoch, touch.thread}, release.at)) return false;
+    return !with_fence || fenced(release, touch);
 }
 
 // Searches what `at` has acquired, and what the releasing blocks had acquired before.
-bool search(const Moment& at, uint32_t limit, const Touch& wanted, std::unordered_set<const void*>& seen, Release* found) {
+struct Wanted {
+    const Touch& touch;
+    bool with_fence;
+    std::unordered_set<const void*> seen;
+    Release found;
+};
+bool search(const Moment& at, uint32_t limit, Wanted& wanted) {
     const auto own = acquires_of_block.find(at.block);
     if (own == acquires_of_block.end()) return false;
     for (uint32_t i = 0; i < limit && i < own->second.size(); i++) {
@@ -61,12 +85,12 @@ bool search(const Moment& at, uint32_t limit, const Touch& wanted, std::unordere
         if (!before(acquire.at, at)) continue;
         for (uint32_t k = acquire.releases; k-- > 0;) {
             const Release& release = acquire.word->releases[k];
-            if (!seen.insert(&release).second) continue;
-            if (covers(release, wanted)) {
-                *found = release;
+            if (!wanted.seen.insert(&release).second) continue;
+            if (covers(release, wanted.touch, wanted.with_fence)) {
+                wanted.found = release;
                 return true;
             }
-            if (release.acquires && search(release.at, release.acquires, wanted, seen, found)) return true;
+            if (release.acquires && search(release.at, release.acquires, wanted)) return true;
         }
     }
     return false;
@@ -76,6 +100,7 @@ bool search(const Moment& at, uint32_t limit, const Touch& wanted, std::unordere
 void begin_ordering() {
     words.clear();
     acquires_of_block.clear();
+    fences_of_block.clear();
     known.clear();
     ticks = 1;
     gave_up = false;
@@ -83,17 +108,34 @@ void begin_ordering() {
 
 uint32_t release_tick() { return ticks; }
 
+namespace {
+uint32_t last_fence(const Moment& at) {
+    const auto block = fences_of_block.find(at.block);
+    if (block == fences_of_block.end()) return 0;
+    const auto fence = block->second.find(at.thread);
+    return fence == block->second.end() ? 0 : fence->second.tick;
+}
+}  // namespace
+
+void remember_fence() {
+    if (gave_up) return;
+    const Moment at = now();
+    fences_of_block[at.block][at.thread] = Fence{at, ++ticks};
+}
+
 void release(uintptr_t address) {
     if (gave_up) return;
     auto& releases = words[address & ~uintptr_t(3)].releases;
     const Moment at = now();
     const uint32_t acquired = uint32_t(acquires_of_block[at.block].size());
+    const uint32_t fence = last_fence(at);
     if (!releases.empty() && same_place(releases.back().at, at)) {
         releases.back().tick = ++ticks;
         releases.back().acquires = acquired;
+        releases.back().fence = fence;
         return;
     }
-    releases.push_back(Release{at, ++ticks, acquired});
+    releases.push_back(Release{at, ++ticks, acquired, fence});
     gave_up = releases.size() > kTooMany;
 }
 
@@ -116,22 +158,28 @@ bool ordered_in_block(const Touch& touch, uint32_t epoch, unsigned thread, uint3
     return before(then, Moment{touch.block, epoch, warp_epoch, uint16_t(thread)});
 }
 
-bool ordered_by_release(const Touch& touch) {
-    if (gave_up) return true;
-    if (acquires_of_block.empty()) return false;
+Path ordered_by_release(const Touch& touch, bool was_write) {
+    if (gave_up) return Path::Complete;
+    if (acquires_of_block.empty()) return Path::None;
     const Moment at = now();
+    // Within a block a barrier would do as well, and atomics reach the memory that all blocks see by themselves.
+    const bool with_fence = was_write && touch.kind == Kind::Plain && touch.block != at.block;
     const uint64_t key = uint64_t(at.block) << 32 | touch.block;
     const auto memory = known.find(key);
     // A release known to reach this block orders the touch too if it covers it, for the thread that acquired it
     // and for all others after a barrier; asking again would find the same.
-    if (memory != known.end() && covers(memory->second, touch) && at.block != touch.block) return true;
-    std::unordered_set<const void*> seen;
-    Release found;
+    if (memory != known.end() && covers(memory->second, touch, with_fence) && at.block != touch.block) {
+        return Path::Complete;
+    }
     const auto own = acquires_of_block.find(at.block);
     const uint32_t limit = own == acquires_of_block.end() ? 0 : uint32_t(own->second.size());
-    if (!search(at, limit, touch, seen, &found)) return false;
-    known[key] = found;
-    return true;
+    Wanted wanted{touch, with_fence, {}, {}};
+    if (search(at, limit, wanted)) {
+        known[key] = wanted.found;
+        return Path::Complete;
+    }
+    Wanted without_fence{touch, false, {}, {}};
+    return with_fence && search(at, limit, without_fence) ? Path::Unfenced : Path::None;
 }
 
 Touch touch_now(const Access& access, uint8_t bytes) {

@@ -10,7 +10,7 @@
 
 namespace emu {
 namespace {
-constexpr size_t kLargestFollowed = size_t(64) << 20;
+constexpr size_t kLargestFollowed = size_t(64) << 20;   // cells take 21 bytes for each byte that kernels touch
 struct Mapping {
     Cell* cells;
     size_t bytes;
@@ -50,27 +50,33 @@ bool harmless_pair(Kind a, Kind b) {
     return a == Kind::Atomic && b == Kind::Atomic;
 }
 
-bool conflicts(const Touch& before, const Touch& now, bool shared) {
+enum class Conflict : uint8_t { None, Unordered, Unfenced };
+
+Conflict conflict(const Touch& before, const Touch& now, bool was_write, bool shared) {
     const BlockState* b = current_block();
     const Launch* launch = b->launch;
-    if (before.block < launch->first_serial || !(before.bytes & now.bytes)) return false;
-    if (harmless_pair(before.kind, now.kind)) return false;
+    if (before.block < launch->first_serial || !(before.bytes & now.bytes)) return Conflict::None;
+    if (harmless_pair(before.kind, now.kind)) return Conflict::None;
     if (before.block == now.block) {
-        if (ordered_in_block(before, now.epoch, now.thread, now.warp_epoch)) return false;
+        if (ordered_in_block(before, now.epoch, now.thread, now.warp_epoch)) return Conflict::None;
     } else if (in_own_cluster(before.block)) {
-        if (before.epoch < b->cluster_state->epoch) return false;
+        if (before.epoch < b->cluster_state->epoch) return Conflict::None;
     } else if (shared) {
-        return false;   // left behind by a block that used this memory earlier
+        return Conflict::None;   // left behind by a block that used this memory earlier
     }
-    if (before.block != now.block && before.epoch < launch->grid_epoch) return false;
-    return !ordered_by_release(before);
+    if (before.block != now.block && before.epoch < launch->grid_epoch) return Conflict::None;
+    const Path path = ordered_by_release(before, was_write);
+    if (path == Path::Complete) return Conflict::None;
+    return path == Path::Unfenced ? Conflict::Unfenced : Conflict::Unordered;
 }
 
-std::string describe(const char* what, const Touch& before, const char* space, uintptr_t offset) {
+std::string describe(const char* what, const Touch& before, Conflict why, const char* space, uintptr_t offset) {
     const BlockState* b = current_block();
     const char* block = before.block == b->serial ? "the same block" : "another block";
     const char* between = before.block == b->serial ? "no barrier stands between them"
-                                                    : "nothing orders the two blocks";
+                          : why == Conflict::Unfenced
+                              ? "though a flag was set after it, no __threadfence() stands between the write and the flag"
+                              : "nothing orders the two blocks";
     std::string message = text("Data race in %s memory at byte %zu: this thread %s what thread %u of %s ", space,
                                size_t(offset), what, before.thread, block);
     return message + "has just touched, and " + between + ".";
@@ -101,8 +107,9 @@ void hold(const Access& access, const std::string& message, uintptr_t other) {
 }
 
 void check_read(const Access& access, Cell& cell, const Touch& now, const char* space, uintptr_t offset) {
-    if (!conflicts(cell.write, now, space[0] == 's')) return;
-    std::string message = describe("reads", cell.write, space, offset);
+    const Conflict why = conflict(cell.write, now, true, space[0] == 's');
+    if (why == Conflict::None) return;
+    std::string message = describe("reads", cell.write, why, space, offset);
     const uintptr_t other = address_of(cell.write, &message);
     report(access, message, other);
 }
@@ -110,8 +117,9 @@ void check_read(const Access& access, Cell& cell, const Touch& now, const char* 
 void check_write(const Access& access, Cell& cell, const Touch& now, const char* space, uintptr_t offset) {
     if (pending.active) return;
     for (const Touch* before : {&cell.write, &cell.read, &cell.other_read}) {
-        if (!conflicts(*before, now, space[0] == 's')) continue;
-        std::string message = describe("writes", *before, space, offset);
+        const Conflict why = conflict(*before, now, before == &cell.write, space[0] == 's');
+        if (why == Conflict::None) continue;
+        std::string message = describe("writes", *before, why, space, offset);
         const uintptr_t other = address_of(*before, &message);
         if (access.kind == Kind::Atomic) report(access, message, other);
         else hold(access, message, other);

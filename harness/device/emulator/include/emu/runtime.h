@@ -40,7 +40,7 @@ void before_atomic(const volatile void* address, size_t bytes, int line);
 void before_volatile(const volatile void* address, size_t bytes, bool write, int line);
 void access_hint(const void* address, size_t bytes, bool write, int line);  // a range the compiler's hooks do not see
 void early_return();     // stands at every return statement of a kernel
-void fence();             // __threadfence()
+void fence(bool of_device);   // __threadfence(), or the one that reaches the own block only
 void give_way();         // called where real code waits for another thread
 uint64_t clock_ticks();
 
@@ -57,6 +57,12 @@ uint64_t mbarrier_arrive(void* address, uint32_t count, int64_t bytes, int line)
 void mbarrier_expect(void* address, int64_t bytes, int line);
 bool mbarrier_passed(void* address, uint64_t phase, int line);
 bool mbarrier_parity_passed(void* address, uint32_t parity, int line);
+
+[[noreturn]] void exceeded_launch_bound(unsigned bound);
+// The first statement of a kernel with __launch_bounds__.
+inline void launch_bound(unsigned bound, unsigned = 0, unsigned = 0) {
+    if (block_threads() > bound) exceeded_launch_bound(bound);
+}
 
 [[noreturn]] void fail(const char* kind, int line, const char* format, ...) __attribute__((format(printf, 3, 4)));
 [[noreturn]] void unsupported(const char* what, int line);

@@ -14,9 +14,12 @@ inline void __syncwarp(unsigned mask = 0xffffffffu, EMU_LINE) {
 // Memory is sequentially consistent here; what a fence must do is keep the compiler from reordering.
 inline void __threadfence() {
     asm volatile("" ::: "memory");
-    ::emu::fence();
+    ::emu::fence(true);
 }
-inline void __threadfence_block() { __threadfence(); }
+inline void __threadfence_block() {
+    asm volatile("" ::: "memory");
+    ::emu::fence(false);
+}
 inline void __threadfence_system() { __threadfence(); }
 inline void __nanosleep(unsigned) { ::emu::give_way(); }
 

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""The emulator's corpus on the emulator, in both modes, in the form that the table of agreement reads.
+
+    python benchmarks/agreement/corpus_on_emulator.py --json results/cpu/emulator_corpus.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from harness.paths import emulator_cache  # noqa: E402
+
+TESTS = ROOT / "tests" / "emulator"
+
+
+def run(*options: str) -> dict[str, Any]:
+    """The driver's result for the corpus."""
+    command = [sys.executable, str(TESTS / "driver.py"), str(TESTS / "corpus.py"), str(emulator_cache())]
+    done = subprocess.run([*command, "--timeout", "1.5", *options], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"The corpus did not run: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])["result"]
+
+
+def short(case: dict[str, Any]) -> dict[str, Any]:
+    """The first finding, and y where the kernel ran."""
+    if case["found"]:
+        kind, line, *_ = case["found"][0]
+        return {"found": kind, "line": line}
+    return {"found": "", "raised": case["message"], "y": case["y"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", type=Path, required=True, help="where the results go")
+    options = parser.parse_args()
+    modes = {"check": run("--check"), "fast": run()}
+    from harness.environment import describe
+
+    cases = {name: {mode: short(modes[mode][name]) for mode in modes} for name in modes["check"]}
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps({"environment": describe(), "cases": cases}) + "\n")
+    print(f"{len(cases)} kernels; findings in {sum(bool(c['check']['found']) for c in cases.values())} of them")
+
+
+if __name__ == "__main__":
+    main()
