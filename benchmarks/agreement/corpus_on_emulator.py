@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The emulator's corpus on the emulator, in both modes, in the form that the table of agreement reads.
 
-    python benchmarks/agreement/corpus_on_emulator.py --json results/cpu/emulator_corpus.json
+python benchmarks/agreement/corpus_on_emulator.py --json results/cpu/emulator_corpus.json
 """
 
 from __future__ import annotations

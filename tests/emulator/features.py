@@ -4,6 +4,7 @@ from torch.utils.cpp_extension import load_inline
 
 CUDA = r"""
 #include <torch/extension.h>
+#include <c10/cuda/CUDAException.h>
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>
 #include <cooperative_groups/reduce.h>

@@ -35,7 +35,7 @@ _CHECKED = [
 ]
 _PRELUDE = (
     "#include <emu/torch_types.h>\n#include <torch/extension.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n"
-    "#include <emu/emu.h>\n#include <emu/torch_cuda.h>\n#include <emu/checked.h>\n"
+    "#include <emu/emu.h>\n#include <emu/checked.h>\n"
 )
 _ERROR = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$")
 _INSTANTIATED = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):\d+:\s+(?:required from|in '?constexpr)")

@@ -1,5 +1,6 @@
 // __constant__ memory, a __device__ array and a table in the kernel.
 // Expected: silent
+#include <c10/cuda/CUDAException.h>
 __constant__ float factors[4];
 __device__ float scratch[64];
 __global__ void kernel(const float* x, float* y) {

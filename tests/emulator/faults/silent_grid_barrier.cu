@@ -1,5 +1,6 @@
 // Partial sums meet at a grid barrier of a cooperative launch.
 // Expected: silent
+#include <c10/cuda/CUDAException.h>
 #include <cooperative_groups.h>
 __global__ void kernel(const float* x, float* parts, float* y) {
     auto grid = cooperative_groups::this_grid();

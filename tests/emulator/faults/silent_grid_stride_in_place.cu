@@ -1,5 +1,6 @@
 // Each element is read and written by one thread only, over several launches.
 // Expected: silent
+#include <c10/cuda/CUDAException.h>
 __global__ void kernel(float* y, int n) {
     for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) y[i] = y[i] * 2 + 1;
 }

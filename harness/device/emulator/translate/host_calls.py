@@ -15,7 +15,7 @@ from harness.device.emulator.translate.shared import at_namespace_scope
 _DEVICE_MARKS = {"__device__", "__global__", "constexpr", "consteval", "__managed__", "__constant__", "__shared__"}
 _NOT_FUNCTIONS = {"return", "if", "while", "for", "switch", "operator", "using", "typedef", "struct", "class", "enum"}
 _BEFORE_A_CALL = {"return", "else", "do", "case", "co_return", "throw"}
-_MACRO_NAME = re.compile(r"[A-Z][A-Z0-9_]{2,}")
+_MACRO_NAME = re.compile(r"[A-Z][A-Z0-9_]+")
 
 
 class HostCall(Exception):

@@ -1,0 +1,88 @@
+"""The comparison with a GPU: what it reads from a sanitizer, and that its tables are up to date."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+from tests.helpers import ROOT
+
+FOLDER = ROOT / "benchmarks" / "agreement"
+
+
+def _module(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_tables_are_generated_from_the_committed_results():
+    command = [sys.executable, str(FOLDER / "tables.py"), "--check"]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+
+
+# The form of compute-sanitizer 2025: an access out of bounds, a hazard, and an error of a call without a kernel.
+OUTPUT = """\
+========= COMPUTE-SANITIZER
+
+@@ start bounds_write_one_past_the_end
+========= Invalid __global__ write of size 4 bytes
+=========     at bounds_write_one_past_the_end::kernel(float *)+0x50 in bounds_write_one_past_the_end.cu:4
+=========     by thread (0,0,0) in block (32,0,0)
+=========
+
+@@ done bounds_write_one_past_the_end {"raised": "CUDA error: unspecified launch failure", "y": ""}
+@@ start race_two_writers
+========= Error: Race reported between Write access at void race_two_writers::kernel<(int)4>(float *)+0x90 in \
+/tmp/race_two_writers.cu:7
+=========     and Write access at void race_two_writers::kernel<(int)4>(float *)+0x90 in /tmp/race_two_writers.cu:7
+=========
+@@ done race_two_writers {"raised": "", "y": "abc"}
+@@ start launch_empty_grid
+========= Program hit cudaErrorInvalidConfiguration (error 9) due to "invalid configuration argument" on CUDA API \
+call to cudaLaunchKernel.
+=========
+========= ERROR SUMMARY: 3 errors
+"""
+
+
+@pytest.fixture
+def table(tmp_path):
+    corpus = _module("corpus")
+    table = corpus.Table(tmp_path / "out.json", {})
+    reader = corpus.Reader("memcheck", table)
+    for line in OUTPUT.splitlines():
+        reader.take(line)
+    reader.end("timed out")
+    table.save()
+    return table
+
+
+def test_each_report_belongs_to_its_kernel_and_names_its_line(table):
+    overrun = table.cases["bounds_write_one_past_the_end"]["memcheck"]
+    assert overrun.outcome == "raised"
+    assert overrun.reports == ["Invalid __global__ write of size 4 bytes (bounds_write_one_past_the_end.cu:4)"]
+    race = table.cases["race_two_writers"]["memcheck"]
+    assert race.outcome == "ran"
+    assert len(race.reports) == 1
+    assert race.reports[0].endswith("(race_two_writers.cu:7)")
+
+
+def test_a_case_that_did_not_end_says_so_and_keeps_its_report(table):
+    launch = table.cases["launch_empty_grid"]["memcheck"]
+    assert launch.outcome == "timed out"
+    assert launch.reports[0].startswith("Program hit cudaErrorInvalidConfiguration")
+
+
+def test_every_case_is_run_once_by_each_tool():
+    corpus = _module("corpus")
+    names = [name for shard in corpus.shards(9) for name in shard]
+    assert sorted(names) == sorted(f.stem for f in corpus.corpus_sources.cases())
