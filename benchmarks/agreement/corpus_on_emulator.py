@@ -7,9 +7,12 @@ python benchmarks/agreement/corpus_on_emulator.py --json results/cpu/emulator_co
 from __future__ import annotations
 
 import argparse
+import base64
 import json
+import struct
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,12 @@ def short(case: dict[str, Any]) -> dict[str, Any]:
     if case["found"]:
         kind, line, *_ = case["found"][0]
         return {"found": kind, "line": line}
-    return {"found": "", "raised": case["message"], "y": case["y"]}
+    return {"found": "", "raised": case["message"], "y": packed(case["y"])}
+
+
+def packed(values: list[float]) -> str:
+    """base64 of zlib of float32, as corpus_process.py writes y."""
+    return base64.b64encode(zlib.compress(struct.pack(f"<{len(values)}f", *values), 9)).decode()
 
 
 def main() -> None:
@@ -47,7 +55,7 @@ def main() -> None:
 
     cases = {name: {mode: short(modes[mode][name]) for mode in modes} for name in modes["check"]}
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps({"environment": describe(), "cases": cases}) + "\n")
+    options.json.write_text(json.dumps({"environment": describe(), "cases": cases}, indent=1) + "\n")
     print(f"{len(cases)} kernels; findings in {sum(bool(c['check']['found']) for c in cases.values())} of them")
 
 

@@ -58,7 +58,7 @@ def _values(packed: str) -> tuple[float, ...]:
     return struct.unpack(f"<{len(data) // 4}f", data)
 
 
-def _same(left: tuple[float, ...], right: list[float]) -> bool:
+def _same(left: tuple[float, ...], right: tuple[float, ...]) -> bool:
     return len(left) == len(right) and all(
         abs(a - b) <= 1e-5 * max(1, abs(b)) for a, b in zip(left, right, strict=True)
     )
@@ -83,7 +83,9 @@ def _verdicts_agree(expected: str, plain: dict[str, Any], emulated: dict[str, An
     if plain["outcome"] == "not run":
         return "not run"
     if expected == "silent":
-        agree = plain["outcome"] == "ran" and not emulated["found"] and _same(_values(plain["y"]), emulated["y"])
+        agree = (
+            plain["outcome"] == "ran" and not emulated["found"] and _same(_values(plain["y"]), _values(emulated["y"]))
+        )
         return "yes, and the same values" if agree else "**no**"
     if plain["outcome"] in ("raised", "timed out", "died"):
         return "yes, both reject" if emulated["found"] else "**no**"
