@@ -52,7 +52,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("-k", dest="select", default="", metavar="CASE", help="only cases whose name has this")
     parser.add_argument("--seed", type=int, help="repeat a run's data (default: drawn anew)")
     parser.add_argument("--against", default="eager,compile", metavar="LIST",
-                        help="baselines: eager, compile or submission files (default: %(default)s)")  # fmt: skip
+                        help="baselines: eager, compile, unfused, liger, apex, cudnn, quack, "
+                        "or submission files (default: %(default)s)")  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="shorter timing, wider intervals")
     parser.add_argument("--device-time", action="store_true", help="also the GPU's own time of every timed call")
     parser.add_argument("--no-timing", action="store_true", help="verdicts only")

@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from harness import stats, verdict
+from harness.baselines import Baselines
 from harness.correctness import Correctness, Progress
 from harness.device.base import Device
 from harness.draw import draw_case
 from harness.errors import SubmissionError, UsageError
 from harness.problem import Case, Problem
-from harness.runner import Runner, load_request, rehearsal
+from harness.runner import Runner, load_request
 from harness.sandbox import Starter
 from harness.settings import Settings
-from harness.submission import Submission, read_submission
+from harness.submission import Submission
 from harness.timing import SUBMISSION, CaseTimes, Timer, timing_result
 from harness.wire import Loaded
 
@@ -44,60 +45,34 @@ class Judge:
         self._settings = settings
         self._progress = progress
         self._times_anything = settings.timing and device.can_time and any(case.timed for case in cases)
-        self._baselines: dict[str, Runner] = {}
+        self._baselines: Baselines | None = None
         self._stub: Runner | None = None
         self._timer: Timer | None = None
-        self._notes: list[str] = []
         if self._times_anything:
-            self._start_baselines(against)
+            self._stub = self._start("stub", problem.path)
+            self._baselines = Baselines(against, self._start, problem, device, settings)
+            self._baselines.rehearse(cases)
 
     def __enter__(self) -> Judge:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        runners = [*self._baselines.values(), *([self._stub] if self._stub else [])]
-        for runner in runners:
-            runner.worker.kill()  # together: a process with a CUDA context takes a while to go
-        for runner in runners:
-            runner.end()
-
-    # ------------------------------------------------------------------ baselines
-
-    def _start_baselines(self, against: Sequence[str]) -> None:
-        """Start their workers; they load while submissions are being checked."""
-        self._stub = self._start("stub", self._problem.path)
-        for name in against:
-            if name in ("eager", "compile"):
-                self._baselines[name] = self._start(name, self._problem.path)
-                if name == "compile":
-                    self._rehearse(self._baselines[name])
-            else:
-                other = read_submission(Path(name))
-                self._baselines[other.name] = self._start("submission", other.path, other.sha256)
+        if self._stub:
+            self._stub.end()
+        if self._baselines:
+            self._baselines.end()
 
     def _start(self, kind: str, path: Path, sha256: str = "") -> Runner:
         request = load_request(kind, path, self._problem, self._settings)
         worker = self._starter.take(keeps_compile_cache=kind == "compile")
         return Runner(self._device, worker, request, sha256, self._settings.timeout_s)
 
-    def _rehearse(self, runner: Runner) -> None:
-        """Let torch.compile work while submissions are being checked."""
-        shown = [case.on_cpu() if self._device.is_cpu else case for case in self._cases if case.timed]
-        runner.start_rehearsal([rehearsal(self._problem, case) for case in shown])
-
     def _ready_timer(self) -> Timer:
         if self._timer is None:
-            assert self._stub is not None
+            assert self._stub is not None and self._baselines is not None
             self._stub.finish_loading()
-            for name, runner in list(self._baselines.items()):
-                try:
-                    runner.finish_loading()
-                    if name == "compile":
-                        runner.finish_rehearsal()
-                except SubmissionError as error:
-                    self._notes.append(f"{name} was left out: {error.message}")
-                    self._baselines.pop(name).end()
-            self._timer = Timer(self._device, self._problem, self._settings, self._baselines, self._stub)
+            self._baselines.finish_loading()
+            self._timer = Timer(self._device, self._problem, self._settings, self._stub)
         return self._timer
 
     # ------------------------------------------------------------------ one submission
@@ -127,7 +102,6 @@ class Judge:
         correctness = Correctness(submission, self._problem, self._device, self._settings)
         correctness.run(runner, self._cases, self._progress)
         common["cases"] = correctness.results
-        common["notes"] = list(self._notes)
         if correctness.first_failure:
             return _refusal(_overall(correctness.first_failure, correctness.results), common)
         if not self._times_anything:
@@ -138,6 +112,8 @@ class Judge:
         self, submission: Submission, runner: Runner, common: dict, results: list[verdict.Case]
     ) -> verdict.Evaluation:
         timer = self._ready_timer()
+        assert self._baselines is not None
+        notes: list[str] = []
         timed: list[CaseTimes] = []
         cases = list(results)
         for position, case in enumerate(self._cases):
@@ -145,16 +121,18 @@ class Judge:
                 continue
             self._progress(f"{submission.name}: timing {case.name}")
             drawn = draw_case(self._problem, case, self._device, self._settings.seed)
+            baselines, left_out = self._baselines.right_on(drawn, case.name)
             try:
-                times, *parts = timer.time_case(runner, drawn, case.name)
+                times, *parts = timer.time_case(runner, baselines, drawn, case.name)
             except SubmissionError as error:
                 return _refusal(error, {**common, "cases": cases})
+            notes += [*left_out, *times.notes]
             timed.append(times)
             part_results = {part.part: timing_result(part, timer.bandwidth) for part in parts}
             cases[position] = _with_timing(results[position], timing_result(times, timer.bandwidth), part_results)
-            common["notes"] += [note for part in parts for note in part.notes]
-        notes = [*common["notes"], *(note for times in timed for note in times.notes)]
-        return verdict.Accepted(**{**common, "cases": cases, "notes": notes}, **_geomeans(timed))
+            notes += [note for part in parts for note in part.notes]
+        common |= {"cases": cases, "notes": [*self._baselines.notes, *notes]}
+        return verdict.Accepted(**common, **_geomeans(timed))
 
 
 def _build(loaded: Loaded) -> verdict.Build:

@@ -51,6 +51,7 @@ class Runner:
         self.timeout_s = timeout_s
         self.worker = worker
         self._sha256 = sha256
+        self.version = ""
         self.reader: Reader = device.reader(worker.pid)
         worker.tell(self._placed(load) if sha256 else load)
 
@@ -66,6 +67,7 @@ class Runner:
         self.worker.wait_until_ready()
         reply = _require(self.worker.hear(LOAD_TIMEOUT_S))
         assert isinstance(reply, Loaded)
+        self.version = reply.version
         if self._sha256 and reply.built and not reply.build_cached:
             self.worker.keep_builds(self._sha256)
         return reply

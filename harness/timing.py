@@ -44,6 +44,8 @@ class CaseTimes:
     device_times: dict[str, DeviceTimed]
     bytes_min: int
     notes: list[str]
+    versions: dict[str, str]
+    """Of baselines that are not made from the reference."""
 
     def samples_us(self, name: str) -> list[float]:
         return self.contenders[name].samples_us()
@@ -91,14 +93,12 @@ class _Part:
 
 
 class Timer:
-    """Times cases on one device, with the baselines and the stub that stay loaded between submissions."""
+    """Times cases on one device, with the stub that stays loaded between submissions."""
 
-    def __init__(self, device: Device, problem: Problem, settings: Settings, baselines: Mapping[str, Runner],
-                 stub: Runner) -> None:  # fmt: skip
+    def __init__(self, device: Device, problem: Problem, settings: Settings, stub: Runner) -> None:
         self._device = device
         self._problem = problem
         self._settings = settings
-        self._baselines = baselines
         self._stub = stub
         self._bandwidth = 0.0
 
@@ -109,7 +109,7 @@ class Timer:
             self._bandwidth = self._device.copy_bandwidth()
         return self._bandwidth
 
-    def time_case(self, runner: Runner, drawn: Drawn, name: str) -> list[CaseTimes]:
+    def time_case(self, runner: Runner, baselines: Mapping[str, Runner], drawn: Drawn, name: str) -> list[CaseTimes]:
         """Each of the case's timed parts, the whole of it first.
 
         Raises SubmissionError when the submission fails while being timed. A baseline that fails is left out with
@@ -117,7 +117,7 @@ class Timer:
         contenders: dict[str, Runner] = {}
         notes: list[str] = []
         state = self._device.arena.lay_out([(t, "contiguous") for t in drawn.state.values()])
-        for label, contender in ((SUBMISSION, runner), *self._baselines.items(), ("stub", self._stub)):
+        for label, contender in ((SUBMISSION, runner), *baselines.items(), ("stub", self._stub)):
             try:
                 contender.construct(drawn, state)
                 contenders[label] = contender
@@ -160,6 +160,7 @@ class Timer:
             device_times=self._device_times(part, [c for c in contenders if c.finished], runners, len(slots)),
             bytes_min=part.bytes_min,
             notes=[f"{what}: {note}" for note in notes],
+            versions={label: runner.version for label, runner in runners.items()},
         )
         self._refuse_the_impossible(times)
         return times
@@ -239,7 +240,11 @@ def timing_result(times: CaseTimes, bandwidth: float) -> verdict.CaseTiming:
     """What reports show of one case's samples."""
     own = times.samples_us(SUBMISSION)
     baselines = {
-        name: verdict.Baseline(**_timing(times, name), speedup=stats.speedup(times.samples_us(name), own))
+        name: verdict.Baseline(
+            **_timing(times, name),
+            speedup=stats.speedup(times.samples_us(name), own),
+            version=times.versions[name],
+        )
         for name in times.baselines
     }
     floor_us = roofline.floor_us(times.bytes_min, bandwidth)

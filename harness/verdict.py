@@ -55,6 +55,8 @@ class Baseline(Timing, frozen=True, kw_only=True):
     """A baseline's time on a case and the submission's speedup over it."""
 
     speedup: Speedup
+    version: str = ""
+    """The package behind it and its version; empty for what is made from the reference."""
 
 
 class CaseTiming(Timing, frozen=True, kw_only=True):

@@ -96,11 +96,11 @@ class WireKernel(Struct, frozen=True):
 
 
 class Load(Struct, frozen=True, tag="load"):
-    """Load what will be run: `kind` is submission, eager, compile or stub."""
+    """Load what will be run: `kind` is submission, eager, compile, stub or the name of a peer."""
 
     kind: str
     path: str
-    """The submission's file, or the problem's for eager and compile."""
+    """The submission's file, or the problem's for all others."""
     build_cache: str
     check: bool = False
     allowed_ops: list[str] = []
@@ -208,6 +208,8 @@ class Loaded(Struct, frozen=True, tag="loaded"):
     build_seconds: float = 0.0
     build_cached: bool = True
     built: bool = False
+    version: str = ""
+    """The package behind a peer and its version."""
     kernels: list[WireKernel] = []
 
 

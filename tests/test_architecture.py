@@ -17,6 +17,7 @@ ALLOWED = {
     "inputs": set(),
     "settings": set(),
     "environment": {"paths"},
+    "peers": set(),
     "stats": {"verdict"},
     "oracle": set(),
     "roofline": set(),
@@ -32,7 +33,7 @@ ALLOWED = {
     "isolation": {"bubblewrap", "errors", "paths", "trial"},
     "sandbox": {"bubblewrap", "builds", "errors", "isolation", "paths", "processes", "turns", "wire"},
     "device": {"device", "errors", "inputs", "paths", "wire", "findings", "build"},
-    "worker": {"worker", "wire", "turns", "build", "device"},
+    "worker": {"peers", "worker", "wire", "turns", "build", "device"},
     "differentiate": {"oracle", "wire"},
     "draw": {"oracle", "device", "differentiate", "errors", "inputs", "problem", "settings", "wire"},
     "form": {"oracle", "errors", "wire"},
@@ -43,6 +44,7 @@ ALLOWED = {
     "backward": {"oracle", "draw", "errors", "observe", "runner"},
     "correctness": LEAVES
     | {"oracle", "backward", "device", "draw", "observe", "problem", "runner", "settings", "submission"},
+    "baselines": LEAVES | {"correctness", "device", "draw", "peers", "problem", "runner", "settings", "submission"},
     "timing": LEAVES
     | {"oracle", "roofline", "stats", "clock", "dealing", "device", "draw", "problem", "runner", "settings"},
 }

@@ -134,9 +134,16 @@ def _print_cases(console: Console, evaluation: Evaluation, verbose: bool) -> Non
         for part, timing in case.parts.items() if isinstance(case, CasePassed) else ():
             table.add_row(f"  its {part}", "", "", "", *_timing_cells(timing, baselines))
     console.print(table)
+    _print_versions(console, timed)
     _print_build(console, evaluation, verbose)
     if verbose:
         _print_counts(console, evaluation)
+
+
+def _print_versions(console: Console, timed: list[CasePassed]) -> None:
+    found = {name: b.version for case in timed if case.timing for name, b in case.timing.baselines.items() if b.version}
+    if found:
+        console.print(Text("; ".join(f"{name}: {version}" for name, version in found.items()), style="dim"))
 
 
 def _table(title: str) -> Table:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from harness import peers
 from harness.wire import TensorRef
 
 Factory = Callable[..., torch.nn.Module]
@@ -65,6 +66,15 @@ def compiled(path: Path) -> Factory:
         return torch.compile(model, dynamic=False)  # type: ignore[return-value]
 
     return build
+
+
+def peer(name: str, problem: Path) -> tuple[Factory, str]:
+    """A peer's implementation of the problem in that file, and its version. Raises LoadFailed."""
+    try:
+        found = peers.load(name, problem.stem)
+    except peers.NotAvailable as error:
+        raise LoadFailed(str(error)) from error
+    return found.build, found.version
 
 
 class Stub(torch.nn.Module):

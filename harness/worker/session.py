@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from harness import peers
 from harness.build import intercept
 from harness.build.extension import BuildFailed, Unsupported
 from harness.turns import Turns
@@ -75,6 +76,7 @@ class Session:
             self._emulator = emulator
         self._guard = Guard(load.allowed_ops, load.forbidden_ops) if load.kind == "submission" else None
         self._factory: implementations.Factory | None = None
+        self._version = ""
         self._model: torch.nn.Module | None = None
         self._places: dict[str, str] = {}
         self._call: Call | None = None
@@ -124,6 +126,7 @@ class Session:
         except (Exception, SystemExit) as error:
             return self._failure("load_failed", error)
         return Loaded(
+            version=self._version,
             build_seconds=report.seconds,
             build_cached=report.cached,
             built=report.count > 0,
@@ -144,6 +147,9 @@ class Session:
             return implementations.eager(self._path)
         if self._kind == "compile":
             return implementations.compiled(self._path)
+        if self._kind in peers.DISTRIBUTIONS:
+            build, self._version = implementations.peer(self._kind, self._path)
+            return build
         return None  # the stub is built when its results are known
 
     def _rehearse(self, request: Rehearse) -> Reply:

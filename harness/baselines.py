@@ -1,0 +1,106 @@
+"""What submissions are compared with: eager, torch.compile, peers and other submissions, a worker each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from harness import peers
+from harness.correctness import ENDS_THE_WORKER, check_case
+from harness.device.base import Device
+from harness.draw import Drawn
+from harness.errors import SubmissionError, UsageError
+from harness.problem import Case, Problem
+from harness.runner import Runner, rehearsal
+from harness.settings import Settings, sub_seed
+from harness.submission import read_submission
+
+# Made from the reference itself, which the oracle is made from too.
+OF_THE_REFERENCE = ("eager", "compile")
+
+Start = Callable[[str, Path, str], Runner]
+
+
+class Baselines:
+    """The baselines of one problem on one device, loaded once for all of its submissions.
+
+    They load while submissions are being checked; one that cannot be loaded, or that is wrong on a case, is left
+    out with a note.
+    """
+
+    def __init__(self, names: Sequence[str], start: Start, problem: Problem, device: Device,
+                 settings: Settings) -> None:  # fmt: skip
+        """`start` gives a Runner for a kind of implementation, its file and the file's hash.
+
+        Raises UsageError for a name that is none."""
+        self._problem = problem
+        self._device = device
+        self._settings = settings
+        self._runners: dict[str, Runner] = {}
+        self._refusals: dict[tuple[str, str], str] = {}
+        self.notes: list[str] = []
+        for name in names:
+            if name in OF_THE_REFERENCE or name in peers.DISTRIBUTIONS:
+                self._runners[name] = start(name, problem.path, "")
+            else:
+                other = read_submission(_file(name))
+                self._runners[other.name] = start("submission", other.path, other.sha256)
+
+    def rehearse(self, cases: Sequence[Case]) -> None:
+        """Let torch.compile work ahead on what will be timed."""
+        if "compile" not in self._runners:
+            return
+        shown = [case.on_cpu() if self._device.is_cpu else case for case in cases if case.timed]
+        self._runners["compile"].start_rehearsal([rehearsal(self._problem, case) for case in shown])
+
+    def finish_loading(self) -> None:
+        """Wait until all of them are loaded; what cannot be loaded goes, with a note."""
+        for name, runner in list(self._runners.items()):
+            try:
+                runner.finish_loading()
+                if name == "compile":
+                    runner.finish_rehearsal()
+            except SubmissionError as error:
+                self._leave_out(name, error.message)
+
+    def right_on(self, drawn: Drawn, case: str) -> tuple[dict[str, Runner], list[str]]:
+        """The baselines that are right on a case, by the rules that submissions are judged by, and a note for each
+        that is not. A call compiles what its implementation compiles late, so that this is not timed."""
+        for name, runner in list(self._runners.items()):
+            if name not in OF_THE_REFERENCE and (name, case) not in self._refusals:
+                self._refusals[name, case] = self._check(name, runner, drawn, case)
+        wrong = {name: text for (name, of), text in self._refusals.items() if of == case and text}
+        right = {name: runner for name, runner in self._runners.items() if name not in wrong}
+        return right, [f"'{case}': {name} was left out: {text}" for name, text in wrong.items()]
+
+    def _check(self, name: str, runner: Runner, drawn: Drawn, case: str) -> str:
+        """What is wrong with a baseline on a case; empty for nothing."""
+        try:
+            comparisons, _ran = check_case(runner, self._problem, drawn, sub_seed(self._settings.seed, case, name))
+            runner.release()
+        except SubmissionError as error:
+            if error.reason in ENDS_THE_WORKER:
+                self._leave_out(name, error.message)
+            else:
+                runner.release()
+            return error.message
+        return next((c.message for c in comparisons if not c.ok), "")
+
+    def _leave_out(self, name: str, why: str) -> None:
+        self.notes.append(f"{name} was left out: {why}")
+        self._runners.pop(name).end()
+
+    def end(self) -> None:
+        for runner in self._runners.values():
+            runner.worker.kill()  # together: a process with a CUDA context takes a while to go
+        for runner in self._runners.values():
+            runner.end()
+
+
+def _file(name: str) -> Path:
+    """The submission file that a name in --against stands for."""
+    path = Path(name)
+    if path.suffix != ".py" and not path.exists():
+        known = ", ".join((*OF_THE_REFERENCE, *peers.DISTRIBUTIONS))
+        raise UsageError(f"--against does not know '{name}'. It takes {known}, and submission files.")
+    return path
