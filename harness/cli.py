@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import re
 import sys
 import tempfile
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, SubmissionError, UsageError
 from harness.isolation import ASKED, Isolation, choose_isolation, protect_judge
 from harness.paths import PROBLEMS, SUBMISSIONS
 from harness.settings import Settings, fresh_seed, sub_seed
@@ -37,7 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="eval.py",
         description="Judge and time kernel submissions. 'eval.py list' shows problems, cases and submissions; "
-        "'eval.py env' the machine.",
+        "'eval.py env' the machine, 'eval.py profile --help' where the time of one case goes.",
         epilog=EPILOG,
     )
     parser.add_argument(
@@ -58,6 +59,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device-time", action="store_true", help="also the GPU's own time of every timed call")
     parser.add_argument("--no-timing", action="store_true", help="verdicts only")
     parser.add_argument("--check", action="store_true", help="emulator: all detectors (slower)")
+    parser.add_argument("--sanitize", action="store_true",
+                        help="then run compute-sanitizer over the cases (needs a GPU)")  # fmt: skip
     parser.add_argument("--timeout", type=float, default=60.0, metavar="S",
                         help="seconds that one call may take (default: %(default)g)")  # fmt: skip
     parser.add_argument("--isolation", choices=ASKED, default="auto",
@@ -77,6 +80,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if arguments[:1] in (["list"], ["env"]):
             return _verb(arguments)
+        if arguments[:1] == ["profile"]:
+            return _profile(arguments[1:])
         return _evaluate(_parser().parse_args(arguments))
     except UsageError as error:
         return _complain(error, EXIT_USAGE)
@@ -158,6 +163,58 @@ def _list(as_json: bool) -> int:
             print(f"  case        {case['name']:30s} {case['shape']}{'  timed' if case['timed'] else ''}")
         for name in entry["submissions"]:
             print(f"  submission  submissions/{name}")
+    return EXIT_ACCEPTED
+
+
+# ---------------------------------------------------------------------- profiling
+
+
+def _profile_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="eval.py profile",
+        description="Run one case of a submission under Nsight Compute, or where it cannot look under "
+        "torch.profiler. The submission runs as a program of yours, without the judge's isolation.",
+    )
+    parser.add_argument("path", type=Path, metavar="SUBMISSION")
+    parser.add_argument("--problem", help="problem file, or the name of one in problems/ (default: by folder)")
+    parser.add_argument("--device", choices=("cuda", "cpu"), help="insist on a device")
+    parser.add_argument("-k", dest="select", default="", metavar="CASE", help="the first case whose name has this "
+                        "(default: the first timed one)")  # fmt: skip
+    parser.add_argument("--seed", type=int, help="repeat a run's data (default: drawn anew)")
+    parser.add_argument("--out", type=Path, metavar="FILE",
+                        help="where the full report goes (default: beside you, NAME-CASE.ncu-rep)")  # fmt: skip
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    return parser
+
+
+def _profile(arguments: Sequence[str]) -> int:
+    options = _profile_parser().parse_args(arguments)
+    submission = read_submission(options.path)
+    problem_path = _problem_path(options.problem, submission.path)
+    from harness.device.choose import choose_device
+
+    device = choose_device(options.device, submission.uses_cuda)
+    if device == "emulator":
+        raise HarnessError(
+            "There is no GPU here, and an emulation's times mean nothing. For counts of bytes, sectors and bank "
+            f"conflicts: eval.py {options.path} --device emulator --check -v"
+        )
+    from harness.evaluate import select_cases
+    from harness.problem import load_problem
+    from harness.profiling import profile
+    from harness.report.profile import print_profile
+
+    seed = fresh_seed() if options.seed is None else options.seed
+    problem = load_problem(problem_path, sub_seed(seed, "shapes") % 2**32)
+    chosen = select_cases(problem, options.select)
+    case = chosen[0] if options.select else next((case for case in chosen if case.timed), chosen[0])
+    shown = case.on_cpu() if device == "cpu" else case
+    name = re.sub(r"[^0-9A-Za-z]+", "-", f"{submission.name}-{case.name}").strip("-")
+    report = (options.out or Path(f"{name}.ncu-rep")).resolve()
+    try:
+        print_profile(_console(options.color), profile(submission, problem, shown, device, seed, report))
+    except SubmissionError as error:
+        return _complain(f"{submission.name} cannot be profiled: {error.message}", EXIT_REJECTED)
     return EXIT_ACCEPTED
 
 
@@ -272,11 +329,24 @@ def _all_evaluations(
     groups: dict[tuple[Path, str], list[Submission]] = {}
     for submission in submissions:
         device = choose_device(options.device, submission.uses_cuda)
+        if options.sanitize:
+            _require_sanitizer(device)
         if device not in isolation:
             isolation[device] = choose_isolation(options.isolation, device)
         groups.setdefault((_problem_path(options.problem, submission.path), device), []).append(submission)
     for (problem, device), members in groups.items():
         yield from _group(problem, device, members, options, settings, isolation[device], progress)
+
+
+def _require_sanitizer(device: str) -> None:
+    from harness.sanitizing import require_tool
+
+    require_tool()
+    if device != "cuda":
+        raise HarnessError(
+            f"--sanitize watches kernels on a GPU, and this run is on {device}. Use --device cuda, or "
+            "--device emulator --check, which looks for the same defects."
+        )
 
 
 def _group(
@@ -305,13 +375,17 @@ def _group(
         progress(f"loading {path.stem} on {device_name}")
         from harness.evaluate import Judge, select_cases
         from harness.problem import load_problem
+        from harness.sanitizing import sanitized
 
         problem = load_problem(path, sub_seed(settings.seed, "shapes") % 2**32)
         cases = select_cases(problem, options.select)
         device = open_device(device_name, memory)
         with Judge(problem, cases, device, starter, settings, against, progress) as judge:
             for submission in members:
-                yield judge.evaluate(submission)
+                evaluation = judge.evaluate(submission)
+                if options.sanitize and isinstance(evaluation, Accepted):
+                    evaluation = sanitized(evaluation, submission, problem, cases, device_name, progress)
+                yield evaluation
     finally:
         starter.end()
 

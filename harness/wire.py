@@ -362,6 +362,45 @@ class Channel:
 # ------------------------------------------------------------------ constructor arguments
 
 
+class DriveCase(Struct, frozen=True):
+    """One case of a Drive; `tensors` is a file of torch.save: a dict with the reference's `state` and `inputs`."""
+
+    name: str
+    init: Any
+    dtype: str
+    tensors: str
+    backward: bool = False
+    """Whether a call is a forward and a backward."""
+
+
+class Drive(Struct, frozen=True):
+    """What `harness.worker.drive` runs, and where it writes a Driven."""
+
+    submission: str
+    build_cache: str
+    device: str
+    result: str
+    cases: list[DriveCase]
+    warm_ups: int = 0
+    traced: bool = False
+    """Whether torch.profiler looks at the last call of each case."""
+
+
+class WireKernelTime(Struct, frozen=True):
+    """What torch.profiler saw of one kernel, all of its launches together."""
+
+    kernel: str
+    launches: int
+    total_us: float
+
+
+class Driven(Struct, frozen=True):
+    """What a finished Drive leaves: the compiler's report, and the times if it was traced."""
+
+    kernels: list[WireKernel]
+    times: list[WireKernelTime]
+
+
 def encode_value(value: Any) -> Any:
     """A constructor argument as JSON that keeps tuples tuples. Raises TypeError for what it cannot carry."""
     if value is None or isinstance(value, bool | int | float | str):

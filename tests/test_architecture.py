@@ -23,7 +23,7 @@ ALLOWED = {
     "roofline": set(),
     "submission": {"errors", "paths"},
     "problem": {"errors", "paths", "inputs"},
-    "report": {"verdict", "report", "paths"},
+    "report": {"verdict", "report", "paths", "ncu", "profiling"},
     "build": {"build"},
     "turns": set(),
     "processes": set(),
@@ -45,6 +45,10 @@ ALLOWED = {
     "correctness": LEAVES
     | {"oracle", "backward", "device", "draw", "observe", "problem", "runner", "settings", "submission"},
     "baselines": LEAVES | {"correctness", "device", "draw", "peers", "problem", "runner", "settings", "submission"},
+    "ncu": set(),
+    "driving": LEAVES | {"problem", "runner", "settings", "submission"},
+    "profiling": LEAVES | {"driving", "ncu", "problem", "roofline", "submission"},
+    "sanitizing": LEAVES | {"driving", "problem", "submission"},
     "timing": LEAVES
     | {"oracle", "roofline", "stats", "clock", "dealing", "device", "draw", "problem", "runner", "settings"},
 }
