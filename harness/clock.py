@@ -31,14 +31,13 @@ from harness.device.base import Device, Reader
 from harness.errors import HarnessError, SubmissionError
 from harness.form import check_form
 from harness.sandbox import Worker
-from harness.wire import Clear, Failed, Play, Prepare, Ran
+from harness.wire import Clear, Failed, Name, Named, OutputRef, Play, Played, Prepare
 
 # Slots beyond the calls of a round, as a share of them and at least: which are run, and how many, is not known.
 SPARE_SHARE = 0.25
 MIN_SPARE_SLOTS = 2
 
-# The first call of a round is slower than the others by 30 to 190 µs on an H200, and not by the same in every
-# process: it must not be all that there is.
+# What differs about the first call of a round must not be all that there is.
 MIN_CALLS = 3
 MAX_CALLS = 256
 
@@ -51,6 +50,11 @@ PROBE_CALLS = 16
 
 # A slow contender's rounds may be this many times longer than wanted, to have as many calls as the others'.
 LONGEST_ROUND = 4
+
+# Calls before the clock starts: those that follow a pause are slow in Python and in the launch, by 30 to 190 µs on the
+# machine with the H200, and not by the same in every process. What takes long anyway is not worth the wait.
+WARM_UP_CALLS = 2
+LONGEST_WARM_UP_US = 1000.0
 
 # Read in every output of a round: so many elements in each of so many rows.
 SAMPLED_ROWS = 1
@@ -125,8 +129,11 @@ class _Played:
     changes: Changes
     elements: list[np.ndarray]
     elapsed_s: float
-    reply: Ran
+    issue_us: float
+    named: Named
     seen: list[np.ndarray]
+    mapped: bool
+    """Whether all the memory that was looked at had been mapped before; else its time means nothing."""
 
 
 class Clock:
@@ -149,7 +156,7 @@ class Clock:
         """A round on data that changes when it begins."""
         ready = self._ready_slots(contender, calls)
         changes = self._dealer.prepare()
-        return self._round(contender, self._random.sample(ready, calls), changes, self._dealer.change)
+        return self._round(contender, ready, calls, changes, self._dealer.change)
 
     def _ready_slots(self, contender: Contender, calls: int) -> Sequence[int]:
         """The slots of which `calls` can be run.
@@ -172,36 +179,76 @@ class Clock:
 
         Where the device works while the worker's Python goes on, handing out turns is hidden behind kernels in
         all but the shortest calls, and is not taken off. The stub's own word on that can be believed."""
-        slots = self._random.sample(range(self._dealer.slot_count), calls)
-        played = self._round(self._stub, slots, self._dealer.prepare(), self._dealer.leave)
-        return played.elapsed_s - (0.0 if self._device.is_cpu else played.reply.issue_us / 1e6)
+        everything = range(self._dealer.slot_count)
+        played = self._round(self._stub, everything, calls, self._dealer.prepare(), self._dealer.leave)
+        return played.elapsed_s - (0.0 if self._device.is_cpu else played.issue_us / 1e6)
 
     def _round(
-        self, contender: Contender, slots: list[int], changes: Changes, begin: Callable[[Changes], None]
+        self,
+        contender: Contender,
+        ready: Sequence[int],
+        calls: int,
+        changes: Changes,
+        begin: Callable[[Changes], None],
     ) -> _Played:
-        """Raises SubmissionError when the worker fails."""
-        calls = len(slots)
+        """Run `calls` of the slots that are ready. Raises SubmissionError when the worker fails."""
+        slots = self._random.sample(ready, calls)
         rows = self._numbers.integers(self._dealer.rows, size=(calls, SAMPLED_ROWS))
         elements = [self._elements(rows, i) for i in range(len(self._dealer.forms))]
         offsets = [self._offsets(rows, asked, i) for i, asked in enumerate(elements)]
-        contender.worker.ask(Clear(), self._timeout_s)
-        request = Play(turn=contender.worker.turns.number)
+        worker, reader = contender.worker, contender.reader
+        worker.ask(Clear(), self._timeout_s)
+        worker.tell(Play(turn=worker.turns.number, warm_up=self._warm_up(contender, ready, slots)))
+        worker.wait_for_warm_up(self._timeout_s)
         started = time.perf_counter()
         begin(changes)
-        contender.worker.tell(request)
-        contender.worker.hand_out(slots, self._timeout_s)
-        reply = contender.worker.hear(self._timeout_s, self._device.spin_s)
-        if not isinstance(reply, Ran):
+        worker.hand_out(slots, self._timeout_s)
+        reply = worker.hear(self._timeout_s, self._device.spin_s)
+        if not isinstance(reply, Played):
             raise _failure(reply)
-        self._require_calls(reply, calls)
-        seen = [
-            contender.reader.sample([outputs[i] for outputs in reply.outputs], reply.handles, offsets[i], form.dtype)
-            for i, form in enumerate(self._dealer.forms)
-        ]
+        addresses = self._addresses(reply, calls)
+        seen = [self._sample(reader, addresses, offsets, i) for i in range(len(self._dealer.forms))]
         elapsed = time.perf_counter() - started
+        named = self._names(worker, addresses)
+        mapped = reader.learn([ref for outputs in named.outputs for ref in outputs], named.handles)
+        if not mapped:
+            seen = [self._sample(reader, addresses, offsets, i) for i in range(len(self._dealer.forms))]
         compared, full = self._calls_to_compare(calls), self._random.randrange(calls)
         pick = Pick([slots[call] for call in compared], rows[compared], slots[full])
-        return _Played(contender, pick, compared, full, changes, elements, elapsed, reply, seen)
+        return _Played(contender, pick, compared, full, changes, elements, elapsed, reply.issue_us, named, seen, mapped)
+
+    def _warm_up(self, contender: Contender, ready: Sequence[int], slots: Sequence[int]) -> list[int]:
+        """Slots to begin with outside the clock, of those that the round leaves out."""
+        if contender.call_us > LONGEST_WARM_UP_US:
+            return []
+        return self._random.sample([slot for slot in ready if slot not in set(slots)], WARM_UP_CALLS)
+
+    def _addresses(self, reply: Played, calls: int) -> np.ndarray:
+        """Where the outputs begin, shape (calls, outputs). Raises SubmissionError when some are missing."""
+        counts = {len(outputs) for outputs in reply.addresses}
+        if len(reply.addresses) != calls or counts != {len(self._dealer.forms)}:
+            raise SubmissionError(
+                "wrong_output", f"{calls} calls gave {len(reply.addresses)} results of {counts} tensors each."
+            )
+        return np.array(reply.addresses, dtype=np.int64).reshape(calls, -1)
+
+    def _sample(
+        self, reader: Reader, addresses: np.ndarray, offsets: Sequence[np.ndarray], position: int
+    ) -> np.ndarray:
+        return reader.sample(addresses[:, position], offsets[position], self._dealer.forms[position].dtype)
+
+    def _names(self, worker: Worker, addresses: np.ndarray) -> Named:
+        """What the outputs are whose addresses were given while the clock ran."""
+        named = worker.ask(Name(), self._timeout_s)
+        if not isinstance(named, Named):
+            raise _failure(named)
+        again = [[ref.address for ref in outputs] for outputs in named.outputs]
+        sizes = [0 not in form.shape for form in self._dealer.forms]
+        if [[a for a, full in zip(call, sizes, strict=False) if full] for call in again] != addresses[
+            :, sizes
+        ].tolist():
+            raise SubmissionError("bad_message", "The outputs lie elsewhere than was said while the clock ran.")
+        return named
 
     def _calls_to_compare(self, calls: int) -> list[int]:
         """All of them; where a call's expected values can only be computed as a whole, a few that nobody knew."""
@@ -224,13 +271,6 @@ class Clock:
         strides = form.stride or (1,)
         return np.asarray(sum(i * s for i, s in zip(index, strides, strict=True)), dtype=np.int64)
 
-    def _require_calls(self, reply: Ran, calls: int) -> None:
-        counts = {len(outputs) for outputs in reply.outputs}
-        if len(reply.outputs) != calls or counts != {len(self._dealer.forms)}:
-            raise SubmissionError(
-                "wrong_output", f"{calls} calls gave {len(reply.outputs)} results of {counts} tensors each."
-            )
-
     # ------------------------------------------------------------------ judging what was seen
 
     def _judge(self, plays: Sequence[_Played]) -> list[_Played]:
@@ -241,10 +281,10 @@ class Clock:
 
     def _judge_round(self, played: _Played, wanted: Wanted) -> _Played:
         """Raises SubmissionError when something is wrong."""
-        reply, name = played.reply, played.contender.name
-        if reply.forbidden:
-            raise SubmissionError("forbidden_op", f"{reply.forbidden[0]} ran in a timed call.")
-        for outputs in reply.outputs:
+        named, name = played.named, played.contender.name
+        if named.forbidden:
+            raise SubmissionError("forbidden_op", f"{named.forbidden[0]} ran in a timed call.")
+        for outputs in named.outputs:
             check_form(outputs, self._dealer.forms, self._device.torch_device.type, emulated=False)
         for position in range(len(self._dealer.forms)):
             seen, elements = (values[position][played.compared] for values in (played.seen, played.elements))
@@ -253,8 +293,8 @@ class Clock:
                     "wrong_when_timed",
                     f"{name} gave a wrong element in a timed call, on data that it had not seen before.",
                 )
-            ref = reply.outputs[played.full][position]
-            got = played.contender.reader.read(ref, reply.handles)
+            ref: OutputRef = named.outputs[played.full][position]
+            got = played.contender.reader.read(ref, named.handles)
             self._compare_fully(name, got, wanted.full[position], position)
         return played
 
@@ -298,6 +338,8 @@ class Clock:
     def _choose_calls(self) -> None:
         """As many calls a round as fill the device's round length; these rounds also warm up."""
         most = most_calls(self._dealer.slot_count)
+        # The first round of all compiles, allocates and maps: it says nothing about time.
+        self._everyone(self._running, partial(self._play, calls=min(FIRST_CALLS, most)))
         for calls in (min(FIRST_CALLS, most), min(PROBE_CALLS, most)):
             quick = [c for c in self._running if c.call_us * calls < LONGEST_ROUND * self._device.round_us]
             plays = self._everyone(quick, partial(self._play, calls=calls))
@@ -325,7 +367,6 @@ class Clock:
         """
         self._first, self._running, self._notes = contenders[0], list(contenders), []
         self._choose_calls()
-        self._everyone(self._running, self._play_mapped)
         deadline = time.monotonic() + budget_s
         for done in range(MAX_ROUNDS):
             spent = time.monotonic() > deadline
@@ -343,14 +384,13 @@ class Clock:
             contender = played.contender
             contender.round_s.append(played.elapsed_s)
             contender.stub_s.append(fixed_s[contender.calls])
-            contender.issue_us.append(played.reply.issue_us / contender.calls)
+            contender.issue_us.append(played.issue_us / contender.calls)
 
     def _play_mapped(self, contender: Contender) -> _Played:
         """A round in which nothing had to be mapped, if there is one."""
         for _ in range(MAPPING_TRIES):
-            opened = contender.reader.opened
             played = self._play(contender, contender.calls)
-            if contender.reader.opened == opened:
+            if played.mapped:
                 break
         return played
 

@@ -52,10 +52,8 @@ class Observation:
             raise SubmissionError("forbidden_op", f"{ran.forbidden[0]} ran inside ModelNew.")
         if ran.findings:
             raise SubmissionError(ran.findings[0].kind, ran.findings[0].message)
-        if len(ran.outputs) != 1:
-            raise SubmissionError("bad_message", f"One call gave {len(ran.outputs)} results.")
-        check_form(ran.outputs[0], self._forms, device.torch_device.type, emulated=device.name == "emulator")
-        tensors = [self.runner.reader.read(ref, ran.handles).clone() for ref in ran.outputs[0]]
+        check_form(ran.outputs, self._forms, device.torch_device.type, emulated=device.name == "emulator")
+        tensors = [self.runner.reader.read(ref, ran.handles).clone() for ref in ran.outputs]
         self._require_unchanged(ran)
         return Seen(tensors, ran)
 

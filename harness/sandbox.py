@@ -145,8 +145,9 @@ class Worker:
         """The folders that Landlock leaves writable, as the worker's argument; empty for no Landlock."""
         if not self._isolation.landlock_abi:
             return ""
-        # CUDA keeps what it shares between processes in /dev/shm.
-        return os.pathsep.join(map(str, (self.home, *writable, *(["/dev/shm"] if self._device == "cuda" else []))))
+        # CUDA keeps what it shares between processes in /dev/shm, and does not start where it cannot write to /proc.
+        folders = ["/dev/shm", "/proc"] if self._device == "cuda" else []
+        return os.pathsep.join(map(str, (self.home, *writable, *folders)))
 
     def _folder(self, name: str) -> str:
         (self.home / name).mkdir(exist_ok=True)
@@ -218,9 +219,17 @@ class Worker:
         except ChannelClosed:
             raise self._death() from None
 
+    def wait_for_warm_up(self, timeout_s: float) -> None:
+        """Wait until a worker that was told to play waits for its first slot. One that answers instead, or does
+        not come back, is found out by `hear`."""
+        self.turns.wait_until_ready(timeout_s, self._channel.fileno(), self._has_answered)
+
     def hand_out(self, slots: list[int], timeout_s: float) -> None:
         """Hand `slots` out one by one to a worker that was told to play; `hear` gives its reply."""
-        self.turns.hand_out(slots, timeout_s, self._channel.fileno(), lambda: self._channel.spin(0.0))
+        self.turns.hand_out(slots, timeout_s, self._channel.fileno(), self._has_answered)
+
+    def _has_answered(self) -> bool:
+        return self._channel.spin(0.0)
 
     def hear(self, timeout_s: float, spin_s: float = 0.0) -> Reply:
         """The reply to the last request, waited for without sleeping for `spin_s`.

@@ -22,6 +22,9 @@ _SLOT_BITS = 32
 _SLOT_MASK = (1 << _SLOT_BITS) - 1
 _ROUND_IS_OVER = 0
 
+# In the worker's word: it has warmed up and waits for the first slot after the turn that the rest names.
+_READY = 1 << 63
+
 # How often a waiting judge looks whether the worker still lives: some hundred microseconds.
 _SPINS_BETWEEN_LOOKS = 2048
 
@@ -61,6 +64,10 @@ class Turns:
 
     # ------------------------------------------------------------------ the judge's side
 
+    def wait_until_ready(self, timeout_s: float, socket_fd: int, something_came: Callable[[], bool]) -> bool:
+        """Whether the worker waits for the first slot; False as in `hand_out`."""
+        return self._wait_for(self.number | _READY, time.monotonic() + timeout_s, socket_fd, something_came)
+
     def hand_out(self, slots: list[int], timeout_s: float, socket_fd: int, something_came: Callable[[], bool]) -> None:
         """Hand each of `slots` out when the worker is back from the one before, and end the round.
 
@@ -69,7 +76,7 @@ class Turns:
         deadline = time.monotonic() + timeout_s
         for slot in slots:
             self._say(slot + 1)
-            if not self._wait_for_worker(deadline, socket_fd, something_came):
+            if not self._wait_for(self.number, deadline, socket_fd, something_came):
                 return
         self._say(_ROUND_IS_OVER)
 
@@ -79,13 +86,13 @@ class Turns:
         if not self._spins:
             os.eventfd_write(self._go_fd, 1)
 
-    def _wait_for_worker(self, deadline: float, socket_fd: int, something_came: Callable[[], bool]) -> bool:
-        """Whether the worker came back from the turn; False when it spoke, died or took too long."""
-        words, number = self._words, self.number
+    def _wait_for(self, word: int, deadline: float, socket_fd: int, something_came: Callable[[], bool]) -> bool:
+        """Whether the worker says `word`; False when it spoke otherwise, died or took too long."""
+        words = self._words
         while True:
             if self._spins:
                 for _ in range(_SPINS_BETWEEN_LOOKS):
-                    if words[1] == number:
+                    if words[1] == word:
                         return True
                 if something_came():
                     return False
@@ -93,7 +100,7 @@ class Turns:
                 ready, _, _ = select.select([self._done_fd, socket_fd], [], [], max(deadline - time.monotonic(), 0.0))
                 if self._done_fd in ready:
                     os.eventfd_read(self._done_fd)
-                if words[1] == number:
+                if words[1] == word:
                     return True
                 if socket_fd in ready:
                     return False
@@ -101,6 +108,12 @@ class Turns:
                 return False
 
     # ------------------------------------------------------------------ the worker's side
+
+    def report_ready(self, number: int) -> None:
+        """Say that the round after turn `number` can begin."""
+        self._words[1] = number | _READY
+        if not self._spins:
+            os.eventfd_write(self._done_fd, 1)
 
     def take(self, number: int) -> Iterator[int]:
         """The slots of a round that begins after turn `number`, each when the one before was returned from."""

@@ -170,9 +170,15 @@ class Run(Struct, frozen=True, tag="run"):
 
 
 class Play(Struct, frozen=True, tag="play"):
-    """A timed round: call the model on the slots that `harness.turns` hands out, from after turn `turn`."""
+    """A timed round: call the model on the slots that `harness.turns` hands out, from after turn `turn`. Calls on
+    the slots in `warm_up` come first, outside the clock: Python and the launch are slow when they have slept."""
 
     turn: int
+    warm_up: list[int]
+
+
+class Name(Struct, frozen=True, tag="name"):
+    """Say where and what the outputs of the last round are, outside the clock."""
 
 
 class Prepare(Struct, frozen=True, tag="prepare"):
@@ -199,7 +205,7 @@ class Release(Struct, frozen=True, tag="release"):
     """Drop outputs, inputs and model, and give memory back."""
 
 
-Request = Load | Rehearse | Construct | Stage | Run | Prepare | Play | TimeDevice | Clear | Release
+Request = Load | Rehearse | Construct | Stage | Run | Prepare | Play | Name | TimeDevice | Clear | Release
 
 # ------------------------------------------------------------------ replies
 
@@ -218,17 +224,31 @@ class Done(Struct, frozen=True, tag="done"):
 
 
 class Ran(Struct, frozen=True, tag="ran"):
-    """One list of outputs for each call, in order. `inputs` is where the device's copies of an observed
-    call's inputs lie; `issue_us` how long the calls took to return, a diagnosis and never a score."""
+    """The outputs of an observed call. `inputs` is where the device's copies of its inputs lie."""
 
-    outputs: list[list[OutputRef]]
-    issue_us: float
+    outputs: list[OutputRef]
     handles: list[str] = []
     """IPC handles (hexadecimal) of the allocations that the outputs lie in."""
     inputs: list[OutputRef] = []
     forbidden: list[str] = []
     findings: list[WireFinding] = []
     counts: list[WireCounts] = []
+
+
+class Played(Struct, frozen=True, tag="played"):
+    """A round's outputs by their addresses, one list for each call, in order, and no more: the clock is running.
+    `issue_us` is how long the calls took to return, a diagnosis and never a score."""
+
+    addresses: list[list[int]]
+    issue_us: float
+
+
+class Named(Struct, frozen=True, tag="named"):
+    """The outputs of the last round: one list for each call, in order."""
+
+    outputs: list[list[OutputRef]]
+    handles: list[str] = []
+    forbidden: list[str] = []
 
 
 class DeviceTimed(Struct, frozen=True, tag="device_timed"):
@@ -244,7 +264,7 @@ class Failed(Struct, frozen=True, tag="failed"):
     findings: list[WireFinding] = []
 
 
-Reply = Loaded | Done | Ran | DeviceTimed | Failed
+Reply = Loaded | Done | Ran | Played | Named | DeviceTimed | Failed
 
 _REQUESTS = msgspec.json.Decoder(Request)
 _REPLIES = msgspec.json.Decoder(Reply)

@@ -21,15 +21,15 @@ class Reader(Protocol):
         Raises SubmissionError when the memory cannot be read."""
         ...
 
-    def sample(
-        self, refs: Sequence[OutputRef], handles: Sequence[str], offsets: np.ndarray, dtype: torch.dtype
-    ) -> np.ndarray:
-        """Elements of `dtype` at `offsets` (in elements, one row for each tensor), as float64 of that shape."""
+    def learn(self, refs: Sequence[OutputRef], handles: Sequence[str]) -> bool:
+        """Make the memory that `refs` lie in readable; whether all of it was so before, under the same handles.
+
+        Raises SubmissionError when the memory cannot be opened."""
         ...
 
-    @property
-    def opened(self) -> int:
-        """How many mappings were opened so far; a round that opens one is slower than the next."""
+    def sample(self, addresses: np.ndarray, offsets: np.ndarray, dtype: torch.dtype) -> np.ndarray:
+        """Elements of `dtype` at `offsets` (in elements, one row for each of `addresses`), as float64 of that shape;
+        NaN where the memory is not known. Raises SubmissionError when it cannot be read."""
         ...
 
     def forget(self) -> None:

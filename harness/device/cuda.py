@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,71 +42,93 @@ class _DeviceAllocation:
         return raw, ArenaRef(nbytes=nbytes, handle=handle)
 
 
+@dataclass(frozen=True)
+class _Mapping:
+    """A worker's allocation as the judge sees it: its IPC handle, its address here, and its size in bytes."""
+
+    handle: str
+    address: int
+    size: int
+
+
 class CudaReader:
     """Maps a worker's allocations, each once, and reads them in place."""
 
     def __init__(self) -> None:
-        self._mapped: dict[str, int] = {}
-        self._sizes: dict[str, int] = {}
-        self.opened = 0
+        self._mappings: dict[int, _Mapping] = {}  # by where the worker has them
+        self._index()
 
-    def _address(self, ref: OutputRef, handles: Sequence[str]) -> int:
-        if not 0 <= ref.allocation < len(handles):
-            raise SubmissionError("bad_output", "The output names no allocation that the judge could open.")
-        handle = handles[ref.allocation]
-        if handle not in self._mapped:
-            try:
-                self._mapped[handle] = driver.open_handle(handle)
-            except (driver.DriverError, ValueError) as error:
-                message = f"The output's memory cannot be opened: {error}."
-                raise SubmissionError("bad_output", message) from error
-            _, self._sizes[handle] = driver.allocation_of(self._mapped[handle])
-            self.opened += 1
-        return self._mapped[handle] + ref.allocation_offset
+    def _index(self) -> None:
+        """The mappings as arrays: where they begin in the worker, ascending; where they begin here, and their sizes."""
+        self._bases = np.array(sorted(self._mappings), dtype=np.int64)
+        found = [self._mappings[base] for base in self._bases.tolist()]
+        self._starts = np.array([mapping.address for mapping in found], dtype=np.int64)
+        self._sizes = np.array([mapping.size for mapping in found], dtype=np.int64)
+
+    def learn(self, refs: Sequence[OutputRef], handles: Sequence[str]) -> bool:
+        known = True
+        for ref in refs:
+            if not ref.address:
+                continue
+            if not 0 <= ref.allocation < len(handles):
+                raise SubmissionError("bad_output", "The output names no allocation that the judge could open.")
+            base, handle = ref.address - ref.allocation_offset, handles[ref.allocation]
+            old = self._mappings.get(base)
+            if old is None or old.handle != handle:
+                self._map(base, handle)
+                known = False
+        if not known:
+            self._index()
+        return known
+
+    def _map(self, base: int, handle: str) -> None:
+        # A handle that moved, or whose place was taken, is of memory that was freed.
+        stale = [b for b, mapping in self._mappings.items() if b == base or mapping.handle == handle]
+        for old in stale:
+            driver.close_handle(self._mappings.pop(old).address)
+        try:
+            address = driver.open_handle(handle)
+            _, size = driver.allocation_of(address)
+        except (driver.DriverError, ValueError) as error:
+            raise SubmissionError("bad_output", f"The output's memory cannot be opened: {error}.") from error
+        self._mappings[base] = _Mapping(handle, address, size)
 
     def read(self, ref: OutputRef, handles: Sequence[str]) -> torch.Tensor:
         dtype = getattr(torch, ref.dtype)
         if 0 in ref.shape:
             return torch.empty(ref.shape, dtype=dtype, device="cuda")
-        address = self._address(ref, handles)
+        self.learn([ref], handles)
+        mapping = self._mappings[ref.address - ref.allocation_offset]
         span = 1 + sum((size - 1) * step for size, step in zip(ref.shape, ref.stride, strict=True))
-        self._require_inside(address, span * dtype.itemsize)
+        if not 0 <= ref.allocation_offset <= mapping.size - span * dtype.itemsize:
+            raise SubmissionError("bad_output", "The output reaches beyond its allocation.")
+        address = mapping.address + ref.allocation_offset
         raw = torch.as_tensor(driver.DeviceBytes(address, span * dtype.itemsize), device="cuda")
         return raw.view(dtype).as_strided(ref.shape, ref.stride)
 
-    def _require_inside(self, address: int, nbytes: int) -> None:
-        try:
-            base, size = driver.allocation_of(address)
-        except driver.DriverError as error:
-            raise SubmissionError("bad_output", f"The output's memory cannot be read: {error}.") from error
-        if not base <= address <= address + nbytes <= base + size:
-            raise SubmissionError("bad_output", "The output reaches beyond its allocation.")
-
-    def sample(
-        self, refs: Sequence[OutputRef], handles: Sequence[str], offsets: np.ndarray, dtype: torch.dtype
-    ) -> np.ndarray:
+    def sample(self, addresses: np.ndarray, offsets: np.ndarray, dtype: torch.dtype) -> np.ndarray:
         """One gather for all: a flat view over the address range that the mappings span."""
         size = dtype.itemsize
-        if not offsets.size:
-            return np.zeros(offsets.shape)
-        starts = np.array([self._address(ref, handles) for ref in refs], dtype=np.int64)
-        inside = np.array([ref.allocation_offset for ref in refs])[:, None] + offsets * size
-        ends = np.array([self._sizes[handles[ref.allocation]] for ref in refs])[:, None]
-        if (inside < 0).any() or (inside + size > ends).any():
-            raise SubmissionError("bad_output", "The output reaches beyond its allocation.")
-        addresses = starts[:, None] + offsets * size
-        low = int(addresses.min())
-        span = int(addresses.max()) - low + size
+        if not offsets.size or not len(self._bases):
+            return np.full(offsets.shape, np.nan)
+        place = np.searchsorted(self._bases, addresses, side="right") - 1
+        inside = (addresses - self._bases[place])[:, None] + offsets * size
+        known = (place >= 0)[:, None] & (inside >= 0) & (inside + size <= self._sizes[place][:, None])
+        if not known.all():
+            return np.full(offsets.shape, np.nan)
+        wanted = self._starts[place][:, None] + inside
+        low = int(wanted.min())
+        span = int(wanted.max()) - low + size
         flat = torch.as_tensor(driver.DeviceBytes(low, span), device="cuda").view(dtype)
-        index = torch.from_numpy((addresses - low) // size).to("cuda", non_blocking=True)
+        index = torch.from_numpy((wanted - low) // size).to("cuda", non_blocking=True)
         return flat[index].cpu().double().numpy()
 
     def forget(self) -> None:
         torch.cuda.synchronize()
-        for address in self._mapped.values():
-            driver.close_handle(address)
-        self._mapped.clear()
-        self._sizes.clear()
+        for mapping in self._mappings.values():
+            driver.close_handle(mapping.address)
+        self._mappings.clear()
+        self._index()
 
 
 class CudaDevice:

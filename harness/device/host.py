@@ -48,8 +48,6 @@ class _IoVec(ctypes.Structure):
 class ProcessReader:
     """Reads another process's memory with process_vm_readv(2)."""
 
-    opened = 0
-
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._libc = ctypes.CDLL(None, use_errno=True)
@@ -62,15 +60,15 @@ class ProcessReader:
             self._read([(raw.data_ptr(), raw.nbytes)], [(ref.address, raw.nbytes)])
         return raw.as_strided(ref.shape, ref.stride)
 
-    def sample(
-        self, refs: Sequence[OutputRef], handles: Sequence[str], offsets: np.ndarray, dtype: torch.dtype
-    ) -> np.ndarray:
+    def learn(self, refs: Sequence[OutputRef], handles: Sequence[str]) -> bool:
+        return True  # all of the process can be read
+
+    def sample(self, addresses: np.ndarray, offsets: np.ndarray, dtype: torch.dtype) -> np.ndarray:
         size = dtype.itemsize
-        starts = np.array([ref.address for ref in refs], dtype=np.int64)
-        addresses = (starts[:, None] + offsets * size).reshape(-1)
-        raw = torch.empty(len(addresses), dtype=dtype)
-        for start in range(0, len(addresses), _IOV_MAX):
-            part = addresses[start : start + _IOV_MAX]
+        wanted = (addresses[:, None] + offsets * size).reshape(-1)
+        raw = torch.empty(len(wanted), dtype=dtype)
+        for start in range(0, len(wanted), _IOV_MAX):
+            part = wanted[start : start + _IOV_MAX]
             local = [(raw.data_ptr() + start * size, len(part) * size)]
             self._read(local, [(int(address), size) for address in part])
         return raw.double().numpy().reshape(offsets.shape)

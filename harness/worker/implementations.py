@@ -87,10 +87,14 @@ class Stub(torch.nn.Module):
             for ref in results
         )
         self._touched = torch.zeros(1, device=device)
+        self._first = True
 
-    def touch(self) -> None:
-        """Wakes the device as any round does, once a round."""
-        self._touched.zero_()
+    def begin(self) -> None:
+        """A round begins: its first call will wake the device, as that of any round does."""
+        self._first = True
 
     def forward(self, *_inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        if self._first:
+            self._touched.zero_()
+            self._first = False
         return self._results

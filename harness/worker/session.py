@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,8 +21,10 @@ from harness.wire import (
     Failed,
     Load,
     Loaded,
-    OutputRef,
+    Name,
+    Named,
     Play,
+    Played,
     Prepare,
     Ran,
     Rehearse,
@@ -83,7 +84,6 @@ class Session:
         self._training: Training | None = None
         self._gradients = False
         self._rehearsed: dict[str, torch.nn.Module] = {}
-        self._stub_references: dict[int, tuple[list[list[OutputRef]], list[str]]] = {}
         self._slots: list[list[torch.Tensor]] = []
         self._results: list[TensorRef] = []
         self._outputs: list[list[torch.Tensor]] = []
@@ -97,6 +97,7 @@ class Session:
             Run: self._run,
             Prepare: self._prepare,
             Play: self._play,
+            Name: self._name,
             TimeDevice: self._time_device,
             Clear: self._clear,
             Release: self._release,
@@ -193,7 +194,6 @@ class Session:
 
     def _stage(self, request: Stage) -> Reply:
         self._outputs = []
-        self._stub_references.clear()
         self._results = request.results
         self._slots = [[self._memory.tensor(request.arena, ref) for ref in slot] for slot in request.slots]
         if self._kind == "stub":
@@ -232,61 +232,46 @@ class Session:
         self._memory.poison(self._results)
         if self._emulator is not None:
             self._emulator.configure(order=request.order, seed=request.order_seed, check=self._check)
-        started = time.perf_counter()
         try:
             with torch.set_grad_enabled(self._gradients):
                 result = call(self._slots[request.slot])
         finally:
             self._memory.unpoison()
-        issue_us = (time.perf_counter() - started) * 1e6
-        inputs = self._memory.export(self._slots[request.slot], []) if self._emulator is not None else []
-        return self._ran([result], issue_us, inputs, self._counts())
+        self._outputs = [result]
+        handles: list[str] = []
+        return Ran(
+            outputs=self._memory.export(result, handles),
+            handles=handles,
+            inputs=self._memory.export(self._slots[request.slot], []) if self._emulator is not None else [],
+            forbidden=self._guard.take_calls() if self._guard else [],
+            findings=self._findings(),
+            counts=self._counts(),
+        )
 
     def _play(self, request: Play) -> Reply:
         """A timed round. Nothing stands in its loop but the call and the turn."""
         call, slots = self._call, self._slots
         assert call is not None
         self._outputs = []
-        if isinstance(self._model, implementations.Stub):
-            self._model.touch()
-        results = []
         with torch.set_grad_enabled(self._gradients):
+            for slot in request.warm_up:
+                call(slots[slot])
+            self._memory.synchronize()
+            if isinstance(self._model, implementations.Stub):
+                self._model.begin()
+            self._turns.report_ready(request.turn)
+            results = []
             started = time.perf_counter()
             for slot in self._turns.take(request.turn):
                 results.append(call(slots[slot]))
             elapsed = time.perf_counter() - started
-        return self._ran(results, elapsed * 1e6)
-
-    def _ran(
-        self,
-        results: list[list[torch.Tensor]],
-        issue_us: float,
-        inputs: Sequence[OutputRef] = (),
-        counts: Sequence[WireCounts] = (),
-    ) -> Ran:
         self._outputs = results
-        references, handles = self._references()
-        return Ran(
-            outputs=references,
-            issue_us=issue_us,
-            handles=handles,
-            inputs=list(inputs),
-            forbidden=self._guard.take_calls() if self._guard else [],
-            findings=self._findings(),
-            counts=list(counts),
-        )
+        return Played(addresses=[[t.data_ptr() for t in result] for result in results], issue_us=elapsed * 1e6)
 
-    def _references(self) -> tuple[list[list[OutputRef]], list[str]]:
-        """Where the outputs lie. The stub's are always the same and named once: what a real contender spends
-        here passes while its kernels still run, and must not be taken off its time."""
-        calls = len(self._outputs)
-        if calls in self._stub_references:
-            return self._stub_references[calls]
+    def _name(self, _request: Name) -> Reply:
         handles: list[str] = []
-        references = [self._memory.export(outputs, handles) for outputs in self._outputs]
-        if self._kind == "stub":
-            self._stub_references[calls] = references, handles
-        return references, handles
+        outputs = [self._memory.export(result, handles) for result in self._outputs]
+        return Named(outputs=outputs, handles=handles, forbidden=self._guard.take_calls() if self._guard else [])
 
     def wait_for_device(self) -> Failed | None:
         """Wait until all that was launched has happened; the failure, if it ended in one."""
