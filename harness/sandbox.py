@@ -123,6 +123,7 @@ class Worker:
                 start_new_session=True,
             )
         os.close(info)
+        self.turns.started()
         self._ended = False
         Worker._alive[self._process.pid] = self
 

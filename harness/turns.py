@@ -6,15 +6,19 @@ more than a short kernel, so the two sides share a page with a word each. The ju
 this is and which slot it is for; the worker's says how many turns it has returned from. What the worker
 writes is only when to go on: a wrong word gets it the next slot early, and no result.
 
-Where kernels run on the cores themselves, waiting must not take one: there each word comes with an
-eventfd(2) to sleep on.
+Where kernels run on the cores themselves, waiting must not take one: there each word comes with a byte through
+a socket to sleep on. Nothing that a worker does with its end can make the judge wait or fault: the page cannot
+be shrunk, and the judge neither sends nor receives where that would block.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import mmap
 import os
 import select
+import socket
 import time
 from collections.abc import Callable, Iterator
 
@@ -28,13 +32,17 @@ _READY = 1 << 63
 # How often a waiting judge looks whether the worker still lives: some hundred microseconds.
 _SPINS_BETWEEN_LOOKS = 2048
 
+# More than a side rings before the other looks.
+_BELL_BYTES = 4096
+
 
 class Turns:
     """The shared page. The judge makes it with `create` and its worker opens it with `open`."""
 
-    def __init__(self, page_fd: int, go_fd: int, done_fd: int, *, spins: bool) -> None:
-        self.fds = (page_fd, go_fd, done_fd)
-        self._go_fd, self._done_fd = go_fd, done_fd
+    def __init__(self, page_fd: int, bell: socket.socket, *, spins: bool) -> None:
+        self._page_fd = page_fd
+        self._bell = bell
+        self._theirs: socket.socket | None = None
         self._spins = spins
         self._map = mmap.mmap(page_fd, mmap.PAGESIZE)
         self._words = memoryview(self._map).cast("Q")  # aligned words: each is written and read whole
@@ -43,24 +51,41 @@ class Turns:
 
     @classmethod
     def create(cls, *, spins: bool) -> Turns:
-        page_fd = os.memfd_create("kernelgate-turns")
+        page_fd = os.memfd_create("kernelgate-turns", os.MFD_ALLOW_SEALING)
         os.ftruncate(page_fd, mmap.PAGESIZE)
-        return cls(page_fd, os.eventfd(0), os.eventfd(0), spins=spins)
+        fcntl.fcntl(page_fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        ours, theirs = socket.socketpair()
+        turns = cls(page_fd, ours, spins=spins)
+        turns._theirs = theirs
+        return turns
 
     @classmethod
     def open(cls, text: str, *, spins: bool) -> Turns:
         """From the file descriptors that `str` gave, inherited by this process."""
-        page_fd, go_fd, done_fd = map(int, text.split(","))
-        return cls(page_fd, go_fd, done_fd, spins=spins)
+        page_fd, bell_fd = map(int, text.split(","))
+        return cls(page_fd, socket.socket(fileno=bell_fd), spins=spins)
+
+    @property
+    def fds(self) -> tuple[int, int]:
+        """What the worker has to inherit. `started` closes them here."""
+        assert self._theirs is not None
+        return self._page_fd, self._theirs.fileno()
 
     def __str__(self) -> str:
         return ",".join(map(str, self.fds))
 
+    def started(self) -> None:
+        """The worker has its end: give it up."""
+        if self._theirs is not None:
+            self._theirs.close()
+            self._theirs = None
+
     def close(self) -> None:
         self._words.release()
         self._map.close()
-        for fd in self.fds:
-            os.close(fd)
+        os.close(self._page_fd)
+        self._bell.close()
+        self.started()
 
     # ------------------------------------------------------------------ the judge's side
 
@@ -84,7 +109,11 @@ class Turns:
         self.number += 1
         self._words[0] = self.number << _SLOT_BITS | word
         if not self._spins:
-            os.eventfd_write(self._go_fd, 1)
+            self._ring()
+
+    def _ring(self) -> None:
+        with contextlib.suppress(OSError):  # full or closed: then the worker does not listen, or is gone
+            self._bell.send(b"!", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
     def _wait_for(self, word: int, deadline: float, socket_fd: int, something_came: Callable[[], bool]) -> bool:
         """Whether the worker says `word`; False when it spoke otherwise, died or took too long."""
@@ -97,9 +126,10 @@ class Turns:
                 if something_came():
                     return False
             else:
-                ready, _, _ = select.select([self._done_fd, socket_fd], [], [], max(deadline - time.monotonic(), 0.0))
-                if self._done_fd in ready:
-                    os.eventfd_read(self._done_fd)
+                bell_fd = self._bell.fileno()
+                ready, _, _ = select.select([bell_fd, socket_fd], [], [], max(deadline - time.monotonic(), 0.0))
+                if bell_fd in ready and not self._answer():
+                    return False
                 if words[1] == word:
                     return True
                 if socket_fd in ready:
@@ -107,13 +137,20 @@ class Turns:
             if time.monotonic() > deadline:
                 return False
 
+    def _answer(self) -> bool:
+        """Take what the bell rang, so that it can ring again; False when the worker closed its end."""
+        try:
+            return bool(self._bell.recv(_BELL_BYTES, socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+
     # ------------------------------------------------------------------ the worker's side
 
     def report_ready(self, number: int) -> None:
         """Say that the round after turn `number` can begin."""
         self._words[1] = number | _READY
         if not self._spins:
-            os.eventfd_write(self._done_fd, 1)
+            self._ring()
 
     def take(self, number: int) -> Iterator[int]:
         """The slots of a round that begins after turn `number`, each when the one before was returned from."""
@@ -121,12 +158,12 @@ class Turns:
         while True:
             number += 1
             while words[0] >> _SLOT_BITS != number:
-                if not self._spins:
-                    os.eventfd_read(self._go_fd)
+                if not self._spins and not self._bell.recv(_BELL_BYTES):
+                    return  # the judge is gone
             word = words[0] & _SLOT_MASK
             if word == _ROUND_IS_OVER:
                 return
             yield word - 1
             words[1] = number
             if not self._spins:
-                os.eventfd_write(self._done_fd, 1)
+                self._ring()

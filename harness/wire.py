@@ -17,6 +17,9 @@ from msgspec import Struct
 # The largest message is the list of outputs of a round: some hundreds of references of 200 bytes.
 MAX_MESSAGE_BYTES = 1 << 20
 
+# A side that takes nothing for so long is as good as gone; the judge must not wait for it for ever.
+SEND_TIMEOUT_S = 60.0
+
 _HEADER = struct.Struct("!I")
 
 
@@ -302,8 +305,8 @@ class Channel:
         self.send_packed(pack(message))
 
     def send_packed(self, packed: bytes) -> None:
-        """Send what `pack` made. Raises ChannelClosed when the other side is gone."""
-        self._socket.settimeout(None)
+        """Send what `pack` made. Raises ChannelClosed when the other side is gone, or takes nothing."""
+        self._socket.settimeout(SEND_TIMEOUT_S)
         try:
             self._socket.sendall(packed)
         except OSError as error:
