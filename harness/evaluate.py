@@ -141,7 +141,8 @@ def _build(loaded: Loaded) -> verdict.Build:
 
 
 def _refusal(error: SubmissionError, common: Mapping) -> verdict.Evaluation:
-    variant = verdict.Errored if error.reason in NOT_ITS_FAULT else verdict.Rejected
+    excused = error.reason in NOT_ITS_FAULT and common["device"] == "emulator"
+    variant = verdict.Errored if excused else verdict.Rejected
     return variant(reason=error.reason, message=error.message, **common)
 
 

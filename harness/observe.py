@@ -59,7 +59,10 @@ class Observation:
 
     def _require_unchanged(self, ran: Ran) -> None:
         views = [self.runner.device.arena.view(ref) for ref in self._given]
-        if ran.inputs:  # the emulator's own copies
+        if ran.inputs:  # the emulator's own copies, if they have the form of what was given
+            said = [(ref.shape, ref.stride, ref.dtype) for ref in ran.inputs]
+            if said != [(ref.shape, ref.stride, ref.dtype) for ref in self._given]:
+                raise SubmissionError("bad_message", "The worker names inputs that are not of the form it was given.")
             views += [self.runner.reader.read(ref, ran.handles) for ref in ran.inputs]
         given = self.drawn.given
         pristine = given * (len(views) // max(len(given), 1))

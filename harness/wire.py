@@ -9,10 +9,10 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 # The largest message is the list of outputs of a round: some hundreds of references of 200 bytes.
 MAX_MESSAGE_BYTES = 1 << 20
@@ -21,6 +21,17 @@ MAX_MESSAGE_BYTES = 1 << 20
 SEND_TIMEOUT_S = 60.0
 
 _HEADER = struct.Struct("!I")
+
+
+# What a worker may say: numbers that fit an address, words of a few letters, and why it failed.
+Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Kind = Annotated[str, Meta(pattern="^[a-z_]{1,40}$")]
+Symbol = Annotated[str, Meta(pattern="^[^\\x00-\\x1f\\x7f-\\x9f]*$", max_length=4000)]
+FailureReason = Literal[
+    "build_failed", "cuda_fault", "forbidden_op", "load_failed", "no_gradient", "out_of_memory",
+    "parameters_not_carried", "raised",
+    "unsupported_by_emulator",
+]  # fmt: skip
 
 
 class TensorRef(Struct, frozen=True):
@@ -44,14 +55,14 @@ class OutputRef(Struct, frozen=True):
     `allocation_offset` the bytes from the allocation's start to the first element.
     """
 
-    address: int
-    shape: list[int]
-    stride: list[int]
+    address: Natural
+    shape: list[Natural]
+    stride: list[Natural]
     dtype: str
     device: str
     type: str
     allocation: int = -1
-    allocation_offset: int = 0
+    allocation_offset: Natural = 0
 
 
 class ArenaRef(Struct, frozen=True):
@@ -62,18 +73,18 @@ class ArenaRef(Struct, frozen=True):
 
 
 class WireFinding(Struct, frozen=True):
-    kind: str
+    kind: Kind
     message: str
-    kernel: str = ""
+    kernel: Symbol = ""
     launch: int = 0
-    file: str = ""
+    file: Symbol = ""
     line: int = 0
     block: tuple[int, int, int] = (0, 0, 0)
     thread: tuple[int, int, int] = (0, 0, 0)
 
 
 class WireCounts(Struct, frozen=True):
-    kernel: str
+    kernel: Symbol
     launches: int
     global_read_bytes: int
     global_write_bytes: int
@@ -88,7 +99,7 @@ class WireCounts(Struct, frozen=True):
 
 
 class WireKernel(Struct, frozen=True):
-    kernel: str
+    kernel: Symbol
     registers: int
     shared_bytes: int
     spill_store_bytes: int
@@ -262,7 +273,7 @@ class DeviceTimed(Struct, frozen=True, tag="device_timed"):
 
 
 class Failed(Struct, frozen=True, tag="failed"):
-    reason: str
+    reason: FailureReason
     message: str
     findings: list[WireFinding] = []
 
@@ -344,7 +355,7 @@ class Channel:
             raise BadMessage(f"a message announced {size:,} bytes; at most {MAX_MESSAGE_BYTES:,} are read")
         try:
             return self._decoder.decode(self._exactly(size, deadline))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise BadMessage(str(error)) from error
 
     def fileno(self) -> int:

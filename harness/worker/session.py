@@ -19,6 +19,7 @@ from harness.wire import (
     DeviceTimed,
     Done,
     Failed,
+    FailureReason,
     Load,
     Loaded,
     Name,
@@ -327,7 +328,7 @@ class Session:
         self._outputs = []
         self._slots = []
 
-    def _failure(self, reason: str, error: BaseException, *, plain: bool = False) -> Failed:
+    def _failure(self, reason: FailureReason, error: BaseException, *, plain: bool = False) -> Failed:
         """What the judge is told of an exception; a `plain` one is a sentence that needs no class or line."""
         forbidden = self._guard.take_calls() if self._guard else []
         if forbidden:
