@@ -85,6 +85,8 @@ class Contender:
     name: str
     worker: Worker
     reader: Reader
+    trusted: bool = False
+    """Whether it runs our own code and the problem's, and nothing of a submission's."""
     calls: int = 1
     call_us: float = 0.0
     """A first estimate, which decides how many calls a round has."""
@@ -213,6 +215,8 @@ class Clock:
         mapped = reader.learn([ref for outputs in named.outputs for ref in outputs], named.handles)
         if not mapped:
             seen = [self._sample(reader, addresses, offsets, i) for i in range(len(self._dealer.forms))]
+        if not contender.trusted:
+            self._hold(contender, slots)
         compared, full = self._calls_to_compare(calls), self._random.randrange(calls)
         pick = Pick([slots[call] for call in compared], rows[compared], slots[full])
         return _Played(contender, pick, compared, full, changes, elements, elapsed, reply.issue_us, named, seen, mapped)
@@ -249,6 +253,15 @@ class Clock:
         ].tolist():
             raise SubmissionError("bad_message", "The outputs lie elsewhere than was said while the clock ran.")
         return named
+
+    def _hold(self, contender: Contender, slots: Sequence[int]) -> None:
+        """Stop a contender that is not ours until it is told something: nothing of it runs while others are timed.
+
+        Raises SubmissionError when it has changed an input, of its own round or of another's."""
+        contender.worker.pause()
+        looked_at = {self._random.choice(slots), self._random.randrange(self._dealer.slot_count)}
+        if self._dealer.written_by_others(looked_at):
+            raise SubmissionError("input_modified", f"{contender.name} changed an input in a timed call.")
 
     def _calls_to_compare(self, calls: int) -> list[int]:
         """All of them; where a call's expected values can only be computed as a whole, a few that nobody knew."""
@@ -321,6 +334,9 @@ class Clock:
         except SubmissionError as error:
             if contender is self._first:
                 raise
+            if contender.trusted and self._dealer.written_by_others(range(self._dealer.slot_count)):
+                message = f"{contender.name} failed in a timed round because somebody had written into its inputs."
+                raise SubmissionError("input_modified", message) from error
             self._running.remove(contender)
             self._notes.append(f"{contender.name} was left out: {error.message}")
             return None

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -143,6 +143,10 @@ class _Input:
 
     def write(self, places: torch.Tensor, values: torch.Tensor) -> None:
         self._elements[places] = values.reshape(-1)
+
+    def bits(self, slot: int) -> torch.Tensor:
+        """A copy of what lies in `slot`, contiguous, its last dimension in bytes."""
+        return self._slots[slot].contiguous().view(torch.uint8)
 
     def changed(self, number: int, slot: int, change: _Change | None) -> torch.Tensor:
         """A private copy of what lies in `slot`, which has data set `number`."""
@@ -282,6 +286,15 @@ class Dealer:
         self._device.synchronize()
 
     # ------------------------------------------------------------------ after rounds
+
+    def written_by_others(self, slots: Iterable[int]) -> bool:
+        """Whether anybody but the judge wrote into the inputs of one of `slots` since they were dealt."""
+        return any(
+            not torch.equal(tensor.bits(slot), wanted.view(torch.uint8))
+            for slot in slots
+            for tensor, wanted in zip(self._inputs, self._slot_inputs(slot, self._standing), strict=True)
+            if wanted.dim() and wanted.numel()
+        )
 
     def expected(self, rounds: Sequence[tuple[Pick, Changes]]) -> list[Wanted]:
         """What rounds on the last deal must have given. They are computed together: few rows leave a GPU idle."""

@@ -53,6 +53,19 @@ def resident_bytes(pids: Iterable[int]) -> int:
     return total
 
 
+def zombies(pids: Iterable[int]) -> set[int]:
+    """Those of `pids` that have ended and wait for somebody to ask how."""
+    ended = set()
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except OSError:
+            state = "X"
+        if state in "ZX":
+            ended.add(pid)
+    return ended
+
+
 def send(pids: Iterable[int], number: signal.Signals) -> None:
     """Signal each that still is there."""
     for pid in pids:

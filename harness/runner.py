@@ -55,6 +55,11 @@ class Runner:
         self.reader: Reader = device.reader(worker.pid)
         worker.tell(self._placed(load) if sha256 else load)
 
+    @property
+    def trusted(self) -> bool:
+        """Whether the worker runs our own code and the problem's, and nothing of a submission's."""
+        return not self._sha256
+
     def _placed(self, load: Load) -> Load:
         """`load` with the submission's copy and the folder for builds that its worker has."""
         source = Path(load.path)

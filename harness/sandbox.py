@@ -51,6 +51,9 @@ STARTUP_TIMEOUT_S = 600.0
 # Beyond this share of the machine's memory a worker is stopped before the system stops something else.
 MEMORY_FRACTION = 0.75
 
+# Smaller limits for memory and disk, in GiB, are taken from these variables.
+MEMORY_VARIABLE, DISK_VARIABLE = "KERNELGATE_MEMORY_GIB", "KERNELGATE_DISK_GIB"
+
 # Memory can be held where no process shows it: when less than this share is left, the worker that is asked ends.
 MEMORY_LEFT_FRACTION = 0.03
 
@@ -87,7 +90,7 @@ class Worker:
         keeps_compile_cache: bool = False,
     ) -> None:
         _adopt_orphans()
-        self._ready = False
+        self._ready = self._paused = False
         self._device = device
         self._isolation = isolation
         self._inner_pid = 0
@@ -95,6 +98,7 @@ class Worker:
         # Kept open: a submission can put something else under the file's name.
         self._log = os.open(self.home / "output", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._free_at_start = shutil.disk_usage(self.home).free
+        self._shared_at_start = psutil.virtual_memory().shared
         writable = [compile_cache()] if keeps_compile_cache else []
         for folder in (*writable, self.home / "work"):
             folder.mkdir(parents=True, exist_ok=True)
@@ -212,6 +216,10 @@ class Worker:
     def tell(self, request: Request) -> None:
         """Send a request; `hear` reads the reply. Raises SubmissionError when the worker is gone, or has spoken
         before it was asked. While it starts, nothing of a submission has run, and it may be told ahead."""
+        if self._ended:
+            raise SubmissionError("exited", "The process that ran it had been ended before.")
+        if self._paused:
+            self._resume()
         if self._ready and self._channel.unread():
             self.end()
             raise SubmissionError("bad_message", "The worker sent something that it was not asked for.")
@@ -267,7 +275,9 @@ class Worker:
         if len(family) > MAX_PROCESSES:
             self._end_for("too_many_processes", f"It ran more than {MAX_PROCESSES} processes at a time.")
         memory = psutil.virtual_memory()
-        used, limit = processes.resident_bytes(family), int(memory.total * MEMORY_FRACTION)
+        # What lies in memory files belongs to no process; the arena, which is the judge's, is small beside the limit.
+        in_files = max(memory.shared - self._shared_at_start, 0)
+        used, limit = processes.resident_bytes(family) + in_files, _memory_limit(memory.total)
         if used > limit:
             self._end_for(
                 "out_of_memory",
@@ -276,11 +286,12 @@ class Worker:
         if memory.available < memory.total * MEMORY_LEFT_FRACTION:
             self._end_for("out_of_memory", "While it ran, the machine's memory was nearly used up.")
         # One cheap question; only when the answer is suspicious is the folder walked through.
+        disk = _bytes_of(DISK_VARIABLE, MAX_DISK_BYTES)
         if (
-            self._free_at_start - shutil.disk_usage(self.home).free > MAX_DISK_BYTES
-            and processes.folder_bytes(self.home, MAX_DISK_BYTES) >= MAX_DISK_BYTES
+            self._free_at_start - shutil.disk_usage(self.home).free > disk
+            and processes.folder_bytes(self.home, disk) >= disk
         ):
-            self._end_for("too_much_disk", f"It wrote more than {MAX_DISK_BYTES >> 30} GiB of files.")
+            self._end_for("too_much_disk", f"It wrote more than {disk / 2**30:.3g} GiB of files.")
 
     def _end_for(self, reason: str, message: str) -> NoReturn:
         self.end()
@@ -312,15 +323,32 @@ class Worker:
     # -------------------------------------------------------------- holding still
 
     def pause(self) -> None:
-        """Stop the worker and all that it started, so that none of it runs while something else is timed."""
+        """Stop the worker until it is told something, so that none of it runs while something else is timed.
+
+        Raises SubmissionError when it has processes beside the one that runs it."""
+        self._paused = True
         stopped: set[int] = set()
         while fresh := set(self._everything()) - stopped:  # what was started meanwhile is found by looking again
             processes.send(fresh, signal.SIGSTOP)
             stopped |= fresh
+        extra = len(stopped - processes.zombies(stopped)) - self._own_processes
+        if extra > 0:
+            self._end_for(
+                "extra_processes",
+                f"{extra} processes that it started were running between its timed calls. They slow whatever else is "
+                "timed; end them before forward returns.",
+            )
 
-    def resume(self) -> None:
-        """Let it run again."""
+    @property
+    def _own_processes(self) -> int:
+        """The worker, and bubblewrap outside and, as the first of a process tree, inside."""
+        if self._isolation.level != "namespaces":
+            return 1
+        return 3 if self._isolation.private_tree else 2
+
+    def _resume(self) -> None:
         processes.send(self._everything(), signal.SIGCONT)
+        self._paused = False
 
     # -------------------------------------------------------------- ending
 
@@ -374,6 +402,19 @@ class Worker:
 
     def __exit__(self, *_exception: object) -> None:
         self.end()
+
+
+def _memory_limit(total: int) -> int:
+    return min(_bytes_of(MEMORY_VARIABLE, total), int(total * MEMORY_FRACTION))
+
+
+def _bytes_of(variable: str, otherwise: int) -> int:
+    """A limit from the environment, in GiB there. Raises HarnessError for what is no number."""
+    text = os.environ.get(variable)
+    try:
+        return int(float(text) * 2**30) if text else otherwise
+    except ValueError:
+        raise HarnessError(f"{variable} is '{text}'; it should be a number of GiB.") from None
 
 
 def _remove(folder: Path) -> None:

@@ -229,7 +229,7 @@ class Timer:
     def _contender(self, name: str, runner: Runner, part: _Part, slots: Sequence[list[TensorRef]]) -> Contender:
         expected = part.drawn.expected_of(part.name)
         runner.stage(list(slots), expected, part.name, part.drawn.differentiation)
-        return Contender(name, runner.worker, runner.reader)
+        return Contender(name, runner.worker, runner.reader, trusted=runner.trusted)
 
 
 def _outputs(drawn: Drawn) -> list[torch.Tensor]:

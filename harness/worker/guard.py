@@ -8,6 +8,7 @@ fallback inside `try` is reported all the same. The baselines run in other proce
 
 from __future__ import annotations
 
+import ctypes
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -40,13 +41,19 @@ class ForbiddenOperator(RuntimeError):
     """Raised in the submission when it calls a forbidden operator."""
 
 
+def _keep_for_ever(thing: object) -> None:
+    """Never free `thing`, and leave no name through which a submission could find and undo it."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
 class Guard:
     """Installs the replacements and remembers what was called."""
 
     def __init__(self, allowed: Iterable[str] = (), also: Iterable[str] = ()) -> None:
         """`allowed` normalisation operators may be called after all; those in `also` may not either."""
         self._calls: list[str] = []
-        self._library = torch.library.Library("aten", "IMPL")  # lives as long as the guard
+        # Registrations last as long as this object, which torch.library would show to whoever looks for it.
+        self._registrations = torch._C._dispatch_library("IMPL", "aten", "", __file__, 0)
         allowed = set(allowed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # overriding a kernel is what this is for
@@ -54,6 +61,8 @@ class Guard:
                 if name.split(".")[0] not in allowed:
                     self._forbid(name)
         self._forbid_compile()
+        _keep_for_ever(self._registrations)
+        del self._registrations
 
     def take_calls(self) -> list[str]:
         """The forbidden names called since the last time, each once, in order."""
@@ -66,7 +75,7 @@ class Guard:
         if packet is None or (overload and overload not in packet.overloads()):
             return  # this version of torch does not have it
         for key in DISPATCH_KEYS:
-            self._library.impl(name, self._refusal(f"aten::{name}"), key)
+            self._registrations.impl(name, key, self._refusal(f"aten::{name}"))
 
     def _forbid_compile(self) -> None:
         torch.compile = self._refusal("torch.compile")

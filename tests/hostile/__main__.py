@@ -1,0 +1,70 @@
+"""Judge the whole corpus and print attack × verdict: `python -m tests.hostile`.
+
+Exits with 1 when a verdict is not the one that a file must get: when something hostile was accepted, or an honest
+control was not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from harness.isolation import ASKED, choose_isolation
+from tests.helpers import ROOT
+from tests.hostile import corpus
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
+    parser.add_argument("--device", action="append", choices=("cpu", "emulator", "cuda"),
+                        help="may be given again (default: cpu, and cuda or the emulator)")  # fmt: skip
+    parser.add_argument("-k", dest="pattern", default="", metavar="NAME", help="only files whose name has this")
+    parser.add_argument("--isolation", choices=ASKED, default="auto")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
+    options = parser.parse_args()
+    outcomes, environment = [], {}
+    for device in options.device or _devices():
+        level = choose_isolation(options.isolation, device).level
+        found, runs = corpus.judge_all(device, level, options.pattern, ["--isolation", options.isolation])
+        outcomes += found
+        for run in runs:
+            environment.setdefault(device, run.results.get("environment", {"error": run.stderr}))
+            print(run.stderr, end="", file=sys.stderr)
+    _print(outcomes)
+    if options.json:
+        options.json.write_text(json.dumps({"environment": environment, "outcomes": [_row(o) for o in outcomes]},
+                                           indent=1, ensure_ascii=False) + "\n")  # fmt: skip
+    wrong = [o for o in outcomes if not o.right]
+    accepted = [o.entry.name for o in outcomes if o.verdict == "accepted" and not o.entry.is_control]
+    print(f"{len(outcomes)} judged, {len(wrong)} got another verdict than they must; "
+          f"hostile and accepted: {', '.join(accepted) or 'none'}")  # fmt: skip
+    return 1 if wrong or not outcomes else 0
+
+
+def _devices() -> list[str]:
+    process = subprocess.run([sys.executable, "eval.py", "env", "--json"], cwd=ROOT, capture_output=True, text=True)
+    return ["cpu", "cuda" if json.loads(process.stdout).get("gpu") else "emulator"]
+
+
+def _row(outcome: corpus.Outcome) -> dict:
+    entry = outcome.entry
+    return {
+        "family": entry.path.parent.name, "name": entry.path.stem, "device": outcome.device, "strategy": entry.strategy,
+        "surface": entry.surface, "must_get": list(entry.allowed), "got": outcome.verdict, "right": outcome.right,
+        "message": outcome.message,
+    }  # fmt: skip
+
+
+def _print(outcomes: list[corpus.Outcome]) -> None:
+    for outcome in outcomes:
+        mark = "ok   " if outcome.right else "WRONG"
+        print(f"{mark} {outcome.device:9s} {outcome.entry.name:50s} {outcome.verdict:32s} {outcome.entry.strategy}")
+        if not outcome.right:
+            print(f"      must get {' or '.join(outcome.entry.allowed)}; {outcome.message[:600]}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

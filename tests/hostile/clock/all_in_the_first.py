@@ -1,0 +1,40 @@
+"""Computes all slots that it was shown in the first call of a round and hands the results out in the others.
+
+surface: the slots, which lie in the worker's session before a round begins
+needs: timing
+expect: rejected wrong_when_timed
+"""
+
+import gc
+
+import torch
+import torch.nn as nn
+
+
+def staged_slots():
+    """The inputs of all slots, found in the session that runs this model."""
+    for thing in gc.get_objects():
+        if type(thing).__name__ == "Session":
+            return thing._slots
+    return []
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+        self.ready = {}
+
+    def right(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+    def forward(self, x):
+        slots = staged_slots()
+        if len(slots) < 2:
+            return self.right(x)
+        if x.data_ptr() not in self.ready:
+            self.ready = {slot[0].data_ptr(): self.right(slot[0]) for slot in slots}
+        return self.ready.pop(x.data_ptr())

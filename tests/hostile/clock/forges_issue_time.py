@@ -1,0 +1,33 @@
+"""Sleeps in every call, and reports that its calls took no time.
+
+surface: the time that a worker reports about itself in its reply
+needs: timing
+expect: too_slow
+"""
+
+import time
+
+import harness.worker.session as session
+
+import torch
+import torch.nn as nn
+
+
+REAL = session.Ran
+session.Ran = lambda **fields: REAL(**{**fields, 'issue_us': 0.0})
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def right(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+    def forward(self, x):
+        time.sleep(0.004)
+        return self.right(x)

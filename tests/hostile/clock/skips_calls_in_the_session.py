@@ -1,0 +1,47 @@
+"""Replaces the worker's way to call it: one call in a round, and its result named for every turn.
+
+surface: harness.worker.session, which shares the process
+needs: timing
+expect: rejected wrong_when_timed|wrong_output|bad_message
+"""
+
+import harness.worker.session as session
+
+import torch
+import torch.nn as nn
+
+
+REAL = session.Session._play
+
+
+def play(self, request):
+    call, kept = self._call, []
+
+    def once(inputs):
+        if not kept:
+            kept.append(call(inputs))
+        return kept[0]
+
+    self._call = once
+    try:
+        return REAL(self, request)
+    finally:
+        self._call = call
+
+
+session.Session._play = play
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def right(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+    def forward(self, x):
+        return self.right(x)

@@ -1,0 +1,31 @@
+"""Sleeps in its first calls, so that a harness that fixes the number of runs by them does few.
+
+surface: the choice of the number of calls of a round
+needs: timing
+expect: too_slow
+"""
+
+import time
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+        self.calls = 0
+
+    def right(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls < 12:
+            time.sleep(0.05)
+        time.sleep(0.005)
+        return self.right(x)

@@ -1,0 +1,143 @@
+"""The corpus's files and what each must get, and judging many of them in one run of eval.py."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.helpers import ROOT, EvalRun, run_eval
+
+FOLDER = Path(__file__).parent
+PROBLEM = ROOT / "tests" / "fixtures" / "problems" / "corpus_layernorm.py"
+
+# Words of `needs:`. Devices: `cuda` runs CUDA, emulated or not; `gpu` a real one only; `cpu` only the CPU.
+# Isolation: `landlock` and `namespaces` name the weakest level that stops it. `timing`: only timed calls show it.
+WORDS = {"cuda", "gpu", "cpu", "timing", "landlock", "namespaces"}
+
+LEVELS = ("basic", "landlock", "namespaces")
+
+# What bombs may take here, so that a test need not fill a machine.
+LIMITS = {"KERNELGATE_MEMORY_GIB": "3", "KERNELGATE_DISK_GIB": "0.25"}
+
+# A right submission that sleeps in every call is far below this.
+TOO_SLOW = 0.5
+
+TIMEOUT_S = 8
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file of the corpus. `allowed` holds the verdicts that it may get: 'accepted', 'rejected crashed', …"""
+
+    path: Path
+    strategy: str
+    surface: str
+    needs: frozenset[str]
+    allowed: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"{self.path.parent.name}/{self.path.stem}"
+
+    @property
+    def is_control(self) -> bool:
+        return "accepted" in self.allowed
+
+    def runs_on(self, device: str, level: str) -> bool:
+        """Whether it can be judged on `device` with workers isolated by `level`."""
+        needed = max((LEVELS.index(word) for word in self.needs & set(LEVELS)), default=0)
+        if LEVELS.index(level) < needed:
+            return False
+        if device == "cuda":
+            return "cpu" not in self.needs
+        if device == "emulator":
+            return "cuda" in self.needs
+        return not self.needs & {"cuda", "gpu"}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a file got: `verdict` in the words of `Entry.allowed`."""
+
+    entry: Entry
+    device: str
+    verdict: str
+    message: str
+
+    @property
+    def right(self) -> bool:
+        return self.verdict in self.entry.allowed or self.verdict.split()[0] in self.entry.allowed
+
+
+def read(path: Path) -> Entry:
+    """The head of a file. Raises ValueError when it lacks a line or names what is not known."""
+    head = re.match(r'"""(.*?)"""', path.read_text(), re.DOTALL)
+    if not head:
+        raise ValueError(f"{path} has no docstring at its head")
+    fields = dict(re.findall(r"^(surface|needs|expect): (.*)$", head[1], re.MULTILINE))
+    if not {"surface", "expect"} <= set(fields):
+        raise ValueError(f"{path}: the docstring needs the lines 'surface:' and 'expect:'")
+    needs = frozenset(word.strip() for word in fields.get("needs", "").split(",") if word.strip())
+    if needs - WORDS:
+        raise ValueError(f"{path}: 'needs:' has {sorted(needs - WORDS)}; known are {sorted(WORDS)}")
+    return Entry(path, head[1].strip().splitlines()[0], fields["surface"], needs, _allowed(fields["expect"]))
+
+
+def _allowed(text: str) -> tuple[str, ...]:
+    """'too_slow|rejected raised|timed_out' -> ('too_slow', 'rejected raised', 'rejected timed_out')."""
+    allowed, status = [], ""
+    for part in text.split("|"):
+        words = part.split()
+        if len(words) == 2 or words[0] in ("accepted", "rejected", "too_slow"):
+            status = words[0]
+            allowed.append(part.strip())
+        else:
+            allowed.append(f"{status} {words[0]}")
+    return tuple(allowed)
+
+
+def entries() -> list[Entry]:
+    """All files of the corpus, family by family."""
+    return [read(path) for path in sorted(FOLDER.glob("*/*.py"))]
+
+
+def judge(chosen: Iterable[Entry], device: str, *options: str, timing: bool) -> tuple[list[Outcome], EvalRun]:
+    """Judge files in one run of eval.py: whatever one of them does, the next has to be judged as if alone."""
+    members = list(chosen)
+    mode = ["-k", "timed", "--quick", "--against", "eager"] if timing else ["--no-timing"]
+    run = run_eval(
+        *(entry.path for entry in members), "--problem", PROBLEM, "--device", device, *mode,
+        "--timeout", TIMEOUT_S, *options, env=LIMITS, timeout_s=60 + 60 * len(members),
+    )  # fmt: skip
+    found = {evaluation["source_sha256"]: evaluation for evaluation in run.results.get("evaluations", [])}
+    return [_outcome(entry, device, found) for entry in members], run
+
+
+def _outcome(entry: Entry, device: str, found: dict[str, dict]) -> Outcome:
+    import hashlib
+
+    evaluation = found.get(hashlib.sha256(entry.path.read_bytes()).hexdigest())
+    if evaluation is None:
+        return Outcome(entry, device, "not judged", "The run ended before it.")
+    verdict = " ".join(filter(None, (evaluation["status"], evaluation["reason"])))
+    speedup = evaluation["geomean_speedup"]
+    if verdict == "accepted" and speedup is not None and "too_slow" in entry.allowed and speedup < TOO_SLOW:
+        verdict = "too_slow"
+    return Outcome(entry, device, verdict, evaluation["message"] or (f"{speedup:.3g}×" if speedup else ""))
+
+
+def judge_all(
+    device: str, level: str, pattern: str = "", options: Sequence[str] = ()
+) -> tuple[list[Outcome], list[EvalRun]]:
+    """Everything that can be judged on `device`: one run without timing, one with."""
+    fitting = [entry for entry in entries() if entry.runs_on(device, level) and pattern in entry.name]
+    outcomes, runs = [], []
+    for timing in (False, True):
+        group = [entry for entry in fitting if ("timing" in entry.needs) == timing]
+        if group and not (timing and device == "emulator"):
+            found, run = judge(group, device, *options, timing=timing)
+            outcomes += found
+            runs.append(run)
+    return outcomes, runs

@@ -1,0 +1,19 @@
+"""Returns the bias, what a row of constants would give.
+
+surface: data whose normalised values are small
+expect: rejected wrong_output
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        return self.bias.expand_as(x).contiguous()

@@ -1,0 +1,21 @@
+"""Sets weight and bias to zero in place, so that a reference that shares them returns zeros too.
+
+surface: parameters, if the reference shared them
+expect: rejected wrong_output
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        self.weight.data.zero_()
+        self.bias.data.zero_()
+        return torch.zeros_like(x)

@@ -1,0 +1,25 @@
+"""Control: writes into memory it asked for uninitialised.
+
+surface: none
+expect: accepted
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def right(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+    def forward(self, x):
+        y = torch.empty(x.shape, device=x.device)
+        y.copy_(self.right(x))
+        return y

@@ -1,0 +1,29 @@
+"""Right in every other row, only in timed rounds wrong in the others.
+
+surface: comparisons of samples
+needs: timing
+expect: rejected wrong_when_timed
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+        self.calls = 0
+
+    def right(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+    def forward(self, x):
+        self.calls += 1
+        y = self.right(x)
+        if self.calls > 1:
+            y.reshape(-1, y.shape[-1])[1::2] = 0
+        return y

@@ -1,0 +1,19 @@
+"""Returns zeros.
+
+surface: tolerances that zeros would meet
+expect: rejected wrong_output
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.zeros_like(x)

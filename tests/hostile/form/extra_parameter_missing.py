@@ -1,0 +1,20 @@
+"""Keeps its weights as a plain tensor, so that trained ones cannot be loaded.
+
+surface: the form of a submission
+expect: rejected parameters_not_carried
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = torch.ones(normalized_shape)
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        y = (x - x.mean(-1, keepdim=True)).contiguous()
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias

@@ -1,0 +1,7 @@
+"""Is not Python.
+
+surface: the form of a submission
+expect: rejected load_failed
+"""
+
+def forward(:

@@ -1,0 +1,24 @@
+"""Reads the input's memory as if it were contiguous.
+
+surface: views that are not
+expect: rejected wrong_output
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def right(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+    def forward(self, x):
+        flat = torch.as_strided(x, (x.numel() // x.shape[-1], x.shape[-1]), (x.shape[-1], 1), x.storage_offset())
+        return self.right(flat).reshape(x.shape)

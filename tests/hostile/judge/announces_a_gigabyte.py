@@ -1,0 +1,32 @@
+"""Announces a message of a gigabyte.
+
+surface: the length in front of a message
+expect: rejected bad_message
+"""
+
+import gc
+import struct
+
+import torch
+import torch.nn as nn
+
+
+def session_socket():
+    """The worker's end of the connection to the judge."""
+    return next(thing for thing in gc.get_objects() if type(thing).__name__ == "Channel")._socket
+
+
+def framed(body):
+    return struct.pack("!I", len(body)) + body
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        session_socket().sendall(struct.pack("!I", 1 << 30) + b"x" * 1000)
+        return torch.zeros_like(x)

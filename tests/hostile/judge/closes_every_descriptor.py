@@ -1,0 +1,24 @@
+"""Closes every descriptor, the connection to the judge too, and lives on.
+
+surface: the connection
+expect: rejected exited|crashed|timed_out
+"""
+
+import os
+import time
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        os.closerange(3, 256)
+        time.sleep(60)
+        return x

@@ -1,0 +1,23 @@
+"""Makes nn.LayerNorm return zeros, so that the reference agrees.
+
+surface: torch.nn.LayerNorm in the same process
+expect: rejected wrong_output
+"""
+
+import torch
+import torch.nn as nn
+
+
+nn.LayerNorm.forward = lambda self, x: torch.zeros_like(x)
+torch.nn.functional.layer_norm = lambda x, *_, **__: torch.zeros_like(x)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.zeros_like(x)

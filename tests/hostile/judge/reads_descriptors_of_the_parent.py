@@ -1,0 +1,39 @@
+"""Lists the open files of its parent. Right only if that works.
+
+surface: /proc/PARENT/fd
+expect: rejected wrong_output
+"""
+
+import os
+
+import torch
+import torch.nn as nn
+
+
+def attack():
+    """The parent is the judge, or bubblewrap's first process, which has no files of the judge open."""
+    parent = f"/proc/{os.getppid()}"
+    if open(f"{parent}/comm").read().strip() == "bwrap":
+        return False
+    try:
+        return bool(os.listdir(f"{parent}/fd"))
+    except OSError:
+        return False
+
+
+STOLEN = attack()
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def right(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+    def forward(self, x):
+        return self.right(x) if STOLEN else torch.zeros_like(x)

@@ -1,0 +1,26 @@
+"""Writes a forged reply to every descriptor that it finds.
+
+surface: the connection to the judge
+expect: rejected bad_message
+"""
+
+import torch
+import torch.nn as nn
+
+import os
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        for descriptor in range(3, 64):
+            try:
+                os.write(descriptor, b"\xff" * 64)
+            except OSError:
+                pass
+        return torch.zeros_like(x)

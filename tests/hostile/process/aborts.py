@@ -1,0 +1,21 @@
+"""Calls abort().
+
+surface: the worker's end
+expect: rejected crashed
+"""
+
+import torch
+import torch.nn as nn
+
+import os
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        os.abort()

@@ -1,0 +1,28 @@
+"""Control: runs a program while it is loaded, as load_inline does.
+
+surface: none
+expect: accepted
+"""
+
+import subprocess
+
+import torch
+import torch.nn as nn
+
+
+VERSION = subprocess.run(["c++", "--version"], capture_output=True, check=True).stdout
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def right(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+    def forward(self, x):
+        return self.right(x).contiguous()

@@ -1,0 +1,25 @@
+"""Writes files without end.
+
+surface: the disk
+expect: rejected too_much_disk|raised
+"""
+
+import os
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        n = 0
+        while True:
+            n += 1
+            with open(f"{os.environ['TMPDIR']}/{n}", "wb") as file:
+                file.write(os.urandom(1 << 24))

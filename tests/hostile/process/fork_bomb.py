@@ -1,0 +1,27 @@
+"""Forks without end.
+
+surface: the number of processes
+needs: namespaces
+expect: rejected too_many_processes|out_of_memory|crashed|exited|timed_out
+"""
+
+import os
+import time
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        while True:
+            try:
+                os.fork()
+            except OSError:
+                time.sleep(0.01)

@@ -1,0 +1,25 @@
+"""Ignores every signal that can be ignored, and never returns.
+
+surface: a polite end
+expect: rejected timed_out
+"""
+
+import torch
+import torch.nn as nn
+
+import signal
+import time
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        while True:
+            time.sleep(1)

@@ -1,0 +1,25 @@
+"""Takes memory without end in memory files, which no process shows as its own.
+
+surface: memory that no process is charged for
+expect: rejected out_of_memory|crashed|raised
+"""
+
+import os
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        kept = []
+        for n in range(4096):
+            kept.append(os.memfd_create(str(n)))
+            os.write(kept[-1], bytes(1 << 26))
+        return x

@@ -1,0 +1,27 @@
+"""Makes one file of a terabyte.
+
+surface: the disk
+expect: rejected raised|crashed
+"""
+
+import os
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def right(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+    def forward(self, x):
+        with open(os.path.join(os.environ["TMPDIR"], "huge"), "wb") as file:
+            file.truncate(1 << 40)
+        return self.right(x)

@@ -1,0 +1,21 @@
+"""Reads address 0.
+
+surface: the worker's end
+expect: rejected crashed
+"""
+
+import torch
+import torch.nn as nn
+
+import ctypes
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        ctypes.string_at(0)

@@ -1,0 +1,30 @@
+"""Keeps results in a file and reads them back.
+
+surface: files in the worker's folders
+needs: timing
+expect: rejected wrong_output|wrong_when_timed
+"""
+
+import os
+import tempfile
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def right(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+    def forward(self, x):
+        path = os.path.join(tempfile.gettempdir(), "kept_" + "x".join(map(str, x.shape)))
+        if not os.path.exists(path):
+            torch.save(self.right(x), path)
+        return torch.load(path).to(x.device)

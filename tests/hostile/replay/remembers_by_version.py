@@ -1,0 +1,28 @@
+"""Remembers results by address and PyTorch's version counter, which writes from outside do not raise.
+
+surface: tensor._version
+needs: timing
+expect: rejected wrong_when_timed|wrong_output
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+        self.seen = {}
+
+    def right(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+    def forward(self, x):
+        key = (x.data_ptr(), x._version)
+        if key not in self.seen:
+            self.seen[key] = self.right(x)
+        return self.seen[key]

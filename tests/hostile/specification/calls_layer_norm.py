@@ -1,0 +1,21 @@
+"""Calls F.layer_norm.
+
+surface: the operator itself
+expect: rejected forbidden_op
+"""
+
+import torch
+import torch.nn as nn
+
+import torch.nn.functional as F
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
