@@ -302,6 +302,8 @@ class Worker:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=5)
         code = self._process.poll()
+        if code is None:
+            self._end_for("exited", f"The process that ran it closed its connection to the judge.{self.output_tail()}")
         tail = self.output_tail()
         self.end()
         if code is not None and (code < 0 or (self._isolation.level == "namespaces" and code > 128)):

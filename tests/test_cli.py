@@ -9,8 +9,8 @@ import torch
 
 from tests.helpers import ROOT, run_eval
 
-VERDICTS = ROOT / "tests" / "fixtures" / "verdicts"
-CONTROL = VERDICTS / "control.py"
+HOSTILE = ROOT / "tests" / "hostile"
+CONTROL = HOSTILE / "form" / "control.py"
 SMALL = ("--problem", ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py")
 
 
@@ -22,7 +22,7 @@ def test_accepted_is_0_and_prints_the_table():
 
 
 def test_rejected_is_1_and_gives_a_command_that_repeats_it():
-    run = run_eval(VERDICTS / "ignores_weight.py", *SMALL, json_results=False)
+    run = run_eval(HOSTILE / "specification" / "ignores_weight.py", *SMALL, json_results=False)
     assert run.code == 1
     (line,) = [line for line in run.stdout.splitlines() if "repeat:" in line]
     words = line.split("repeat: python eval.py ", 1)[1]
@@ -89,7 +89,7 @@ def test_env_names_the_versions():
 
 
 def test_json_carries_what_is_promised():
-    run = run_eval(CONTROL, VERDICTS / "no_model.py", *SMALL, "--seed", "5")
+    run = run_eval(CONTROL, HOSTILE / "form" / "no_model.py", *SMALL, "--seed", "5")
     results = run.results
     assert set(results) == {"schema", "environment", "evaluations"}
     accepted, rejected = results["evaluations"]

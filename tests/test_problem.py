@@ -51,7 +51,7 @@ def test_a_kernelbench_file_is_a_problem_of_one_timed_case(tmp_path):
 
 
 def test_a_kernelbench_file_is_judged_from_the_command_line(tmp_path):
-    control = ROOT / "tests" / "fixtures" / "verdicts" / "control.py"
+    control = ROOT / "tests" / "hostile" / "form" / "control.py"
     text = control.read_text().replace("mean(-1, ", "mean((-3, -2, -1), ")
     submission = tmp_path / "submission.py"
     submission.write_text(text)

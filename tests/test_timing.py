@@ -6,7 +6,7 @@ import pytest
 
 from tests.helpers import ROOT, run_eval
 
-CONTROL = ROOT / "tests" / "fixtures" / "verdicts" / "control.py"
+CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_speedups_follow_from_the_samples(evaluation):
 
 
 def test_a_baseline_that_fails_is_left_out_with_a_note(tmp_path):
-    wrong = ROOT / "tests" / "fixtures" / "verdicts" / "ignores_weight.py"
+    wrong = ROOT / "tests" / "hostile" / "specification" / "ignores_weight.py"
     run = run_eval(CONTROL, "--problem", "layernorm", "-k", "8192x1024", "--against", f"eager,{wrong}", "--quick")
     (evaluation,) = run.results["evaluations"]
     assert run.code == 0
