@@ -20,6 +20,13 @@ class EvalRun:
     results: dict
 
 
+def expected(path):
+    """('rejected', 'wrong_output') from the line 'expect: rejected wrong_output' at the file's head."""
+    line = next(line for line in path.read_text().splitlines() if line.startswith("expect: "))
+    status, *reason = line.removeprefix("expect: ").split()
+    return status, reason[0] if reason else None
+
+
 def run_eval(*arguments, json_results=True, timeout_s=580, env=None):
     """Run eval.py with `arguments`; with `json_results` the results are asked for on standard output."""
     command = [sys.executable, str(ROOT / "eval.py"), *map(str, arguments)]

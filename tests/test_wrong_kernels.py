@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import run_eval
-from tests.test_verdicts import expected
+from tests.helpers import expected, run_eval
 
 FOLDER = Path(__file__).parent / "fixtures" / "wrong"
 FILES = sorted(FOLDER.rglob("*.py"))
