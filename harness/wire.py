@@ -253,7 +253,7 @@ class Played(Struct, frozen=True, tag="played"):
     """A round's outputs by their addresses, one list for each call, in order, and no more: the clock is running.
     `issue_us` is how long the calls took to return, a diagnosis and never a score."""
 
-    addresses: list[list[int]]
+    addresses: list[list[Natural]]
     issue_us: float
 
 
