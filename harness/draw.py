@@ -97,7 +97,7 @@ def _expect(drawn: Drawn, seed: int) -> list[oracle.Expected]:
     function = drawn.function()
     laid_out = [in_layout(tensor, layout) for tensor, layout in zip(drawn.given, drawn.layouts, strict=True)]
     names = function.names if isinstance(function, Differentiated) else output_names
-    return oracle.expect(function, laid_out, seed, names)
+    return oracle.expect(function, laid_out, seed, names, stores=drawn.differentiation is not None)
 
 
 def _with_backward(drawn: Drawn, only: Sequence[str], seed: int) -> Drawn:

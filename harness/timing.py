@@ -223,7 +223,13 @@ class Timer:
         inputs = self._problem.draw_inputs(drawn.case, seed, self._device.torch_device)
         given = [*inputs, *draw_upstream(drawn.upstream, drawn.case.upstream, seed)][: part.width]
         laid_out = [in_layout(tensor, layout) for tensor, layout in zip(given, drawn.layouts, strict=False)]
-        expected = oracle.expect_more(drawn.function(part.name), laid_out, seed, drawn.expected_of(part.name))
+        expected = oracle.expect_more(
+            drawn.function(part.name),
+            laid_out,
+            seed,
+            drawn.expected_of(part.name),
+            stores=drawn.differentiation is not None,
+        )
         return DataSet(given, expected)
 
     def _contender(self, name: str, runner: Runner, part: _Part, slots: Sequence[list[TensorRef]]) -> Contender:
