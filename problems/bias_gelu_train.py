@@ -1,0 +1,85 @@
+"""Bias and GELU as a training step: `gelu(x + bias)`, and the gradients of `x` and of the bias."""
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    """The reference; `approximate` is that of `nn.GELU`: 'none' or 'tanh'. Its output is contiguous."""
+
+    def __init__(self, features, approximate="none"):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(features))
+        self.approximate = approximate
+
+    def forward(self, x):
+        return F.gelu((x + self.bias).contiguous(), approximate=self.approximate)
+
+
+# Judged with its backward; the bias' gradient sums over rows and has to come out the same in every run.
+GRADIENTS = True
+DETERMINISTIC = True
+
+# What the submission replaces; sums, products and tensors are PyTorch's own to use.
+FORBIDDEN_OPS = ("gelu", "gelu_", "gelu.out", "gelu_backward", "gelu_backward.grad_input")
+
+
+def case(name, shape, approximate="none", **options):
+    return dict(name=name, init=[shape[-1], approximate], shapes=[shape], **options)
+
+
+def timed(name, shape, small, approximate="none", **options):
+    """A timed case, and the shape that a CPU runs in its place."""
+    return case(name, shape, approximate, timed=True, scaled=dict(shapes=[small]), **options)
+
+
+def both(name, shape, **options):
+    """The same case in both forms: each shape has to be right in each."""
+    return [case(f"{name}, {form}", shape, form, **options) for form in ("none", "tanh")]
+
+
+CASES = [
+    timed("8192x4096", (8192, 4096), (32, 4096)),
+    timed("8192x4096 tanh", (8192, 4096), (32, 4096), "tanh"),
+    timed("8192x16384 bf16", (8192, 16384), (8, 16384), dtype="bfloat16"),
+    timed("8192x16384 bf16 tanh", (8192, 16384), (8, 16384), "tanh", dtype="bfloat16"),
+    timed("16384x5120 fp16", (16384, 5120), (16, 5120), dtype="float16"),
+    timed("32x128x3072", (32, 128, 3072), (2, 16, 3072)),
+    # Small and odd shapes.
+    *both("1x7", (1, 7)),
+    *both("2x33", (2, 33)),
+    *both("37x1", (37, 1)),
+    *both("19x1023", (19, 1023)),
+    *both("19x1023 fp16", (19, 1023), dtype="float16"),
+    *both("19x1023 bf16", (19, 1023), dtype="bfloat16"),
+    case("one row", (1, 16_385)),
+    case("5,000 rows", (5_000, 24)),
+    case("no rows", (0, 256)),
+    # Memory: of the input, and of the gradient that arrives.
+    case("x not contiguous", (9, 40, 96), layout="transposed"),
+    case("x 2-byte aligned fp16", (13, 1024), layout="offset", dtype="float16"),
+    *both("upstream expanded", (13, 1024), upstream="expanded"),
+    case("upstream not contiguous", (9, 40, 96), upstream="transposed"),
+    # Numbers: far out the answer is x or 0, and the derivative 1 or 0, whatever overflows on the way.
+    *both("rows of all scales", (64, 512), distribution="rows"),
+    *both("N(1e4, 1)", (8, 512), distribution="large_mean"),
+    *both("N(1e4, 1) fp16", (8, 512), distribution="large_mean", dtype="float16"),
+    # float64: the derivative itself, by differences.
+    *both("gradcheck", (3, 5), dtype="float64", gradcheck=True),
+]
+
+
+def random_cases(rng):
+    """Two shapes that no submission can have been written for, drawn anew at each run."""
+    forms = [("none", "tanh")[int(rng.integers(2))] for _ in range(2)]
+    shapes = [(int(rng.integers(1, 200)), int(rng.integers(1, 700))) for _ in range(2)]
+    return [case("random", shape, form, dtype=d) for shape, form, d in zip(shapes, forms, ("float32", "bfloat16"))]
+
+
+def get_init_inputs():
+    return [4096, "none"]
+
+
+def get_inputs():
+    return [torch.randn(8192, 4096)]
