@@ -15,6 +15,10 @@ from harness.errors import SubmissionError
 from harness.observe import Observation
 from harness.runner import Runner
 
+# After a backward pass and one with three times its upstream gradient (harness.worker.calls), so many times the
+# first's gradients stand in `.grad`.
+ACCUMULATED = 4
+
 # torch.autograd.gradcheck's own defaults, in float64.
 GRADCHECK_EPS = 1e-6
 GRADCHECK_ATOL = 1e-5
@@ -22,12 +26,14 @@ GRADCHECK_RTOL = 1e-3
 
 
 def require_accumulation(observation: Observation, seed: int) -> None:
-    """Two steps leave twice the gradients in `.grad`. Raises SubmissionError when they do not."""
+    """Two steps, the second with ACCUMULATED - 1 times the upstream gradient, leave their sum in `.grad`.
+
+    Raises SubmissionError when they do not."""
     drawn = observation.drawn
-    doubled = [_doubled(expected) for expected in drawn.expected_of("backward")]
-    observation.stage("accumulate", doubled)
+    sums = [_accumulated(expected) for expected in drawn.expected_of("backward")]
+    observation.stage("accumulate", sums)
     seen = observation.call("forward", seed)
-    for tensor, expected in zip(seen.tensors, doubled, strict=True):
+    for tensor, expected in zip(seen.tensors, sums, strict=True):
         comparison = oracle.compare(tensor, expected)
         if not comparison.ok:
             at = ", ".join(map(str, comparison.worst_index))
@@ -38,9 +44,11 @@ def require_accumulation(observation: Observation, seed: int) -> None:
             )
 
 
-def _doubled(gradient: oracle.Expected) -> oracle.Expected:
+def _accumulated(gradient: oracle.Expected) -> oracle.Expected:
     form = replace(gradient.form, name=f"{gradient.form.name} after two backward passes")
-    return replace(gradient, values=2 * gradient.values, tolerance=2 * gradient.tolerance, form=form)
+    return replace(
+        gradient, values=ACCUMULATED * gradient.values, tolerance=ACCUMULATED * gradient.tolerance, form=form
+    )
 
 
 def gradcheck(runner: Runner, drawn: Drawn, seed: int) -> None:

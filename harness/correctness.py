@@ -10,7 +10,7 @@ import msgspec
 
 from harness import backward, oracle, verdict
 from harness.device.base import Device
-from harness.draw import Drawn, draw_case
+from harness.draw import Drawn, Draws
 from harness.errors import SubmissionError
 from harness.observe import Observation, Seen, same_bits
 from harness.paths import ROOT
@@ -126,9 +126,12 @@ Progress = Callable[[str], None]
 class Correctness:
     """Judges every case of one submission and keeps what was found, whatever happens on the way."""
 
-    def __init__(self, submission: Submission, problem: Problem, device: Device, settings: Settings) -> None:
+    def __init__(
+        self, submission: Submission, problem: Problem, draws: Draws, device: Device, settings: Settings
+    ) -> None:
         self._submission = submission
         self._problem = problem
+        self._draws = draws
         self._device = device
         self._settings = settings
         self.results: list[verdict.Case] = []
@@ -147,7 +150,7 @@ class Correctness:
 
     def _judge(self, runner: Runner, case: Case) -> verdict.Case:
         seed = self._settings.seed
-        drawn = draw_case(self._problem, case, self._device, seed)
+        drawn = self._draws.draw(case)
         repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed)
         try:
             comparisons, ran = check_case(runner, self._problem, drawn, sub_seed(seed, case.name, "order"))

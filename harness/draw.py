@@ -93,6 +93,27 @@ def draw_case(problem: Problem, case: Case, device: Device, seed: int) -> Drawn:
         ) from error
 
 
+# Cases that need less memory than this are kept for the next submission.
+KEPT_BYTES = 8 << 20
+
+
+class Draws:
+    """The cases of one problem, drawn from one seed. Small ones are drawn once: several submissions share them."""
+
+    def __init__(self, problem: Problem, device: Device, seed: int) -> None:
+        self._problem = problem
+        self._device = device
+        self._seed = seed
+        self._kept: dict[str, Drawn] = {}
+
+    def draw(self, case: Case) -> Drawn:
+        """As `draw_case`."""
+        drawn = self._kept.get(case.name) or draw_case(self._problem, case, self._device, self._seed)
+        if sum(expected.values.nbytes for expected in drawn.expected) <= KEPT_BYTES:
+            self._kept[case.name] = drawn
+        return drawn
+
+
 def _expect(drawn: Drawn, seed: int) -> list[oracle.Expected]:
     function = drawn.function()
     laid_out = [in_layout(tensor, layout) for tensor, layout in zip(drawn.given, drawn.layouts, strict=True)]

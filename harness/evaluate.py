@@ -11,7 +11,7 @@ from harness import stats, verdict
 from harness.baselines import Baselines
 from harness.correctness import Correctness, Progress
 from harness.device.base import Device
-from harness.draw import draw_case
+from harness.draw import Draws
 from harness.errors import SubmissionError, UsageError
 from harness.problem import Case, Problem
 from harness.runner import Runner, load_request
@@ -42,6 +42,7 @@ class Judge:
         self._problem = problem
         self._cases = cases
         self._device = device
+        self._draws = Draws(problem, device, settings.seed)
         self._settings = settings
         self._progress = progress
         self._times_anything = settings.timing and device.can_time and any(case.timed for case in cases)
@@ -99,7 +100,7 @@ class Judge:
             common["build"] = _build(runner.finish_loading())
         except SubmissionError as error:
             return _refusal(error, {**common, "cases": []})
-        correctness = Correctness(submission, self._problem, self._device, self._settings)
+        correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings)
         correctness.run(runner, self._cases, self._progress)
         common["cases"] = correctness.results
         if correctness.first_failure:
@@ -120,7 +121,7 @@ class Judge:
             if not case.timed:
                 continue
             self._progress(f"{submission.name}: timing {case.name}")
-            drawn = draw_case(self._problem, case, self._device, self._settings.seed)
+            drawn = self._draws.draw(case)
             baselines, left_out = self._baselines.right_on(drawn, case.name)
             try:
                 times, *parts = timer.time_case(runner, baselines, drawn, case.name)

@@ -12,10 +12,12 @@ unit roundoff (eps / 2) of the case's dtype with a random sign. The first term i
 algorithm that stores its inputs in that dtype can be expected to do better (Higham, Accuracy and
 Stability of Numerical Algorithms, 2nd ed., sections 1.6 and 2.2: forward error <= condition number x
 backward error). The second term is the rounding of the result and of the sums on the way to it. Both
-are largest values over the whole output. A backward works with what its forward stored, so there the
-result of each operator of the reference is changed, too, by 2 eps (Monte Carlo arithmetic, Parker 1997): a
-mean that was rounded once is off in the same direction for a whole row, and no change of p shows that. docs/judging.md has the figures for LayerNorm: eager on both
+are largest values over the whole output. docs/judging.md has the figures for LayerNorm: eager on both
 kinds of machine passes, E[x^2] - m^2 on data with a large mean does not.
+
+A backward works with what its forward stored. There the result of each operator of the reference is
+changed, too, by 2 eps (Monte Carlo arithmetic, Parker 1997): a mean that was rounded once is off in the
+same direction for a whole row, and no change of p shows that.
 """
 
 from __future__ import annotations

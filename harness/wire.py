@@ -161,7 +161,8 @@ class Stage(Struct, frozen=True, tag="stage"):
 
     With a `differentiation` the last tensors of a slot are the upstream gradients of its outputs. A call is
     `forward`: outputs; `step`: outputs and gradients; `backward`: gradients, the forward being done by
-    `Prepare`; `accumulate`: what two steps leave in `.grad`.
+    `Prepare`; `accumulate`: what two backward passes leave in `.grad`,
+    the second with three times the upstream gradients.
     `train` is the mode of the model. `results` is what the stub returns.
     """
 

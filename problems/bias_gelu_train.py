@@ -72,9 +72,12 @@ CASES = [
 
 def random_cases(rng):
     """Two shapes that no submission can have been written for, drawn anew at each run."""
-    forms = [("none", "tanh")[int(rng.integers(2))] for _ in range(2)]
-    shapes = [(int(rng.integers(1, 200)), int(rng.integers(1, 700))) for _ in range(2)]
-    return [case("random", shape, form, dtype=d) for shape, form, d in zip(shapes, forms, ("float32", "bfloat16"))]
+    drawn = []
+    for dtype in ("float32", "bfloat16"):
+        shape = (int(rng.integers(1, 200)), int(rng.integers(1, 700)))
+        form = ("none", "tanh")[int(rng.integers(2))]
+        drawn.append(case("random", shape, form, dtype=dtype))
+    return drawn
 
 
 def get_init_inputs():

@@ -12,6 +12,10 @@ from harness.wire import Differentiation
 Call = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 
 
+# What the upstream gradients are multiplied by in the passes that add up in `.grad`; harness.backward knows the sum.
+ACCUMULATED = (1, 3)
+
+
 class NoGradient(Exception):
     """Something that the reference differentiates has no gradient here; the text says what and what to do."""
 
@@ -73,8 +77,10 @@ class Training:
         leaves = self._differentiated(tensors)
         for leaf in leaves:
             leaf.grad = None
-        for _ in range(2):
-            torch.autograd.backward(self._roots(self._forward(tensors)), self._upstream(tensors))
+        # Not the same twice: of a buffer that both passes write into, twice the second would be left.
+        for factor in ACCUMULATED:
+            upstream = [factor * tensor for tensor in self._upstream(tensors)]
+            torch.autograd.backward(self._roots(self._forward(tensors)), upstream)
         gradients = [self._required(leaf.grad, position) for position, leaf in enumerate(leaves)]
         for leaf in leaves:
             leaf.grad = None

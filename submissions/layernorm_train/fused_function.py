@@ -251,7 +251,8 @@ chunk_means(const T* dy, const T* x, const T* weight, const T* mean_of, const T*
     const int64_t row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
     const int64_t column = chunk * kChunk * kSize, start = row * packs * kSize + column;
     const int count = packs_of(chunk, packs);
-    const Held<T, kSize, kChunkPacks> upstream(dy + start, count), values(x + start, count), scale(weight + column, count);
+    const Held<T, kSize, kChunkPacks> upstream(dy + start, count), values(x + start, count);
+    const Held<T, kSize, kChunkPacks> scale(weight + column, count);
     const T mean = mean_of[row], inv_std = inv_std_of[row];
     T sum_g = 0, sum_g_xhat = 0;
     upstream.for_each(count, [&](int k, int j) {
