@@ -38,7 +38,7 @@ SPARE_SHARE = 0.25
 MIN_SPARE_SLOTS = 2
 
 # What differs about the first call of a round must not be all that there is.
-MIN_CALLS = 3
+MIN_CALLS = 2
 MAX_CALLS = 256
 
 # A call through Python takes at least so long, however little it does.

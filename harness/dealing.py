@@ -30,7 +30,7 @@ from harness.wire import TensorRef
 CHANGED_ONE_IN = 1024
 
 # A new value is the largest of so many of the data set's own.
-LARGEST_OF = 8
+LARGEST_OF = 4
 
 # Data sets of a case, dealt again and again; more of them would only repeat what the changes do.
 DATA_SETS = 3

@@ -75,6 +75,12 @@ def _adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+def _kept_by_compilers() -> list[Path]:
+    """Where the trusted compiler of baselines may write: what it compiled, and bytecode if that lies apart."""
+    bytecode = os.environ.get("PYTHONPYCACHEPREFIX")
+    return [compile_cache(), *([Path(bytecode)] if bytecode else [])]
+
+
 class Worker:
     """One worker process. Use as a context manager, or call `end`."""
 
@@ -99,7 +105,7 @@ class Worker:
         self._log = os.open(self.home / "output", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._free_at_start = shutil.disk_usage(self.home).free
         self._shared_at_start = psutil.virtual_memory().shared
-        writable = [compile_cache()] if keeps_compile_cache else []
+        writable = _kept_by_compilers() if keeps_compile_cache else []
         for folder in (*writable, self.home / "work"):
             folder.mkdir(parents=True, exist_ok=True)
         ours, theirs = socket.socketpair()
