@@ -8,8 +8,6 @@ import signal
 from collections.abc import Iterable
 from pathlib import Path
 
-import psutil
-
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -37,7 +35,7 @@ def adopted(keep: Iterable[int]) -> list[int]:
     """Children of this process that came to it by adoption: in a group of their own, and not in `keep`."""
     kept, own_group = set(keep), os.getpgrp()
     found = []
-    for pid in (child.pid for child in psutil.Process().children()):
+    for pid in _children(os.getpid()):
         with contextlib.suppress(ProcessLookupError):
             if pid not in kept and os.getpgid(pid) != own_group:
                 found.append(pid)
