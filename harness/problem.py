@@ -31,6 +31,7 @@ class _CaseFields(msgspec.Struct, forbid_unknown_fields=True):
     shapes: list[tuple[int, ...]]
     init: list[Any] = []
     dtype: str = "float32"
+    parameter_dtype: str = ""
     distribution: str = "normal"
     layout: str = "contiguous"
     upstream: str = "contiguous"
@@ -53,6 +54,7 @@ class Case:
     shapes: tuple[tuple[int, ...], ...] = ()
     init: tuple[Any, ...] = ()
     dtype: torch.dtype = torch.float32
+    parameter_dtype: torch.dtype = torch.float32
     distribution: str = "normal"
     layout: str = "contiguous"
     upstream: str = "contiguous"
@@ -125,7 +127,7 @@ class Problem:
                 if parameter.is_floating_point() and _is_constant(parameter):
                     parameter.add_(torch.randn(parameter.shape), alpha=0.5)
         if not case.from_functions:
-            model = model.to(case.dtype)
+            model = model.to(case.parameter_dtype)
         return model.to(device)
 
 
@@ -216,6 +218,7 @@ def _case(path: Path, fields: Any) -> Case:
         raise UsageError(f"{path}: a case in CASES is not of the right form: {error}. Found {fields!r}.") from error
     for value, known, what in (
         (wanted.dtype, DTYPES, "dtype"),
+        (wanted.parameter_dtype or wanted.dtype, DTYPES, "parameter_dtype"),
         (wanted.distribution, DISTRIBUTIONS, "distribution"),
         (wanted.layout, LAYOUTS, "layout"),
         (wanted.upstream, UPSTREAM_LAYOUTS, "upstream layout"),
@@ -233,6 +236,7 @@ def _case(path: Path, fields: Any) -> Case:
         shapes=tuple(wanted.shapes),
         init=tuple(wanted.init),
         dtype=DTYPES[wanted.dtype],
+        parameter_dtype=DTYPES[wanted.parameter_dtype or wanted.dtype],
         distribution=wanted.distribution,
         layout=wanted.layout,
         upstream=wanted.upstream,

@@ -157,7 +157,8 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def model_dtype(case: Case) -> str:
     """The dtype that a model for `case` is converted to; empty where it stays as it was built."""
-    return "" if case.from_functions or case.dtype is torch.float32 else dtype_name(case.dtype)
+    kept = case.from_functions or case.parameter_dtype is torch.float32
+    return "" if kept else dtype_name(case.parameter_dtype)
 
 
 def rehearsal(problem: Problem, case: Case) -> Rehearsal:

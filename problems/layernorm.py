@@ -1,4 +1,4 @@
-"""nn.LayerNorm over arbitrary trailing dimensions, fp32."""
+"""nn.LayerNorm over arbitrary trailing dimensions, in fp32, fp16, bf16 and fp64, with weights of that type or fp32."""
 
 import torch
 import torch.nn as nn
@@ -12,7 +12,8 @@ class Model(nn.Module):
         self.ln = nn.LayerNorm(normalized_shape, eps=eps)
 
     def forward(self, x):
-        return self.ln(x)
+        # PyTorch's CUDA operator wants x and weight of one dtype; where they are, `to` does nothing.
+        return self.ln(x.to(self.ln.weight.dtype)).to(x.dtype)
 
 
 def case(name, shape, dims=1, **options):
@@ -35,6 +36,10 @@ CASES = [
     case("4096x8192", (4096, 8192), distribution="rows", timed=True, scaled=smaller((128, 8192))),
     case("2048x16384", (2048, 16384), distribution="rows", timed=True, scaled=smaller((64, 16384))),
     case("32x128x768", (32, 128, 768), distribution="rows", timed=True, scaled=smaller((4, 128, 768))),
+    case("bf16 rows of 4096", (8192, 4096), distribution="rows", dtype="bfloat16", timed=True,
+         scaled=smaller((64, 4096))),
+    case("fp16 rows of 1024", (16384, 1024), distribution="rows", dtype="float16", timed=True,
+         scaled=smaller((128, 1024))),
     # Trailing dimensions.
     case("one trailing dim", (6, 5, 4, 128), 1, distribution="rows"),
     case("two trailing dims", (6, 5, 12, 32), 2, distribution="rows"),
@@ -65,9 +70,22 @@ CASES = [
     case("constant rows", (8, 512), distribution="constant"),
     case("subnormal variance", (8, 512), distribution="tiny"),
     case("NaN and Inf stay in their row", (8, 512), distribution="non_finite"),
+    # Other dtypes: sums are fp32 for 16-bit values, and weights may be fp32 beside them.
+    case("fp16, odd", (19, 1023), dtype="float16", distribution="rows"),
+    case("bf16, odd", (19, 1023), dtype="bfloat16", distribution="rows"),
+    case("fp16, N(1e4, 1)", (8, 4096), dtype="float16", distribution="large_mean"),
+    case("fp16, fp32 weights", (16, 1024), dtype="float16", parameter_dtype="float32", distribution="rows"),
+    case("bf16, fp32 weights", (6, 5, 12, 32), 2, dtype="bfloat16", parameter_dtype="float32", distribution="rows"),
+    case("fp16, fp32 weights, odd", (7, 33), dtype="float16", parameter_dtype="float32", distribution="rows"),
+    case("bf16, long row, fp32 weights", (2, 64, 40, 40), 3, dtype="bfloat16", parameter_dtype="float32",
+         distribution="rows"),
+    case("fp16, 2-byte aligned", (13, 1024), dtype="float16", distribution="rows", layout="offset"),
+    case("fp64", (16, 1024), dtype="float64", distribution="rows"),
+    case("fp64, odd", (5, 333), dtype="float64", distribution="rows"),
+    case("fp64, long row, N(1e4, 1)", (2, 64, 40, 40), 3, dtype="float64", distribution="large_mean"),
     # The constructor's second argument.
     case("eps = 0.1", (8, 320), distribution="rows") | dict(init=[(320,), 0.1]),
-]
+]  # fmt: skip
 
 
 def random_cases(rng):

@@ -15,6 +15,8 @@ from torch.utils.cpp_extension import load_inline
 CPP = "torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps);"
 
 CUDA = r"""
+#include <ATen/Dispatch.h>
+#include <ATen/OpMathType.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -24,59 +26,66 @@ constexpr int kWarp = 32, kThreads = 256;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 // In a butterfly both partners add each other's value: afterwards every lane holds the sum.
-__device__ float warp_sum(float value) {
+template <typename Float>
+__device__ Float warp_sum(Float value) {
     for (int mask = kWarp / 2; mask > 0; mask /= 2) value += __shfl_xor_sync(kAllLanes, value, mask);
     return value;
 }
 
 // The sum of every thread's value, returned to all of them.
-__device__ float block_sum(float value) {
-    __shared__ float sums[kThreads / kWarp];
+template <typename Float>
+__device__ Float block_sum(Float value) {
+    __shared__ Float sums[kThreads / kWarp];
     const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
     value = warp_sum(value);
     __syncthreads();  // the previous sums may still be being read
     if (lane == 0) sums[warp] = value;
     __syncthreads();
-    return warp_sum(lane < kThreads / kWarp ? sums[lane] : 0.0f);
+    return warp_sum(lane < kThreads / kWarp ? sums[lane] : Float(0));
 }
 
-__global__ void layer_norm_kernel(const float* x, const float* weight, const float* bias, float* y,
-                                  int64_t width, float eps) {
+// T is the type of x and y, W that of weight and bias; everything in between is Float.
+template <typename T, typename W>
+__global__ void layer_norm_kernel(const T* x, const W* weight, const W* bias, T* y, int64_t width, double eps) {
+    using Float = at::opmath_type<T>;  // double for double, float for all others
     x += blockIdx.x * width;
     y += blockIdx.x * width;
 
-    const float pivot = x[0];
-    float sum = 0.0f;
-    for (int64_t i = threadIdx.x; i < width; i += kThreads) sum += x[i] - pivot;
-    const float mean = pivot + block_sum(sum) / width;
+    const Float pivot = x[0];
+    Float sum = 0;
+    for (int64_t i = threadIdx.x; i < width; i += kThreads) sum += Float(x[i]) - pivot;
+    const Float mean = pivot + block_sum(sum) / width;
 
-    float deviations = 0.0f, squares = 0.0f;
+    Float deviations = 0, squares = 0;
     for (int64_t i = threadIdx.x; i < width; i += kThreads) {
-        const float d = x[i] - mean;
+        const Float d = Float(x[i]) - mean;
         deviations += d;
         squares += d * d;
     }
-    const float correction = block_sum(deviations) / width;  // what the rounded mean missed
-    const float variance = fmaxf(block_sum(squares) / width - correction * correction, 0.0f);
-    const float rstd = rsqrtf(variance + eps);
+    const Float correction = block_sum(deviations) / width;  // what the rounded mean missed
+    const Float variance = max(block_sum(squares) / width - correction * correction, Float(0));
+    const Float rstd = rsqrt(variance + Float(eps));
 
     for (int64_t i = threadIdx.x; i < width; i += kThreads) {
-        y[i] = ((x[i] - mean) - correction) * rstd * weight[i] + bias[i];
+        y[i] = T(((Float(x[i]) - mean) - correction) * rstd * Float(weight[i]) + Float(bias[i]));
     }
 }
 
 void check_parameter(const char* name, const torch::Tensor& parameter, const torch::Tensor& x) {
     TORCH_CHECK(parameter.device() == x.device(), "layer_norm: ", name, " is on ", parameter.device(),
                 " but x is on ", x.device());
-    TORCH_CHECK(parameter.scalar_type() == torch::kFloat, "layer_norm: ", name,
-                " must be float32, got ", parameter.scalar_type());
+    TORCH_CHECK(parameter.scalar_type() == x.scalar_type() ||
+                    (parameter.scalar_type() == torch::kFloat && x.element_size() == 2),
+                "layer_norm: ", name, " must be ", x.scalar_type(), " like x, or float32 beside 16-bit values, got ",
+                parameter.scalar_type());
 }
 
 void check_arguments(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) {
     TORCH_CHECK(x.is_cuda(), "layer_norm: x must be a CUDA tensor, got one on ", x.device());
-    TORCH_CHECK(x.scalar_type() == torch::kFloat, "layer_norm: x must be float32, got ", x.scalar_type());
     check_parameter("weight", weight, x);
     check_parameter("bias", bias, x);
+    TORCH_CHECK(bias.scalar_type() == weight.scalar_type(), "layer_norm: bias is ", bias.scalar_type(),
+                " but weight is ", weight.scalar_type());
     TORCH_CHECK(weight.dim() >= 1 && x.dim() >= weight.dim() &&
                     x.sizes().slice(x.dim() - weight.dim()) == weight.sizes(),
                 "layer_norm: the last dimensions of x ", x.sizes(), " must be normalized_shape ",
@@ -96,10 +105,19 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
 
     const int64_t width = weight.numel(), rows = x.numel() / width;
     TORCH_CHECK(rows <= INT_MAX, "layer_norm: ", rows, " rows, but a grid has at most ", INT_MAX, " blocks");
-    layer_norm_kernel<<<static_cast<unsigned>(rows), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-        x.data_ptr<float>(), weight.data_ptr<float>(), bias.data_ptr<float>(), y.data_ptr<float>(), width,
-        static_cast<float>(eps));
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    const auto launch = [&](auto* in, auto* w, auto* b, auto* out) {
+        layer_norm_kernel<<<static_cast<unsigned>(rows), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+            in, w, b, out, width, eps);
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+    };
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, x.scalar_type(), "layer_norm", [&] {
+        auto *in = x.data_ptr<scalar_t>(), *out = y.data_ptr<scalar_t>();
+        if (weight.scalar_type() == x.scalar_type()) {
+            launch(in, weight.data_ptr<scalar_t>(), bias.data_ptr<scalar_t>(), out);
+        } else {
+            launch(in, weight.data_ptr<float>(), bias.data_ptr<float>(), out);
+        }
+    });
     return y;
 }
 """
