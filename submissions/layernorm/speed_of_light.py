@@ -1,4 +1,4 @@
-"""LayerNorm with as little traffic as possible: fp32, fp16 and bf16, statistics in fp32.
+"""LayerNorm with as little traffic as possible: fp32, fp16 and bf16, statistics in fp32. fp64 is right, and not fast.
 
 Rows up to 16,384 fp32 elements (32,768 of 16 bits) live in the registers of a block or a warp: x is read
 once, y is written once. One reduction of (count, mean, squares) replaces one for the mean and one for the
@@ -390,6 +390,49 @@ direct_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int6
 }
 
 // ------------------------------------------------------------------------------------------------------
+// fp64_rows: a block for each row, which it reads for each pass. For checks, not for speed.
+
+__device__ double fp64_sum(double v) {
+    __shared__ double sums[kSplitThreads];
+    __syncthreads();  // the previous sum may still be being read
+    sums[threadIdx.x] = v;
+    __syncthreads();
+    for (int half = kSplitThreads / 2; half > 0; half /= 2) {
+        if (threadIdx.x < half) sums[threadIdx.x] += sums[threadIdx.x + half];
+        __syncthreads();
+    }
+    return sums[0];
+}
+
+__global__ void __launch_bounds__(kSplitThreads)
+fp64_rows(const double* x, const double* weight, const double* bias, double* y, int64_t width, double eps) {
+    x += blockIdx.x * width;
+    y += blockIdx.x * width;
+    double sum = 0.0, deviations = 0.0, squares = 0.0;
+    for (int64_t i = threadIdx.x; i < width; i += kSplitThreads) sum += x[i] - x[0];
+    const double mean = x[0] + fp64_sum(sum) / width;
+    for (int64_t i = threadIdx.x; i < width; i += kSplitThreads) {
+        deviations += x[i] - mean;
+        squares += (x[i] - mean) * (x[i] - mean);
+    }
+    const double correction = fp64_sum(deviations) / width;  // what rounding had lost
+    const double rstd = rsqrt(fmax(fp64_sum(squares) / width - correction * correction, 0.0) + eps);
+    for (int64_t i = threadIdx.x; i < width; i += kSplitThreads) {
+        y[i] = ((x[i] - mean) - correction) * rstd * weight[i] + bias[i];
+    }
+}
+
+torch::Tensor fp64_layer_norm(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
+                              torch::Tensor y, double eps) {
+    const int64_t width = weight.numel(), rows = x.numel() / width;
+    TORCH_CHECK(rows <= INT_MAX, "layer_norm: ", rows, " rows are more than a grid can have");
+    fp64_rows<<<static_cast<unsigned>(rows), kSplitThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+        x.data_ptr<double>(), weight.data_ptr<double>(), bias.data_ptr<double>(), y.data_ptr<double>(), width, eps);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return y;
+}
+
+// ------------------------------------------------------------------------------------------------------
 // From shape to kernel.
 
 struct Call {
@@ -494,9 +537,9 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
     TORCH_CHECK(bias.sizes() == weight.sizes(), "layer_norm: bias has shape ", bias.sizes(),
                 " but weight has shape ", weight.sizes());
     const auto type = x.scalar_type(), parameter_type = weight.scalar_type();
-    TORCH_CHECK(type == torch::kFloat || type == torch::kHalf || type == torch::kBFloat16,
-                "layer_norm: x must be float32, float16 or bfloat16, got ", type);
-    TORCH_CHECK(parameter_type == type || parameter_type == torch::kFloat,
+    TORCH_CHECK(type == torch::kFloat || type == torch::kHalf || type == torch::kBFloat16 || type == torch::kDouble,
+                "layer_norm: x must be float32, float16, bfloat16 or float64, got ", type);
+    TORCH_CHECK(parameter_type == type || (parameter_type == torch::kFloat && type != torch::kDouble),
                 "layer_norm: weight must be float32 or ", type, " like x, got ", parameter_type);
     TORCH_CHECK(bias.scalar_type() == parameter_type, "layer_norm: bias must be ", parameter_type,
                 " like weight, got ", bias.scalar_type());
@@ -507,6 +550,7 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
     if (!bias.is_contiguous()) bias = bias.contiguous();
     auto y = at::empty(x.sizes(), x.options());
     if (y.numel() == 0) return y;  // a launch of no blocks is an error
+    if (type == torch::kDouble) return fp64_layer_norm(x, weight, bias, y, eps);
 
     const int64_t width = weight.numel();
     Call call = {x.data_ptr(), weight.data_ptr(), bias.data_ptr(), y.data_ptr(), x.numel() / width, width,
