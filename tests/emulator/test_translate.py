@@ -31,6 +31,8 @@ USE = "__global__ void k() { f(1); }"
 CALLS_DEVICE = {
     "declared for the device": "__device__ float f(float);\nfloat f(float x) { return x; }\n" + USE,
     "for both": "__host__ __device__ float f(float x) { return x; }\n" + USE,
+    "an overload of CUDA's": "template <class T>\nT rsqrt(T x) { return 1 / sqrt(x); }\n"
+    "__global__ void k(float* y) { *y = rsqrt(*y); }",
     "constexpr": "constexpr int up(int a, int b) { return (a + b - 1) / b; }\n__global__ void k() { up(1, 2); }",
     "marked by a macro": "#define HD __host__ __device__\nHD float f(float x) { return x; }\n" + USE,
     "a macro": "#define TWICE(x) (2 * (x))\n__global__ void k(float* y) { *y = TWICE(1); }",
@@ -62,6 +64,11 @@ def test_headers_of_libraries_that_are_not_there_are_refused_by_name(header):
 
     with pytest.raises(Unsupported, match=f"sub.py:10: the emulator does not support the header <{header}>"):
         _translated(f"#include <{header}>\n")
+
+
+def test_a_launch_of_a_kernel_whose_name_a_macro_puts_together():
+    text = "#define RUN(kind) void run_##kind() { add_##kind##_kernel<<<1, 2>>>(3); }\n"
+    assert "{ ::emu::Launcher(EMU_TEXT(add_ ## kind ## _kernel), " in _translated(text)
 
 
 def test_headers_that_the_emulator_has_are_kept():

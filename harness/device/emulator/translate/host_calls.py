@@ -7,6 +7,8 @@ function, called by name from a kernel or a function that is for the device alon
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 
 from harness.device.emulator.translate.kernels import name_index
 from harness.device.emulator.translate.lexer import Source
@@ -27,6 +29,24 @@ class HostCall(Exception):
             f"Declare {function} as __device__."
         )
         self.index = index
+
+
+# Functions of C's library, all of which CUDA has for the device.
+_C_FUNCTIONS = """
+    abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi erf erfc erfcinv erfinv exp exp10 exp2
+    expm1 fabs fdim floor fma fmax fmin fmod frexp hypot ilogb isfinite isinf isnan labs ldexp lgamma llabs log log10
+    log1p log2 logb max min modf nearbyint nextafter norm pow rcbrt remainder rhypot rint round rsqrt signbit sin
+    sincos sincospi sinh sinpi sqrt swap tan tanh tgamma trunc memcpy memset memmove printf malloc free assert
+"""
+
+
+@cache
+def _library() -> set[str]:
+    """Names that may mean a function of CUDA's, whatever else the source declares of that name."""
+    folder = Path(__file__).resolve().parent.parent / "include" / "emu"
+    names = {name for file in folder.glob("*.h") for name in re.findall(r"(\w+)\(", file.read_text())}
+    in_c = set(_C_FUNCTIONS.split())
+    return names | in_c | {f"{name}f" for name in in_c}
 
 
 def _in_directives(source: Source) -> list[bool]:
@@ -63,7 +83,7 @@ def _host_functions(source: Source, skipped: list[bool]) -> set[str]:
         is_declared = scopes[i] and not skipped[i] and after in ("{", ";") and first < i and "=" not in marks
         if is_declared and not marks & _NOT_FUNCTIONS and source.at(i - 1) not in ("::", ".", "~"):
             host.add(token.text)
-    return host - device
+    return host - device - _library()
 
 
 def _device_bodies(source: Source, skipped: list[bool]) -> list[tuple[int, int, int]]:

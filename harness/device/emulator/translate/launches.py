@@ -56,6 +56,8 @@ def _callee_start(source: Source, launch: int) -> tuple[int, int]:
             i -= 1
         elif source.at(i - 1) == ">":
             i = max(0, source.opening_angle(i - 1) - 1)
+    while source.at(i - 1) == "##":  # a macro puts the name together
+        i -= 2
     if source.at(i - 1) == "template":
         i -= 1
     return i, arguments
@@ -87,7 +89,8 @@ def _rewrite_launch(source: Source, edits: Edits, kernels: Kernels, i: int) -> N
     clustered = f".in_clusters(dim3({cluster}))" if cluster else ""
     passed = f".typed({callee}" if typed else f".call([&](auto&&... emu_a) {{ {callee}(emu_a...); }}"
     comma = "" if source.at(end + 4) == ")" else ", "
-    head = f'::emu::Launcher("{name}", __FILE__, __LINE__, {address}, '
+    shown = f"EMU_TEXT({callee})" if "##" in callee else f'"{name}"'
+    head = f"::emu::Launcher({shown}, __FILE__, __LINE__, {address}, "
     edits.replace_tokens(first, i + 3, head)
     edits.replace_tokens(end, end + 4, f"){clustered}{passed}{comma}")
 

@@ -14,7 +14,7 @@ _TOKEN = re.compile(
   | (?P<char>(?:u8|u|U|L)?'(?:[^'\\\n]|\\.)+')
   | (?P<name>[A-Za-z_$][\w$]*)
   | (?P<number>\.?\d(?:[\w.]|'[\w]|(?<=[eEpP])[+-])*)
-  | (?P<mark>::|->|[^\s\w])
+  | (?P<mark>::|->|\#\#|[^\s\w])
     """,
     re.VERBOSE | re.DOTALL,
 )

@@ -1,5 +1,6 @@
 // <<<...>>> and the cudaLaunch functions, for kernels that are ordinary functions here.
 #pragma once
+#define EMU_TEXT(...) #__VA_ARGS__
 #include <tuple>
 #include <type_traits>
 #include <utility>
