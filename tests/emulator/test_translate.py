@@ -71,6 +71,14 @@ def test_a_launch_of_a_kernel_whose_name_a_macro_puts_together():
     assert "{ ::emu::Launcher(EMU_TEXT(add_ ## kind ## _kernel), " in _translated(text)
 
 
+def test_a_macro_over_several_lines_stays_one():
+    text = "#define RUN(T) \\\n  add<T> \\\n  <<<1, \\\n  2>>>( \\\n  3);\nint next;\n"
+    translated = _translated(text)
+    assert translated.count("\n") == text.count("\n")
+    assert all(line.endswith("\\") for line in translated.splitlines()[:4])
+    assert "add < T >(emu_a...)" in translated
+
+
 def test_headers_that_the_emulator_has_are_kept():
     text = "#include <ATen/cuda/CUDAContext.h>\n#include <cub/block/block_reduce.cuh>\n"
     assert _translated(text) == text

@@ -26,6 +26,11 @@ _COMMON = [
 _COMMON += ["-fno-ipa-icf"]
 # Misaligned vectors and overrun arrays are common mistakes, and cheap to see in either mode.
 _COMMON += ["-fsanitize=bounds,alignment"]
+# As torch calls nvcc: submissions that want operators of half undefine them again.
+_COMMON += [
+    f"-D__CUDA_NO_{what}__"
+    for what in ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS", "HALF2_OPERATORS")
+]
 _CHECKED = [
     "-fsanitize=thread",
     "--param=tsan-instrument-func-entry-exit=0",
@@ -100,10 +105,11 @@ class EmulatorToolchain:
             body = "\n".join(piece.located for piece in pieces)
             source.write_text(body + (f'\n#line 1 "bindings of {extension.name}"\n{binding}' if name == "main" else ""))
             extra = self._extra if name == "cuda" else []
+            undefined = [flag for flag in flags if flag.startswith("-U__CUDA_NO_")]
             commands.append([
                 paths.compiler(), *_COMMON, *extra, *_kept_flags(flags), *include,
                 f"-DTORCH_EXTENSION_NAME={module_name}",
-                "-include", str(self._prelude(extra)), *paths.include_flags(shims=True),
+                "-include", str(self._prelude([*extra, *undefined])), *paths.include_flags(shims=True),
                 "-c", source.name, "-o", f"{name}.o",
             ])  # fmt: skip
         files = {piece.file for piece in (*extension.cpp_sources, *extension.cuda_sources) if piece.file}

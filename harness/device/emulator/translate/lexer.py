@@ -39,7 +39,7 @@ class Source:
         self.tokens = [
             Token(str(m.lastgroup if m.lastgroup != "delimiter" else "raw"), m.group(), m.start(), m.end())
             for m in _TOKEN.finditer(text)
-            if m.lastgroup != "comment"
+            if m.lastgroup != "comment" and m.group() != "\\"  # which ends a line that goes on
         ]
         self._line_starts = [0] + [m.end() for m in re.finditer("\n", text)]
         self.partner = self._match_brackets()
@@ -148,7 +148,8 @@ class Edits:
     def replace(self, start: int, end: int, text: str) -> None:
         """Put `text` in place of the characters start, ..., end - 1."""
         missing = self._source.text.count("\n", start, end) - text.count("\n")
-        self._edits.append((start, end, text + "\n" * max(0, missing)))
+        line_end = "\\\n" if "\\\n" in self._source.text[start:end] else "\n"  # a macro goes on behind it
+        self._edits.append((start, end, text + line_end * max(0, missing)))
 
     def replace_tokens(self, first: int, last: int, text: str) -> None:
         """Put `text` in place of the tokens first, ..., last - 1."""
