@@ -12,7 +12,7 @@ README = (ROOT / "README.md").read_text()
 
 def test_tables_are_generated_from_the_committed_results():
     process = subprocess.run(
-        [sys.executable, "-m", "harness.report.markdown", "--check", "README.md"],
+        [sys.executable, "-m", "harness.report.markdown", "--check", "README.md", "docs/results.md"],
         cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
@@ -48,3 +48,26 @@ def test_options_in_the_readme_are_those_of_the_command():
     shown = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", README.split("## The command")[1].split("## ")[0]))
     assert shown <= known
     assert known - shown <= {"-h", "--help", "--quiet", "--verbose"}
+
+
+def test_a_baseline_that_was_left_out_of_a_case_is_a_dash_in_the_table_of_cases():
+    from harness.report.markdown import cases_table, table
+    from harness.verdict import SCHEMA, Baseline, CasePassed, CaseTiming, Speedup
+
+    times = dict(median_us=2.0, interval_us=(1.9, 2.1), samples_us=[2.0], calls_per_round=1, fixed_us=0.0)
+    floor = dict(floor_us=1.0, floor_fraction=0.5, bytes_min=1, launch_bound=False)
+    peer = Baseline(**times, speedup=Speedup(ratio=1.0, interval=(0.9, 1.1)), version="liger-kernel 0.8.5")
+    cases = [
+        CasePassed(name=name, shape="8×8", scaled=False, error=0.0, tolerance=1.0, error_ratio=0.0,
+                   timing=CaseTiming(**times, **floor, baselines=baselines))
+        for name, baselines in (("short", {"liger": peer}), ("long", {}))
+    ]  # fmt: skip
+    accepted = Accepted(
+        problem="rmsnorm", submission="mine", source_sha256="", device="cuda", seed=1, cases=cases,
+        geomean_speedup=1.0, geomean_interval=(1.0, 1.0),
+    )  # fmt: skip
+    results = Results(schema=SCHEMA, environment={}, evaluations=[accepted])
+    assert "| short, 8×8 | 1 µs | 2 µs, 50% | 2 µs, 50% |" in cases_table(results)
+    assert "| long, 8×8 | 1 µs | – | 2 µs, 50% |" in cases_table(results)
+    assert "liger (liger-kernel 0.8.5)" in table(results)
+    assert "over the fastest of the baselines" in table(results)

@@ -1,7 +1,13 @@
 """Tables in documents, generated from committed results: `python -m harness.report.markdown FILE…`.
 
-A document holds a pair of comments, `<!-- table: results/x.json -->` and `<!-- end of table -->`; what
-stands between them is replaced. `--check` changes nothing and exits with 1 when a table is out of date.
+A document holds a pair of comments, the second `<!-- end of table -->`; what stands between them is replaced:
+
+- `<!-- table: results/x.json -->`: the first timed case of one problem, and the means over all of them;
+- `<!-- cases: results/x.json -->`: every timed case of that problem;
+- `<!-- summary: results/x -->`: a line for each problem that has results in the folder;
+- `<!-- problems: results/x -->`: a section for each of them, with both of its tables.
+
+`--check` changes nothing and exits with 1 when a table is out of date.
 """
 
 from __future__ import annotations
@@ -12,21 +18,79 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harness.paths import ROOT
+from harness.paths import PROBLEMS, ROOT
 from harness.report import json
 from harness.report.terminal import duration, with_interval
 from harness.verdict import Accepted, CasePassed, CaseTiming, Results, Timing
 
-_BLOCK = re.compile(r"(<!-- table: (?P<path>\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
+_BLOCK = re.compile(
+    r"(<!-- (?P<what>table|cases|summary|problems): (?P<path>\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL
+)
 
 
 def table(results: Results) -> str:
     """For each device its accepted and timed submissions, fastest first, on the first timed case and over all."""
+    tables = [_device_table(timed, results.environment) for timed in _by_device(results)]
+    return "\n".join(tables) or "Nothing was timed.\n"
+
+
+def _by_device(results: Results) -> list[list[Accepted]]:
+    """The accepted and timed evaluations of each device, fastest first; cuda before cpu."""
     timed = [e for e in results.evaluations if isinstance(e, Accepted) and e.geomean_speedup is not None]
     timed.sort(key=lambda e: -(e.geomean_speedup or 0.0))
-    devices = sorted({e.device for e in timed}, reverse=True)  # cuda before cpu
-    tables = [_device_table([e for e in timed if e.device == device], results.environment) for device in devices]
-    return "\n".join(tables) or "Nothing was timed.\n"
+    devices = sorted({e.device for e in timed}, reverse=True)
+    return [[e for e in timed if e.device == device] for device in devices]
+
+
+def cases_table(results: Results) -> str:
+    """For each device every timed case: the floor, and the time of each implementation with its share of the floor."""
+    tables = []
+    for timed in _by_device(results):
+        baselines = list(dict.fromkeys(name for e in timed for _, t in _timings(e) for name in t.baselines))
+        heads = [*(f"*{name}*" for name in baselines), *(f"`{e.submission}`" for e in timed)]
+        lines = [f"| case | floor | {' | '.join(heads)} |", "|---" * (len(heads) + 2) + "|"]
+        for row, (case, timing) in enumerate(_timings(timed[0])):
+            times: list[Timing | None] = [timing.baselines.get(name) for name in baselines]
+            times += [_timings(e)[row][1] for e in timed]
+            cells = [
+                "–" if t is None else f"{duration(t.median_us)}, {timing.floor_us / t.median_us:.0%}" for t in times
+            ]
+            lines.append(f"| {case} | {duration(timing.floor_us)} | {' | '.join(cells)} |")
+        tables.append("\n".join(lines) + "\n")
+    return "\n".join(tables)
+
+
+def summary(folder: Path) -> str:
+    """A line for each problem and device: its fastest submission."""
+    lines = [
+        "| problem | fastest submission | of the floor, first case | over eager | over the fastest baseline |",
+        "|---|---|---|---|---|",
+    ]
+    for name, results in _problems(folder):
+        for timed in _by_device(results):
+            best = timed[0]
+            device = "" if best.device == "cuda" else f" ({best.device})"
+            lines.append(
+                f"| {name}{device} | `{best.submission}` | {_timings(best)[0][1].floor_fraction:.0%} "
+                f"| {with_interval(best.geomean_speedup, best.geomean_interval)} "
+                f"| {with_interval(best.geomean_speedup_over_best, best.geomean_over_best_interval)} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def sections(folder: Path) -> str:
+    """A section for each problem with results in `folder`."""
+    parts = [f"## {name}\n\n{table(results)}\n{cases_table(results)}" for name, results in _problems(folder)]
+    return "\n".join(parts)
+
+
+def _problems(folder: Path) -> list[tuple[str, Results]]:
+    """The results in `folder` that are named like a problem."""
+    return [(path.stem, json.load(path)) for path in sorted(folder.glob("*.json")) if _is_problem(path.stem)]
+
+
+def _is_problem(name: str) -> bool:
+    return (PROBLEMS / f"{name}.py").is_file()
 
 
 def _device_table(timed: list[Accepted], environment: dict[str, Any]) -> str:
@@ -36,11 +100,12 @@ def _device_table(timed: list[Accepted], environment: dict[str, Any]) -> str:
         f"{where}, torch {environment.get('torch')}, {environment.get('date')}; seed {timed[0].seed}; "
         "brackets are 95% intervals.",
         "",
-        f"| | {first} | of the floor | speedup over eager, all timed cases | over the faster of eager and compile |",
+        f"| | {first} | of the floor | speedup over eager, all timed cases | over {_fastest_of(timed)} |",
         "|---|---|---|---|---|",
     ]
     for name, baseline in _timings(timed[0])[0][1].baselines.items():
-        lines.append(f"| *{_baseline_name(name)}* | {_time(baseline)} | {_share(timed[0], baseline):.0%} | | |")
+        shown = _baseline_name(timed[0].problem, name, baseline.version)
+        lines.append(f"| *{shown}* | {_time(baseline)} | {_share(timed[0], baseline):.0%} | | |")
     for evaluation in timed:
         timing = _timings(evaluation)[0][1]
         lines.append(
@@ -59,8 +124,15 @@ def _timings(evaluation: Accepted) -> list[tuple[str, CaseTiming]]:
     ]
 
 
-def _baseline_name(name: str) -> str:
-    return {"eager": "nn.LayerNorm, eager", "compile": "nn.LayerNorm, torch.compile"}.get(name, name)
+def _fastest_of(timed: list[Accepted]) -> str:
+    names = {name for e in timed for _, timing in _timings(e) for name in timing.baselines}
+    return "the faster of eager and compile" if names == {"eager", "compile"} else "the fastest of the baselines"
+
+
+def _baseline_name(problem: str, name: str, version: str) -> str:
+    reference = "nn.LayerNorm" if problem == "layernorm" else "reference"
+    named = {"eager": f"{reference}, eager", "compile": f"{reference}, torch.compile"}
+    return named.get(name) or (f"{name} ({version})" if version else name)
 
 
 def _time(timing: Timing) -> str:
@@ -76,7 +148,14 @@ def refresh(text: str) -> str:
     """`text` with every table made anew. Raises FileNotFoundError for missing results."""
 
     def replace(match: re.Match[str]) -> str:
-        return match[1] + table(json.load(ROOT / match["path"])) + match[3]
+        path = ROOT / match["path"]
+        made = {
+            "table": lambda: table(json.load(path)),
+            "cases": lambda: cases_table(json.load(path)),
+            "summary": lambda: summary(path),
+            "problems": lambda: sections(path),
+        }
+        return match[1] + made[match["what"]]() + match[4]
 
     return _BLOCK.sub(replace, text)
 
