@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,9 +13,9 @@ from tests.helpers import ROOT, EvalRun, run_eval
 FOLDER = Path(__file__).parent
 PROBLEM = ROOT / "tests" / "fixtures" / "problems" / "corpus_layernorm.py"
 
-# Words of `needs:`. Devices: `cuda` runs CUDA, emulated or not; `gpu` a real one only; `cpu` only the CPU.
+# Words of `needs:`. Devices: `cuda` runs CUDA, emulated or not; `gpu` a real one only; `cpu` and `emulator` only those.
 # Isolation: `landlock` and `namespaces` name the weakest level that stops it. `timing`: only timed calls show it.
-WORDS = {"cuda", "gpu", "cpu", "timing", "landlock", "namespaces"}
+WORDS = {"cuda", "gpu", "cpu", "emulator", "timing", "landlock", "namespaces"}
 
 LEVELS = ("basic", "landlock", "namespaces")
 
@@ -51,10 +52,10 @@ class Entry:
         if LEVELS.index(level) < needed:
             return False
         if device == "cuda":
-            return "cpu" not in self.needs
+            return not self.needs & {"cpu", "emulator"}
         if device == "emulator":
-            return "cuda" in self.needs
-        return not self.needs & {"cuda", "gpu"}
+            return bool(self.needs & {"cuda", "emulator"})
+        return not self.needs & {"cuda", "emulator", "gpu"}
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def judge(chosen: Iterable[Entry], device: str, *options: str, timing: bool) -> 
     mode = ["-k", "timed", "--quick", "--against", "eager"] if timing else ["--no-timing"]
     run = run_eval(
         *(entry.path for entry in members), "--problem", PROBLEM, "--device", device, *mode,
-        "--timeout", TIMEOUT_S, *options, env=LIMITS, timeout_s=60 + 60 * len(members),
+        "--timeout", TIMEOUT_S, "--seed", random.SystemRandom().randrange(2**53), *options, env=LIMITS, timeout_s=60 + 60 * len(members),
     )  # fmt: skip
     found = {evaluation["source_sha256"]: evaluation for evaluation in run.results.get("evaluations", [])}
     return [_outcome(entry, device, found) for entry in members], run
@@ -141,3 +142,14 @@ def judge_all(
             outcomes += found
             runs.append(run)
     return outcomes, runs
+
+
+def table() -> str:
+    """The corpus as a table for docs/threat-model.md."""
+    lines = ["| file of `tests/hostile` | strategy | surface | must get |", "|---|---|---|---|"]
+    for entry in entries():
+        strategy = entry.strategy.replace("|", "\\|")
+        verdicts = " or ".join(verdict.replace("_", " ") for verdict in entry.allowed)
+        where = " (GPU only)" if "gpu" in entry.needs else ""
+        lines.append(f"| `{entry.name}`{where} | {strategy} | {entry.surface} | {verdicts} |")
+    return "\n".join(lines)

@@ -1,0 +1,39 @@
+"""Control: replays a CUDA graph on a copy of the new input.
+
+surface: none
+needs: gpu, timing
+expect: accepted
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+        self.graphs = {}
+
+    def right(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+    def forward(self, x):
+        if x.shape not in self.graphs:
+            still = x.clone()
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                self.right(still)
+            torch.cuda.current_stream().wait_stream(stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                y = self.right(still)
+            self.graphs[x.shape] = (graph, still, y)
+        graph, still, y = self.graphs[x.shape]
+        still.copy_(x)
+        graph.replay()
+        return y.clone()
