@@ -23,15 +23,18 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 SEED = 20
-FIXTURES = ROOT / "tests" / "fixtures"
 
 
 def jobs() -> list[tuple[Path, list[str]]]:
     """Each file with CUDA in it, and the problem that eval.py cannot guess from its folder."""
-    shipped = sorted((ROOT / "submissions").rglob("*.py"))
-    faulty = sorted((FIXTURES / "cuda").glob("*.py"))
-    problem = ["--problem", str(FIXTURES / "problems" / "small_layernorm.py")]
-    return [(f, []) for f in shipped if "cuda_sources" in f.read_text()] + [(f, problem) for f in faulty]
+    shipped = _with_cuda(ROOT / "submissions")
+    faulty = _with_cuda(ROOT / "tests" / "hostile")
+    problem = ["--problem", str(ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py")]
+    return [(f, []) for f in shipped] + [(f, problem) for f in faulty]
+
+
+def _with_cuda(folder: Path) -> list[Path]:
+    return [f for f in sorted(folder.rglob("*.py")) if "cuda_sources" in f.read_text()]
 
 
 def judge(file: Path, more: list[str], device: str, deadline: float) -> dict[str, Any]:
