@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """Judge kernel submissions: `python eval.py --help`."""
 
+import os
 import sys
 
 from harness.cli import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    code = main()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # what remains is torch taking itself apart, for half a second

@@ -96,7 +96,8 @@ class Worker:
         keeps_compile_cache: bool = False,
     ) -> None:
         _adopt_orphans()
-        self._ready = self._paused = False
+        self._ready = False
+        self._stopped: set[int] = set()
         self._device = device
         self._isolation = isolation
         self._inner_pid = 0
@@ -224,7 +225,7 @@ class Worker:
         before it was asked. While it starts, nothing of a submission has run, and it may be told ahead."""
         if self._ended:
             raise SubmissionError("exited", "The process that ran it had been ended before.")
-        if self._paused:
+        if self._stopped:
             self._resume()
         if self._ready and self._channel.unread():
             self.end()
@@ -334,8 +335,7 @@ class Worker:
         """Stop the worker until it is told something, so that none of it runs while something else is timed.
 
         Raises SubmissionError when it has processes beside the one that runs it."""
-        self._paused = True
-        stopped: set[int] = set()
+        self._stopped = stopped = set[int]()
         while fresh := set(self._everything()) - stopped:  # what was started meanwhile is found by looking again
             processes.send(fresh, signal.SIGSTOP)
             stopped |= fresh
@@ -355,8 +355,8 @@ class Worker:
         return 3 if self._isolation.private_tree else 2
 
     def _resume(self) -> None:
-        processes.send(self._everything(), signal.SIGCONT)
-        self._paused = False
+        processes.send(self._stopped, signal.SIGCONT)
+        self._stopped = set()
 
     # -------------------------------------------------------------- ending
 
