@@ -6,17 +6,20 @@ variance, so that the stretch in which a block loads nothing is short, and enoug
 multiprocessor to fill it. Loads of x and stores of y are marked as passing by, which leaves L1 and L2 to
 weight and bias.
 
-Longer rows are split over blocks, and x is read twice. Weight and bias are read from L2 once for four rows:
-for each row they would move more bytes than x itself. The output is computed from the last row back, because
-its end is what L2 still holds.
+Longer rows are split over blocks, and x is read twice. A block computes the output of a chunk of columns for
+all rows, so that weight and bias are read once: for each row they would move more bytes than x itself. The
+output is computed in the reverse order of the statistics, because their end is what L2 still holds.
 
 Other widths and alignments go element by element.
 
 Numerics: sums are taken of differences from the row's first element, and merged pack by pack by the formula
 of Chan, Golub and LeVeque (1983), so neither a large mean nor an outlier as first element costs digits.
 
+Small inputs cost a call, an allocation and a launch. The function is given to Python without pybind11's
+conversion of arguments, which costs more than all checks.
+
 Bytes moved, predicted: short rows x and y once, 8192x4096 in fp32 268 MB, 63 us at 4.26 TB/s. The
-(16, 64, 256, 256) case 268 MB for statistics and 570 MB for output, less the 30 MB that L2 holds: 0.19 ms.
+(16, 64, 256, 256) case 268 MB for statistics and 570 MB for output, less the 35 MB that L2 holds: 0.20 ms.
 docs/notes/speed-of-light.md says what was predicted and measured, also of what was tried and is not here.
 """
 
@@ -24,9 +27,34 @@ import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 
-CPP = "torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps);"
+CPP = r"""
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps);
+
+static PyObject* python_layer_norm(PyObject*, PyObject* const* given, Py_ssize_t count) {
+    HANDLE_TH_ERRORS
+    TORCH_CHECK_TYPE(count == 4 && THPVariable_Check(given[0]) && THPVariable_Check(given[1]) &&
+                         THPVariable_Check(given[2]) && PyFloat_Check(given[3]),
+                     "layer_norm takes the tensors x, weight and bias, and eps, a float");
+    return THPVariable_Wrap(layer_norm(THPVariable_Unpack(given[0]), THPVariable_Unpack(given[1]),
+                                       THPVariable_Unpack(given[2]), PyFloat_AS_DOUBLE(given[3])));
+    END_HANDLE_TH_ERRORS
+}
+
+static PyMethodDef functions[] = {
+    {"layer_norm", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(python_layer_norm)),
+     METH_FASTCALL, "layer_norm(x, weight, bias, eps) -> y"},
+    {}};
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+    if (PyModule_AddFunctions(m.ptr(), functions) != 0) throw py::error_already_set();
+}
+"""
 
 CUDA = r"""
+#include <ATen/cuda/EmptyTensor.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -207,17 +235,32 @@ block_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int p
 
 constexpr int kSplitThreads = 256;
 constexpr int kStatisticsLoads = 8;  // packs a thread holds; a chunk of a row is kSplitThreads times as many
-constexpr int kOutputLoads = 4;      // fewer: weight and bias are held as well,
-constexpr int kOutputRows = 4;       // for so many rows, which saves reading them from L2 for each
+constexpr int kOutputBlocks = 4;     // to share a multiprocessor
+// Fewer for output: a thread holds weight and bias as well, for all its rows; those of 16 bits as fp32.
+template <typename T>
+constexpr int kOutputLoads = sizeof(T) == 4 ? 4 : 2;
+
+// Both passes go by strips, each as many columns as the blocks of the output that are resident together can
+// hold; in a strip by rows, in a row by chunks. The output goes backwards. So it begins with what the
+// statistics read last, in L2.
+struct Order {
+    unsigned rows, chunks, strip;  // of a strip: rows (or groups of rows); of a row, and of a strip: chunks
+
+    __device__ __forceinline__ uint2 row_and_chunk(unsigned block) const {
+        const unsigned before = block / (rows * strip) * strip, width = min(strip, chunks - before);
+        const unsigned within = block - before * rows;
+        return make_uint2(within / width, before + within % width);
+    }
+};
 
 template <typename T>
 __global__ void __launch_bounds__(kSplitThreads)
-split_statistics(const T* x, float2* of_chunks, int64_t packs, int chunks) {
+split_statistics(const T* x, float2* of_chunks, int64_t packs, Order order) {
     using P = Pack<T, 16 / sizeof(T)>;
     constexpr int kWarps = kSplitThreads / kWarp;
-    const int64_t row = blockIdx.x / chunks;
+    const uint2 place = order.row_and_chunk(blockIdx.x);
+    const int64_t row = place.x, first = int64_t(place.y) * kSplitThreads * kStatisticsLoads + threadIdx.x;
     const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-    const int64_t first = int64_t(blockIdx.x % chunks) * kSplitThreads * kStatisticsLoads + threadIdx.x;
     const P* in = reinterpret_cast<const P*>(x) + row * packs + first;
     P kept[kStatisticsLoads];
 #pragma unroll
@@ -236,7 +279,7 @@ split_statistics(const T* x, float2* of_chunks, int64_t packs, int chunks) {
     __syncthreads();
     if (warp > 0) return;
     const Moments m = merged_over_lanes<kWarps>(lane < kWarps ? of_warps[lane] : Moments{});
-    if (lane == 0) of_chunks[blockIdx.x] = make_float2(m.mean, m.squares);
+    if (lane == 0) of_chunks[row * order.chunks + place.y] = make_float2(m.mean, m.squares);
 }
 
 // -> the row's mean less its pivot, and one over its deviation
@@ -262,37 +305,37 @@ split_merge(const float2* of_chunks, float2* of_rows, int64_t packs, int chunks,
     if (lane == 0) of_rows[blockIdx.x] = make_float2(m.mean, rsqrtf(variance + eps));
 }
 
-// From the last row to the first, and in it from the last chunk: of those L2 still has what it can hold.
 template <typename T, typename W>
-__global__ void __launch_bounds__(kSplitThreads)
+__global__ void __launch_bounds__(kSplitThreads, kOutputBlocks)
 split_output(const T* x, const W* weight, const W* bias, T* y, const float2* of_rows, int64_t rows,
-             int64_t packs, int chunks) {
-    constexpr int kSize = 16 / sizeof(T);
+             int64_t packs, int rows_per_block, Order order) {
+    constexpr int kSize = 16 / sizeof(T), kLoads = kOutputLoads<T>;
     using P = Pack<T, kSize>;
-    const unsigned reversed = gridDim.x - 1 - blockIdx.x;
-    const int64_t column = int64_t(reversed % chunks) * kSplitThreads * kOutputLoads + threadIdx.x;
-    const int64_t first_row = int64_t(reversed / chunks) * kOutputRows;
-    Pack<W, kSize> scale[kOutputLoads], shift[kOutputLoads];
+    const uint2 place = order.row_and_chunk(gridDim.x - 1 - blockIdx.x);
+    const int64_t first_row = int64_t(place.x) * rows_per_block;
+    const int64_t column = int64_t(place.y) * kSplitThreads * kLoads + threadIdx.x;
+    const int here = static_cast<int>(min(packs - column, int64_t(kSplitThreads) * kLoads));
+    Pack<W, kSize> scale[kLoads], shift[kLoads];
 #pragma unroll
-    for (int k = 0; k < kOutputLoads; k++) {
-        if (column + k * kSplitThreads < packs) {
+    for (int k = 0; k < kLoads; k++) {
+        if (k * kSplitThreads < here) {
             scale[k] = reinterpret_cast<const Pack<W, kSize>*>(weight)[column + k * kSplitThreads];
             shift[k] = reinterpret_cast<const Pack<W, kSize>*>(bias)[column + k * kSplitThreads];
         }
     }
-    for (int64_t row = min(first_row + kOutputRows, rows) - 1; row >= first_row; row--) {
+    for (int64_t row = min(first_row + rows_per_block, rows) - 1; row >= first_row; row--) {
         const P* in = reinterpret_cast<const P*>(x) + row * packs + column;
         P* out = reinterpret_cast<P*>(y) + row * packs + column;
-        P kept[kOutputLoads];
+        P kept[kLoads];
 #pragma unroll
-        for (int k = 0; k < kOutputLoads; k++) {
-            if (column + k * kSplitThreads < packs) kept[k] = load_once(in + k * kSplitThreads);
+        for (int k = 0; k < kLoads; k++) {
+            if (k * kSplitThreads < here) kept[k] = load_once(in + k * kSplitThreads);
         }
         const float pivot = to_float(x[row * packs * kSize]);
         const float2 of_row = of_rows[row];
 #pragma unroll
-        for (int k = 0; k < kOutputLoads; k++) {
-            if (column + k * kSplitThreads < packs) {
+        for (int k = 0; k < kLoads; k++) {
+            if (k * kSplitThreads < here) {
                 store_once(out + k * kSplitThreads,
                            normalised(kept[k], scale[k], shift[k], pivot, of_row.x, of_row.y));
             }
@@ -471,19 +514,30 @@ template <typename T, typename W>
 void split(const Call& call) {
     constexpr int kSize = 16 / sizeof(T);
     const int64_t packs = call.width / kSize;
-    const auto number_of = [&](int64_t size) { return (packs + size - 1) / size; };
-    const int64_t chunks = number_of(kSplitThreads * kStatisticsLoads);
-    const int64_t output_chunks = number_of(kSplitThreads * kOutputLoads);
-    const int64_t row_groups = (call.rows + kOutputRows - 1) / kOutputRows;
-    TORCH_CHECK(std::max(call.rows * chunks, row_groups * output_chunks) <= INT_MAX, "layer_norm: x has ",
-                call.rows * chunks, " chunks, more than a grid can have");
+    const auto number_of = [](int64_t all, int64_t size) { return (all + size - 1) / size; };
+    constexpr int64_t kChunk = kSplitThreads * kStatisticsLoads;
+    constexpr int64_t kOutputChunk = kSplitThreads * kOutputLoads<T>;
+    const int64_t chunks = number_of(packs, kChunk), output_chunks = number_of(packs, kOutputChunk);
+    TORCH_CHECK(call.rows * output_chunks <= INT_MAX, "layer_norm: x has ", call.rows * output_chunks,
+                " chunks, more than a grid can have");
+    int multiprocessors = 0;
+    C10_CUDA_CHECK(
+        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, call.device.index()));
+    const int64_t resident = int64_t(multiprocessors) * kOutputBlocks;
+    const int64_t strip = number_of(resident * kOutputChunk, kChunk);
+    const int64_t most_groups = std::min(std::max<int64_t>(resident / output_chunks, 1), call.rows);
+    const int64_t rows_per_block = number_of(call.rows, most_groups);
+    const int64_t row_groups = number_of(call.rows, rows_per_block);
+    const auto order = [](int64_t rows, int64_t of_row, int64_t of_strip) {
+        return Order{unsigned(rows), unsigned(of_row), unsigned(std::min(of_strip, of_row))};
+    };
     const auto floats = torch::device(call.device).dtype(torch::kFloat);
     const auto scratch = torch::empty({2 * call.rows * (chunks + 1)}, floats);
     float2* of_rows = reinterpret_cast<float2*>(scratch.template data_ptr<float>());
     float2* of_chunks = of_rows + call.rows;
 
     split_statistics<T><<<static_cast<unsigned>(call.rows * chunks), kSplitThreads, 0, call.stream>>>(
-        static_cast<const T*>(call.x), of_chunks, packs, static_cast<int>(chunks));
+        static_cast<const T*>(call.x), of_chunks, packs, order(call.rows, chunks, strip));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     split_merge<kSize><<<static_cast<unsigned>(call.rows), kSplitThreads, 0, call.stream>>>(
         of_chunks, of_rows, packs, static_cast<int>(chunks), call.eps);
@@ -492,7 +546,8 @@ void split(const Call& call) {
         <<<static_cast<unsigned>(row_groups * output_chunks), kSplitThreads, 0, call.stream>>>(
             static_cast<const T*>(call.x), static_cast<const W*>(call.weight),
             static_cast<const W*>(call.bias), static_cast<T*>(call.y), of_rows, call.rows, packs,
-            static_cast<int>(output_chunks));
+            static_cast<int>(rows_per_block),
+            order(row_groups, output_chunks, strip * kChunk / kOutputChunk));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -526,7 +581,8 @@ void choose(const Call& call, bool aligned) {
     return direct<T, W, 1, 0, false>(call, kDirectThreads, 1);
 }
 
-torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps) {
+// Reached for each call, so nothing here goes through torch's dispatcher unless it must.
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, double eps) {
     TORCH_CHECK(x.is_cuda(), "layer_norm: x must be a CUDA tensor, got one on ", x.device());
     TORCH_CHECK(weight.device() == x.device() && bias.device() == x.device(), "layer_norm: x is on ",
                 x.device(), " but weight is on ", weight.device(), " and bias on ", bias.device());
@@ -545,10 +601,10 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
                 " like weight, got ", bias.scalar_type());
 
     const c10::cuda::CUDAGuard guard(x.device());
-    if (!x.is_contiguous()) x = x.contiguous();
-    if (!weight.is_contiguous()) weight = weight.contiguous();
-    if (!bias.is_contiguous()) bias = bias.contiguous();
-    auto y = at::empty(x.sizes(), x.options());
+    if (!x.is_contiguous() || !weight.is_contiguous() || !bias.is_contiguous()) {
+        return layer_norm(x.contiguous(), weight.contiguous(), bias.contiguous(), eps);
+    }
+    at::Tensor y = at::detail::empty_cuda(x.sizes(), type, x.device(), std::nullopt);
     if (y.numel() == 0) return y;  // a launch of no blocks is an error
     if (type == torch::kDouble) return fp64_layer_norm(x, weight, bias, y, eps);
 
@@ -571,9 +627,7 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
 }
 """
 
-layer_norm = load_inline(
-    name="layernorm_speed_of_light", cpp_sources=CPP, cuda_sources=CUDA, functions=["layer_norm"]
-).layer_norm
+layer_norm = load_inline(name="layernorm_speed_of_light", cpp_sources=CPP, cuda_sources=CUDA).layer_norm
 
 
 class ModelNew(nn.Module):
