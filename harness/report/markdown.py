@@ -1,13 +1,20 @@
-"""Tables in documents, generated from committed results: `python -m harness.report.markdown FILE…`.
+"""What documents hold of other files, made anew: `python -m harness.report.markdown [FILE…]`.
 
-A document holds a pair of comments, the second `<!-- end of table -->`; what stands between them is replaced:
+Without a file, README.md and all of docs/. A document holds a pair of comments, the second `<!-- end of table -->` or
+`<!-- end of quote -->`; what stands between them is replaced:
 
 - `<!-- table: results/x.json -->`: the first timed case of one problem, and the means over all of them;
 - `<!-- cases: results/x.json -->`: every timed case of that problem;
 - `<!-- summary: results/x -->`: a line for each problem that has results in the folder;
-- `<!-- problems: results/x -->`: a section for each of them, with both of its tables.
+- `<!-- problems: results/x -->`: a section for each of them, with both of its tables;
+- `<!-- ladder: results/x.json -->`: every submission on every timed case of a GPU;
+- `<!-- rung: results/x.json: NAME after BEFORE -->`: what one submission gained over another, or over `eager`;
+- `<!-- quote: FILE: NAME; NAME… -->`: definitions of a Python file or its CUDA source, or lines of a text.
 
-`--check` changes nothing and exits with 1 when a table is out of date.
+`<!-- plot: results/x.json FILE.svg -->` stands alone: that file, beside the document, is drawn from the results
+when they have changed (harness/report/plot.py).
+
+`--check` changes nothing and exits with 1 when something is out of date.
 """
 
 from __future__ import annotations
@@ -19,13 +26,19 @@ from pathlib import Path
 from typing import Any
 
 from harness.paths import PROBLEMS, ROOT
-from harness.report import json
+from harness.report import json, plot
+from harness.report.ladder import LadderError, figures, ladder, ladder_table, rung_table
+from harness.report.quotes import QuoteError, quote
 from harness.report.terminal import duration, with_interval
 from harness.verdict import Accepted, CasePassed, CaseTiming, Results, Timing
 
 _BLOCK = re.compile(
-    r"(<!-- (?P<what>table|cases|summary|problems): (?P<path>\S+) -->\n).*?(<!-- end of table -->)", re.DOTALL
+    r"^(?P<first><!-- (?P<what>table|cases|summary|problems|ladder|rung|quote): "
+    r"(?P<path>[^\s:]+/[^\s:]+):?(?P<more>[^\n]*) -->\n)"
+    r".*?^(?P<last><!-- end of (?:table|quote) -->)$",
+    re.DOTALL | re.MULTILINE,
 )
+_PLOT = re.compile(r"^<!-- plot: (?P<path>\S+) (?P<svg>\S+) -->$", re.MULTILINE)
 
 
 def table(results: Results) -> str:
@@ -145,7 +158,10 @@ def _share(evaluation: Accepted, baseline: Timing) -> float:
 
 
 def refresh(text: str) -> str:
-    """`text` with every table made anew. Raises FileNotFoundError for missing results."""
+    """`text` with every table and quote made anew.
+
+    Raises FileNotFoundError for a missing file, QuoteError and LadderError where a file lacks what is shown of it.
+    """
 
     def replace(match: re.Match[str]) -> str:
         path = ROOT / match["path"]
@@ -154,29 +170,57 @@ def refresh(text: str) -> str:
             "cases": lambda: cases_table(json.load(path)),
             "summary": lambda: summary(path),
             "problems": lambda: sections(path),
+            "ladder": lambda: ladder_table(ladder(json.load(path))),
+            "rung": lambda: rung_table(ladder(json.load(path)), *match["more"].strip().split(" after ")),
+            "quote": lambda: quote(path, match["more"].strip().split("; ")),
         }
-        return match[1] + made[match["what"]]() + match[4]
+        return match["first"] + made[match["what"]]() + match["last"]
 
     return _BLOCK.sub(replace, text)
 
 
+def stale_plots(document: Path, text: str) -> list[tuple[Path, plot.Figures]]:
+    """The plots of a document that were not drawn from today's results, with the figures they should show."""
+    wanted = [(document.parent / m["svg"], figures(ladder(json.load(ROOT / m["path"])))) for m in _PLOT.finditer(text)]
+    return [(path, drawn) for path, drawn in wanted if not plot.is_drawn_from(path, drawn)]
+
+
+def documents() -> list[Path]:
+    """All that this project says of itself."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def _refresh_document(path: Path, check: bool) -> list[str]:
+    """Bring one document and its plots up to date, unless only a check was asked for; returns what was not."""
+    text = path.read_text()
+    fresh, plots = refresh(text), stale_plots(path, text)
+    if not check:
+        if fresh != text:
+            path.write_text(fresh)
+        for svg, drawn in plots:
+            plot.draw(drawn, svg)
+    return [str(path)] * (fresh != text) + [str(svg) for svg, _ in plots]
+
+
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m harness.report.markdown", description=__doc__)
-    parser.add_argument("files", nargs="+", type=Path)
+    parser = argparse.ArgumentParser(
+        prog="python -m harness.report.markdown",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("files", nargs="*", type=Path)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    stale = []
-    for path in options.files:
-        text = path.read_text()
-        fresh = refresh(text)
-        if fresh != text:
-            stale.append(str(path))
-            if not options.check:
-                path.write_text(fresh)
+    stale, problems = [], []
+    for path in options.files or documents():
+        try:
+            stale += _refresh_document(path, options.check)
+        except (QuoteError, LadderError, plot.NoMatplotlib, FileNotFoundError) as error:
+            problems.append(f"{path}: {error}")
     if options.check and stale:
-        print(f"Out of date: {', '.join(stale)}. Run python -m harness.report.markdown on them.", file=sys.stderr)
-        return 1
-    return 0
+        problems.append(f"Out of date: {', '.join(stale)}. Run python -m harness.report.markdown.")
+    print("\n".join(problems), file=sys.stderr, end="\n" * bool(problems))
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":
