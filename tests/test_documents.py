@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from harness.verdict import Accepted, Results
+from tests.documents import documents, prose
 from tests.helpers import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -35,8 +36,8 @@ def test_ci_runs_the_readmes_test_command():
 
 
 def test_files_that_the_documents_link_exist():
-    for document in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
-        for target in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+    for document in documents():
+        for target in re.findall(r"\]\(([^)#:]+)\)", prose(document)):
             assert (document.parent / target).exists(), f"{document.name} links {target}"
 
 

@@ -1,0 +1,58 @@
+"""The documents taken apart: prose, and fenced blocks with the markers in front of them.
+
+What a block is decides how it is tested (tests/test_documents.py reads, tests/test_documents_run.py runs):
+
+- `sh`, `python`: run as they stand, and must succeed;
+- `sh` behind `<!-- tested as: COMMAND -->`: that cheaper command is run in its place where there is no GPU;
+- behind `<!-- needs: gpu -->`: run where a GPU is, else its options and files are checked, and the test is skipped
+  by name;
+- `sh` behind `<!-- evaluate command -->` or `<!-- test command -->`: run by .ci/run and the tests it starts;
+- `python` behind `<!-- submission: NAME from FILE; OPTIONS -->`: judged as a submission with NAME as in FILE;
+- any language behind `<!-- quote: … -->`: made by harness.report.markdown from a file that the page runs;
+- `text` behind `<!-- drawing -->`, `<!-- formula -->` or `<!-- usage -->`: nothing to run.
+"""
+
+import functools
+import re
+from dataclasses import dataclass
+
+from harness.report.markdown import documents
+from tests.helpers import ROOT
+
+_FENCE = re.compile(r"^```(?P<language>\S*)[^\n]*\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+_MARKER = re.compile(r"<!-- (?P<kind>[a-z ]+?)(?:: (?P<said>.*))? -->$")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: where it is, what it holds, and the comment on the line before it."""
+
+    document: str
+    line: int
+    language: str
+    text: str
+    marker: str = ""
+    said: str = ""
+
+    def __str__(self):
+        return f"{self.document}:{self.line}"
+
+
+@functools.cache
+def blocks():
+    """All fenced blocks of all documents."""
+    found = []
+    for document in documents():
+        text = document.read_text()
+        for match in _FENCE.finditer(text):
+            before = text[: match.start()].splitlines()
+            marker = _MARKER.match(before[-1]) if before else None
+            kind, said = (marker["kind"], marker["said"] or "") if marker else ("", "")
+            name = document.relative_to(ROOT).as_posix()
+            found.append(Block(name, len(before) + 1, match["language"], match["text"], kind, said))
+    return found
+
+
+def prose(document):
+    """A document's text without its fenced blocks."""
+    return _FENCE.sub("", document.read_text())
