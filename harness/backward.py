@@ -31,7 +31,7 @@ def require_accumulation(observation: Observation, seed: int) -> None:
     Raises SubmissionError when they do not."""
     drawn = observation.drawn
     sums = [_accumulated(expected) for expected in drawn.expected_of("backward")]
-    observation.stage("accumulate", sums)
+    observation.stage("accumulate", sums, train=not drawn.random)
     seen = observation.call("forward", seed)
     for tensor, expected in zip(seen.tensors, sums, strict=True):
         comparison = oracle.compare(tensor, expected)
@@ -85,7 +85,7 @@ class _Remote:
     def step(self, leaves: Sequence[torch.Tensor], upstream: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Outputs and gradients."""
         observation = Observation(self._runner, self._with(leaves, upstream))
-        observation.stage("step", self._drawn.expected)
+        observation.stage("step", self._drawn.expected, train=not self._drawn.random)
         return observation.call("forward", self._seed).tensors
 
     def no_upstream(self) -> list[torch.Tensor]:

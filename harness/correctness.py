@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from harness import backward, oracle, verdict
+from harness import backward, dropout, oracle, randomness, verdict
 from harness.device.base import Device
 from harness.draw import Drawn, Draws
 from harness.errors import SubmissionError
@@ -38,7 +38,7 @@ def check_case(runner: Runner, problem: Problem, drawn: Drawn, seed: int) -> tup
 
     Returns the first run's comparisons, or those of the run that failed. Raises SubmissionError."""
     observation = Observation(runner, drawn)
-    observation.stage(drawn.call, drawn.expected)
+    observation.stage(drawn.call, drawn.expected, train=not drawn.random)
     runs: list[tuple[list[oracle.Comparison], Seen]] = []
     for number, order in enumerate(_orders(runner.device, problem)):
         seen = observation.call(order, seed + number)
@@ -52,6 +52,8 @@ def check_case(runner: Runner, problem: Problem, drawn: Drawn, seed: int) -> tup
         backward.require_accumulation(observation, seed)
     if drawn.case.gradcheck:
         backward.gradcheck(runner, drawn, seed)
+    if drawn.random:
+        randomness.check(observation, seed, dropout.FALSE_ALARM_RATE / len(problem.cases))
     comparisons, seen = runs[0]
     return comparisons, seen.ran
 

@@ -31,6 +31,8 @@ class Drawn:
     differentiation: Differentiation | None = None
     upstream: tuple[torch.Tensor, ...] = ()
     """One for each differentiated output."""
+    random: dict[int, float] = field(default_factory=dict)
+    """Outputs that dropout makes random in training, and its p. `model` and `expected` are those of evaluation."""
     parameters: dict[str, torch.Tensor] = field(default_factory=dict)
     """Values that stand for the model's own."""
 
@@ -42,7 +44,7 @@ class Drawn:
     @property
     def timed_parts(self) -> tuple[str, ...]:
         """What of a call is timed, each alone; the first is the whole of it."""
-        return ("step", "forward", "backward") if self.differentiation else ("forward",)
+        return ("step", "forward", "backward") if self.differentiation and not self.random else ("forward",)
 
     def expected_of(self, part: str) -> list[oracle.Expected]:
         """What is expected of one part: outputs come first, gradients after them."""
@@ -66,6 +68,17 @@ class Drawn:
         """The reference as a function of what a slot holds, see Differentiated."""
         return Differentiated(self.model, self.differentiation, part) if self.differentiation else self.model
 
+    def in_training(self) -> Drawn:
+        """As calls in training see it: what dropout keeps is scaled, and all else may be 0."""
+        scaled = [_kept(e, self.random[i]) if i in self.random else e for i, e in enumerate(self.expected)]
+        return replace(self, expected=scaled)
+
+    def expected_after_masking(self) -> list[oracle.Expected]:
+        """`expected` with gradients of the upstream gradients that are here now, in float64 where they are."""
+        laid_out = [in_layout(tensor, layout) for tensor, layout in zip(self.given, self.layouts, strict=True)]
+        found = oracle.expect_more(self.function("backward"), laid_out, 0, self.expected_of("backward"), stores=True)
+        return [*self.expected_of("forward"), *found]
+
     @property
     def state(self) -> dict[str, torch.Tensor]:
         tensors = {name: self.parameters.get(name, p).detach() for name, p in self.model.named_parameters()}
@@ -83,6 +96,9 @@ def draw_case(problem: Problem, case: Case, device: Device, seed: int) -> Drawn:
         inputs = problem.draw_inputs(chosen, sub_seed(seed, case.name, "inputs"), where)
         init = problem.init_args(chosen, sub_seed(seed, case.name, "weights"))
         drawn = Drawn(chosen, chosen is not case, model, init, inputs, expected=[])
+        drawn = replace(drawn, random={i: _dropout_of(model, name) for i, name in problem.random.items()})
+        if problem.random:
+            model.eval()
         if problem.gradients is not None:
             drawn = _with_backward(drawn, problem.gradients, sub_seed(seed, case.name, "upstream"))
         encode_value(init)
@@ -91,6 +107,22 @@ def draw_case(problem: Problem, case: Case, device: Device, seed: int) -> Drawn:
         raise UsageError(
             f"The reference of {problem.path} cannot be run on case '{case.name}': {type(error).__name__}: {error}"
         ) from error
+
+
+def _dropout_of(model: torch.nn.Module, name: str) -> float:
+    """The p of the reference's dropout module `name`. Raises ValueError when it is another kind of module."""
+    module = dict(model.named_modules()).get(name)
+    if type(module) is not torch.nn.Dropout:
+        raise ValueError(f"RANDOM names '{name}', which is not an nn.Dropout of Model but {type(module).__name__}")
+    return module.p
+
+
+def _kept(expected: oracle.Expected, p: float) -> oracle.Expected:
+    """What is left of an output where dropout keeps it."""
+    scale = 1 / (1 - p) if p < 1 else 0.0
+    form = replace(expected.form, dropout=p)
+    values, tolerance = expected.values * scale, expected.tolerance * max(scale, 1.0)
+    return replace(expected, values=values, tolerance=tolerance, form=form)
 
 
 # Cases that need less memory than this are kept for the next submission.

@@ -52,6 +52,8 @@ class Form:
     dtype: torch.dtype
     name: str = "the output"
     """How reports call it."""
+    dropout: float = 0.0
+    """The probability with which an element may be 0 instead of what is expected."""
 
 
 @dataclass(frozen=True)
@@ -224,6 +226,8 @@ def compare(got: torch.Tensor, expected: Expected) -> Comparison:
     difference = (value - exact).abs()
     # Equal infinities and NaN beside NaN are right; any other non-finite pair is infinitely wrong.
     right = (value == exact) | (value.isnan() & exact.isnan())
+    if expected.form.dropout:
+        right |= value == 0
     difference = torch.where(right, 0.0, torch.nan_to_num(difference, nan=float("inf"), posinf=float("inf")))
     flat = int(difference.argmax())
     error = float(difference.reshape(-1)[flat])

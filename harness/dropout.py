@@ -1,0 +1,72 @@
+"""Whether the places that a dropout emptied look like independent draws.
+
+Every test is exact: it counts events that are binomial when elements are dropped independently with
+probability p, whatever the size of the data. Neighbours are taken in disjoint pairs, so that pairs are
+independent of each other, and the event is that both have the rarer of the two fates. The p-values share
+one false-alarm rate equally (Bonferroni), so that an honest mask is called unlikely at most that often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from scipy.stats import binom
+
+# How often all cases of one evaluation together may reject an honest submission.
+FALSE_ALARM_RATE = 1e-6
+
+# Distances at which kernels repeat themselves when their counters overlap: within the four numbers of a Philox
+# call, a thread's pack, a warp, a block; and the length of a row.
+LAGS = (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+def unlikely(masks: Sequence[np.ndarray], p: float, false_alarm_rate: float) -> str:
+    """A sentence about what honest masks show less often than `false_alarm_rate`, or nothing.
+
+    `masks` (bool, True where dropped, all of one shape) are of calls that must be independent.
+    """
+    tests = list(_tests(masks, p))
+    for what, value in tests:
+        if value < false_alarm_rate / len(tests):
+            return (
+                f"{what} (probability below {max(value, 1e-300):.1g} for independent elements dropped with p = {p:g})"
+            )
+    return ""
+
+
+def _tests(masks: Sequence[np.ndarray], p: float) -> Iterator[tuple[str, float]]:
+    """What each test looks at, and its p-value."""
+    dropped = np.stack([mask.reshape(-1) for mask in masks])
+    total = int(dropped.sum())
+    yield f"{total:,} of {dropped.size:,} elements were dropped", float(p_value(np.array(total), dropped.size, p))
+    length = masks[0].shape[-1] if masks[0].ndim else 1
+    rows = dropped.reshape(-1, length)
+    for name, axis in (("column", 0), ("row", 1)):
+        values = p_value(rows.sum(axis), rows.shape[axis], p)
+        worst = int(values.argmin())
+        where = worst % (len(rows) // len(masks)) if name == "row" else worst
+        count = int(rows.sum(axis)[worst])
+        yield (
+            f"{count:,} of {rows.shape[axis]:,} elements of {name} {where} were dropped",
+            float(min(1.0, values[worst] * values.size)),
+        )
+    rare, chance = (dropped, p) if p <= 0.5 else (~dropped, 1 - p)
+    for lag in sorted({*LAGS, length}):
+        if 2 * lag > rare.shape[1]:
+            continue
+        pairs = rare[:, : rare.shape[1] // (2 * lag) * 2 * lag].reshape(-1, 2, lag)
+        yield f"elements {lag} apart share their fate", _both(pairs[:, 0], pairs[:, 1], chance)
+    for first in range(len(masks)):
+        for second in range(first + 1, len(masks)):
+            yield f"calls {first} and {second} share their mask", _both(rare[first], rare[second], chance)
+
+
+def _both(a: np.ndarray, b: np.ndarray, chance: float) -> float:
+    return float(p_value(np.array((a & b).sum()), a.size, chance**2))
+
+
+def p_value(count: np.ndarray, trials: int, p: float) -> np.ndarray:
+    """Of `count` successes in `trials`, two-sided: a value so small has at most that probability."""
+    tails = np.minimum(binom.cdf(count, trials, p), binom.sf(count - 1, trials, p))
+    return np.minimum(1.0, 2 * tails)

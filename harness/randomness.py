@@ -1,0 +1,74 @@
+"""Cases whose outputs are random in training: what was kept, what was dropped, and that a seed repeats it.
+
+In evaluation such a problem is like any other. In training an element of a random output is 0, or what it
+is in evaluation over 1 - p; which of the two has to be the same in the backward, and independent of
+everything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from harness import dropout, oracle
+from harness.draw import Drawn
+from harness.errors import SubmissionError
+from harness.observe import Observation, Seen, same_bits
+from harness.settings import sub_seed
+
+
+def check(observation: Observation, seed: int, false_alarm_rate: float) -> None:
+    """Judge calls in training mode. Raises SubmissionError."""
+    drawn = observation.drawn.in_training()
+    observation.stage(drawn.call, drawn.expected, train=True)
+    seeds = [sub_seed(seed, "first") % 2**31, sub_seed(seed, "second") % 2**31]
+    first = observation.call("forward", seed, seeds[0])
+    again = observation.call("random", seed + 1, seeds[0])
+    if not all(same_bits(a, b) for a, b in zip(first.tensors, again.tensors, strict=True)):
+        raise SubmissionError(
+            "seed_not_followed",
+            "Two calls after torch.manual_seed with the same seed gave different results. Draw the seed of a kernel's "
+            "random numbers from torch's generator, and let each element's number depend on its place alone.",
+        )
+    calls = [first, observation.call("forward", seed, seeds[1]), observation.call("forward", seed)]
+    for seen in calls:
+        _compare(drawn, seen)
+    for position, p in drawn.random.items():
+        masks = [(seen.tensors[position] == 0).cpu().numpy() for seen in calls]
+        text = masks[0].size and dropout.unlikely(masks, p, false_alarm_rate / len(drawn.random))
+        if text:
+            raise SubmissionError("not_random", f"The mask of {drawn.expected[position].form.name}: {text}.")
+
+
+def _compare(drawn: Drawn, seen: Seen) -> None:
+    """Each tensor of one call: outputs against what is kept, gradients against those of the mask that outputs show."""
+    masked = [
+        upstream * _factor(drawn, seen, position)
+        for position, upstream in zip(_differentiated(drawn), drawn.upstream, strict=True)
+    ]
+    expected = replace(drawn, upstream=tuple(masked)).expected_after_masking() if masked else drawn.expected
+    for tensor, wanted in zip(seen.tensors, expected, strict=True):
+        comparison = oracle.compare(tensor, wanted)
+        if comparison.ok:
+            continue
+        at = ", ".join(map(str, comparison.worst_index))
+        what = "" if wanted.form.dropout else ", with the mask that the output shows"
+        raise SubmissionError(
+            "wrong_output" if wanted.form.dropout else "wrong_gradient",
+            f"In training{what}: {comparison.message}; the worst, at [{at}], is {comparison.got:.9g} and should be "
+            f"{comparison.expected:.9g}{' or 0' if wanted.form.dropout else ''}.",
+        )
+
+
+def _differentiated(drawn: Drawn) -> list[int]:
+    return drawn.differentiation.outputs if drawn.differentiation else []
+
+
+def _factor(drawn: Drawn, seen: Seen, position: int) -> torch.Tensor | float:
+    """What dropout multiplied an output by, element by element."""
+    p = drawn.random.get(position)
+    if p is None:
+        return 1.0
+    kept = (seen.tensors[position] != 0).double()
+    return kept / (1 - p) if p < 1 else kept

@@ -1,0 +1,81 @@
+"""LayerNorm and dropout in one pass, with their backward. Which elements are dropped is the submission's to draw."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    """The reference: LayerNorm over the trailing dimensions `normalized_shape`, then dropout with `p`."""
+
+    def __init__(self, normalized_shape, p=0.1, eps=1e-5):
+        super().__init__()
+        self.ln = nn.LayerNorm(normalized_shape, eps=eps)
+        self.dropout = nn.Dropout(p)
+
+    def forward(self, x):
+        return self.dropout(self.ln(x))
+
+
+GRADIENTS = True
+
+# Output 0 is what `Model.dropout` leaves of it: in training its mask is judged, in evaluation its values.
+RANDOM = {0: "dropout"}
+
+# The dropout is replaced as well. Seeds may be drawn with torch.randint.
+FORBIDDEN_OPS = (
+    "native_dropout", "native_dropout_backward", "bernoulli", "bernoulli_.float", "bernoulli_.Tensor", "bernoulli.p",
+)  # fmt: skip
+
+
+def case(name, shape, p=0.1, dims=1, **options):
+    """A case that normalises the last `dims` dimensions of an input of `shape`."""
+    return dict(name=name, init=[shape[len(shape) - dims :], p], shapes=[shape], distribution="rows") | options
+
+
+def smaller(shape, p=0.1):
+    """What a CPU runs in place of a case that fills a GPU."""
+    return dict(init=[shape[-1:], p], shapes=[shape])
+
+
+CASES = [
+    case("8192x1024", (8192, 1024), timed=True, scaled=smaller((256, 1024))),
+    case("8192x4096", (8192, 4096), timed=True, scaled=smaller((32, 4096))),
+    case("2048x16384", (2048, 16384), timed=True, scaled=smaller((8, 16384))),
+    case("32x128x768", (32, 128, 768), timed=True, scaled=smaller((4, 32, 768))),
+    # How much is dropped: nothing, little, most.
+    case("p = 0", (16, 1024), 0.0),
+    case("p = 0.01", (64, 1024), 0.01),
+    case("p = 0.5", (64, 1024), 0.5),
+    case("p = 0.9", (64, 1024), 0.9),
+    # Small and odd shapes: a mask has to be as good in the last columns as in the first.
+    case("1x7", (1, 7)),
+    case("2x33", (2, 33), 0.5),
+    case("37x1023", (37, 1023), 0.3),
+    case("5,000 rows", (5_000, 24), 0.2),
+    case("one long row", (1, 65_537), 0.25),
+    case("two trailing dims", (9, 4, 6, 32), 0.1, 2),
+    case("no rows", (0, 256)),
+    # Memory: of the input, and of the gradient that arrives.
+    case("x not contiguous", (9, 40, 96), layout="transposed"),
+    case("x 4-byte aligned", (13, 1024), layout="offset"),
+    case("upstream expanded", (16, 1024), upstream="expanded"),
+    case("upstream not contiguous", (9, 40, 96), upstream="transposed"),
+    # Numbers that break shortcuts.
+    case("very small variance", (8, 512), distribution="tiny"),
+    case("N(1e4, 1)", (8, 4096), distribution="large_mean"),
+    case("block means", (8, 4096), distribution="blocks"),
+]
+
+
+def random_cases(rng):
+    """Two cases that no submission can have been written for, drawn anew at each run."""
+    shapes = [(int(rng.integers(1, 200)), int(rng.integers(8, 700))) for _ in range(2)]
+    return [case("random", shape, round(float(rng.uniform(0.05, 0.7)), 3)) for shape in shapes]
+
+
+def get_init_inputs():
+    return [(1024,)]
+
+
+def get_inputs():
+    return [torch.randn(8192, 1024)]
