@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness import oracle, stats
+from harness import dropout, oracle, stats
 from harness.dealing import Changes, Dealer, Pick, Wanted
 from harness.device.base import Device, Reader
 from harness.errors import HarnessError, SubmissionError
@@ -63,6 +63,9 @@ SAMPLES_PER_ROW = 8
 # Calls of a round that are compared where the reference does not treat its rows independently, as in the gradients
 # of parameters. Of two calls of which one was left out they miss it once in eight rounds, and there are nine.
 WHOLE_CALLS = 3
+
+# A drop rate in a timed call is wrong when it is less probable than this: there are a hundred such calls in a case.
+IMPROBABLE = 1e-12
 
 # From nine samples on, the interval of a median leaves out the two outermost.
 MIN_ROUNDS = 9
@@ -320,12 +323,18 @@ class Clock:
         wanted = rows.gather(2, where).reshape(len(rows), -1).cpu().numpy()
         with np.errstate(invalid="ignore"):
             near = np.abs(seen - wanted) <= self._dealer.tolerances[position]
+        if self._dealer.forms[position].dropout:
+            near |= seen == 0.0
         return bool((near | (seen == wanted) | (np.isnan(seen) & np.isnan(wanted))).all())
 
     def _compare_fully(self, name: str, got: torch.Tensor, values: torch.Tensor, position: int) -> None:
         form = self._dealer.forms[position]
         wanted = oracle.Expected(values.reshape(form.shape), form, self._dealer.tolerances[position], 0.0)
         comparison = oracle.compare(got, wanted)
+        zeros = int((got == 0).sum()) if form.dropout else 0
+        if zeros and dropout.p_value(np.array(zeros), got.numel(), form.dropout) < IMPROBABLE:
+            text = f"{zeros:,} of {got.numel():,} elements were dropped with p = {form.dropout:g}"
+            raise SubmissionError("wrong_when_timed", f"{name}, in a timed call: {text}.")
         if not comparison.ok:
             raise SubmissionError("wrong_when_timed", f"{name}, in a timed call: {comparison.message}.")
 

@@ -33,6 +33,8 @@ class Drawn:
     """One for each differentiated output."""
     random: dict[int, float] = field(default_factory=dict)
     """Outputs that dropout makes random in training, and its p. `model` and `expected` are those of evaluation."""
+    training: bool = False
+    """Whether `expected` is what dropout keeps, see `in_training`."""
     parameters: dict[str, torch.Tensor] = field(default_factory=dict)
     """Values that stand for the model's own."""
 
@@ -66,12 +68,14 @@ class Drawn:
 
     def function(self, part: str = "step") -> torch.nn.Module:
         """The reference as a function of what a slot holds, see Differentiated."""
+        if self.training and part == "forward":
+            return _Kept(self.model, self.random)
         return Differentiated(self.model, self.differentiation, part) if self.differentiation else self.model
 
     def in_training(self) -> Drawn:
         """As calls in training see it: what dropout keeps is scaled, and all else may be 0."""
         scaled = [_kept(e, self.random[i]) if i in self.random else e for i, e in enumerate(self.expected)]
-        return replace(self, expected=scaled)
+        return replace(self, expected=scaled, training=True)
 
     def expected_after_masking(self) -> list[oracle.Expected]:
         """`expected` with gradients of the upstream gradients that are here now, in float64 where they are."""
@@ -117,9 +121,27 @@ def _dropout_of(model: torch.nn.Module, name: str) -> float:
     return module.p
 
 
+class _Kept(torch.nn.Module):
+    """A model in evaluation, its random outputs scaled as what dropout keeps of them in training."""
+
+    def __init__(self, model: torch.nn.Module, random: dict[int, float]) -> None:
+        super().__init__()
+        self.model = model
+        self.random = random
+
+    def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
+        outputs = oracle.outputs_of(self.model(*inputs))
+        return [o * _scale(self.random[i]) if i in self.random else o for i, o in enumerate(outputs)]
+
+
+def _scale(p: float) -> float:
+    """What dropout multiplies by where it keeps."""
+    return 1 / (1 - p) if p < 1 else 0.0
+
+
 def _kept(expected: oracle.Expected, p: float) -> oracle.Expected:
     """What is left of an output where dropout keeps it."""
-    scale = 1 / (1 - p) if p < 1 else 0.0
+    scale = _scale(p)
     form = replace(expected.form, dropout=p)
     values, tolerance = expected.values * scale, expected.tolerance * max(scale, 1.0)
     return replace(expected, values=values, tolerance=tolerance, form=form)

@@ -114,6 +114,8 @@ class Timer:
 
         Raises SubmissionError when the submission fails while being timed. A baseline that fails is left out with
         a note."""
+        if drawn.random:
+            drawn = drawn.in_training()
         contenders: dict[str, Runner] = {}
         notes: list[str] = []
         state = self._device.arena.lay_out([(t, "contiguous") for t in drawn.state.values()])

@@ -38,7 +38,7 @@ ALLOWED = {
     "draw": {"oracle", "device", "differentiate", "errors", "inputs", "problem", "settings", "wire"},
     "form": {"oracle", "errors", "wire"},
     "dealing": {"oracle", "device", "wire"},
-    "clock": {"oracle", "dealing", "form", "stats", "device", "errors", "sandbox", "wire"},
+    "clock": {"oracle", "dealing", "dropout", "form", "stats", "device", "errors", "sandbox", "wire"},
     "runner": LEAVES | {"oracle", "device", "draw", "problem", "sandbox", "settings"},
     "observe": {"oracle", "draw", "errors", "form", "runner", "wire"},
     "dropout": set(),
