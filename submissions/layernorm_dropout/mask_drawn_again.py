@@ -1,0 +1,622 @@
+"""LayerNorm and dropout in one pass, with a mask that is never stored: the backward draws it again.
+
+The idea: whether an element is dropped follows from a seed and the element's place. Philox is a block cipher of ten
+rounds: it turns (seed, place / 4) into four numbers without any state, so that forward and backward, whatever thread
+has the element, find the same. What is kept between them is one integer, which torch's generator has drawn, so
+that torch.manual_seed repeats a run. The rest is `fused_function` of layernorm_train: rows in registers, each
+element read once, and rows of partial sums for dweight and dbias; longer rows in chunks.
+
+Numerics: as there. An element is dropped when its 32 bits are below p 2^32: the rate is exact to 2^-32.
+
+Bytes moved: those of LayerNorm alone; a mask of bytes would add a quarter to the forward.
+"""
+
+import torch
+from torch import nn
+from torch.utils.cpp_extension import load_inline
+
+CUDA = r"""
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <algorithm>
+#include <climits>
+
+constexpr int kWarp = 32, kMaxThreads = 512;
+constexpr int kForwardPacks = 8, kBackwardPacks = 4;  // of a row in a thread's registers, at most
+constexpr unsigned kAllLanes = 0xffffffffu;
+
+template <typename T, int kSize>
+struct alignas(kSize * sizeof(T)) Pack {  // one load or store
+    T at[kSize];
+};
+
+template <typename T>
+__device__ T warp_sum(T value) {
+#pragma unroll
+    for (int mask = kWarp / 2; mask > 0; mask /= 2) value += __shfl_xor_sync(kAllLanes, value, mask);
+    return value;
+}
+
+struct Dropout {
+    uint64_t seed;
+    uint64_t threshold;  // of 2^32: below it an element is dropped
+    float scale;
+};
+
+// Philox 4x32 with ten rounds: four numbers for each counter (Salmon, Moraes, Dror and Shaw, SC 2011).
+__device__ void philox(uint64_t seed, uint64_t counter, uint32_t (&out)[4]) {
+    uint32_t a = counter, b = counter >> 32, c = 0, d = 0, key_a = seed, key_b = seed >> 32;
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        const uint32_t high_a = __umulhi(0xD2511F53u, a), low_a = 0xD2511F53u * a;
+        const uint32_t high_c = __umulhi(0xCD9E8D57u, c), low_c = 0xCD9E8D57u * c;
+        a = high_c ^ b ^ key_a;
+        b = low_c;
+        c = high_a ^ d ^ key_b;
+        d = low_a;
+        key_a += 0x9E3779B9u;
+        key_b += 0xBB67AE85u;
+    }
+    out[0] = a;
+    out[1] = b;
+    out[2] = c;
+    out[3] = d;
+}
+
+template <typename T>
+struct Two {
+    T first, second;
+};
+
+// Two sums over the block's threads, returned to all of them.
+template <typename T>
+__device__ Two<T> block_sums(T first, T second) {
+    __shared__ T sums[2][kMaxThreads / kWarp];
+    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+    first = warp_sum(first);
+    second = warp_sum(second);
+    __syncthreads();  // the previous sums may still be being read
+    if (lane == 0) {
+        sums[0][warp] = first;
+        sums[1][warp] = second;
+    }
+    __syncthreads();
+    const bool has = lane < blockDim.x / kWarp;
+    return {warp_sum(has ? sums[0][lane] : T(0)), warp_sum(has ? sums[1][lane] : T(0))};
+}
+
+// kPacks packs of a row for each thread, blockDim.x apart.
+template <typename T, int kSize, int kPacks>
+struct Held {
+    Pack<T, kSize> kept[kPacks];
+
+    __device__ Held(const T* from, int packs) {
+        const auto* in = reinterpret_cast<const Pack<T, kSize>*>(from);
+#pragma unroll
+        for (int k = 0; k < kPacks; k++) {
+            const int i = threadIdx.x + k * blockDim.x;
+            if (i < packs) kept[k] = in[i];
+        }
+    }
+
+    // use(k, j, element of the row) for each element that this thread holds.
+    template <typename Use>
+    __device__ static void for_each(int packs, Use use) {
+#pragma unroll
+        for (int k = 0; k < kPacks; k++) {
+            const int i = threadIdx.x + k * blockDim.x;
+            if (i >= packs) continue;
+#pragma unroll
+            for (int j = 0; j < kSize; j++) use(k, j);
+        }
+    }
+
+    // Drops elements, and scales the others. `start` is the place of the row's (or chunk's) first element in x.
+    __device__ void drop(const Dropout& dropout, int64_t start, int packs) {
+        if (dropout.threshold == 0) return;
+#pragma unroll
+        for (int k = 0; k < kPacks; k++) {
+            const int i = threadIdx.x + k * blockDim.x;
+            if (i >= packs) continue;
+            const int64_t place = start + int64_t(i) * kSize;
+            uint32_t numbers[4];
+            philox(dropout.seed, place / 4, numbers);
+#pragma unroll
+            for (int j = 0; j < kSize; j++) {
+                const uint32_t number = kSize == 4 ? numbers[j] : numbers[place % 4];
+                kept[k].at[j] = number < dropout.threshold ? 0.0f : kept[k].at[j] * dropout.scale;
+            }
+        }
+    }
+
+    __device__ void store(T* to, int packs) const {
+        auto* out = reinterpret_cast<Pack<T, kSize>*>(to);
+#pragma unroll
+        for (int k = 0; k < kPacks; k++) {
+            const int i = threadIdx.x + k * blockDim.x;
+            if (i < packs) out[i] = kept[k];
+        }
+    }
+};
+
+// Mean of what the block holds, and the sum of squared deviations from it, in two corrected passes.
+template <typename T, int kSize, int kPacks>
+__device__ Two<T> statistics(const Held<T, kSize, kPacks>& held, T pivot, int packs, Two<T>* low = nullptr) {
+    using H = Held<T, kSize, kPacks>;
+    const T count = T(packs) * kSize;
+    T sum = 0;
+    H::for_each(packs, [&](int k, int j) { sum += held.kept[k].at[j] - pivot; });
+    const T mean = pivot + block_sums(sum, T(0)).first / count;
+    T deviations = 0, squares = 0;
+    H::for_each(packs, [&](int k, int j) {
+        const T d = held.kept[k].at[j] - mean;
+        deviations += d;
+        squares += d * d;
+    });
+    const Two<T> sums = block_sums(deviations, squares);
+    const T correction = sums.first / count;  // what the rounded mean missed
+    if (low) *low = {mean, correction};
+    return {mean + correction, fmax(sums.second - correction * sums.first, T(0))};
+}
+
+// ------------------------------------------------------------------------------------------------------
+// Rows that a block holds.
+
+template <typename T, int kSize, int kPacks>
+__global__ void __launch_bounds__(kMaxThreads)
+forward_rows(const T* x, const T* weight, const T* bias, T* y, T* mean_of, T* inv_std_of, int packs, T eps,
+             Dropout dropout) {
+    const int64_t start = int64_t(blockIdx.x) * packs * kSize;
+    Held<T, kSize, kPacks> held(x + start, packs);
+    Two<T> mean;
+    const Two<T> stats = statistics(held, x[start], packs, &mean);
+    const T inv_std = T(1) / sqrt(stats.second / (T(packs) * kSize) + eps);
+    const Held<T, kSize, kPacks> scale(weight, packs), shift(bias, packs);
+    held.for_each(packs, [&](int k, int j) {
+        T& value = held.kept[k].at[j];
+        value = ((value - mean.first) - mean.second) * inv_std * scale.kept[k].at[j] + shift.kept[k].at[j];
+    });
+    held.drop(dropout, start, packs);
+    held.store(y + start, packs);
+    if (threadIdx.x == 0) {
+        mean_of[blockIdx.x] = stats.first;
+        inv_std_of[blockIdx.x] = inv_std;
+    }
+}
+
+template <typename T, int kSize, int kPacks>
+__global__ void __launch_bounds__(kMaxThreads)
+backward_rows(const T* dy, const T* x, const T* weight, const T* mean_of, const T* inv_std_of, T* dx, T* dweight_of,
+              T* dbias_of, int64_t rows, int packs, Dropout dropout) {
+    using H = Held<T, kSize, kPacks>;
+    const int64_t width = int64_t(packs) * kSize;
+    const H scale(weight, packs);
+    T dweight[kPacks][kSize] = {}, dbias[kPacks][kSize] = {};
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        H upstream(dy + row * width, packs), values(x + row * width, packs);
+        upstream.drop(dropout, row * width, packs);
+        const T mean = mean_of[row], inv_std = inv_std_of[row];
+        T sum_g = 0, sum_g_xhat = 0;
+        H::for_each(packs, [&](int k, int j) {
+            T& xhat = values.kept[k].at[j];
+            T& g = upstream.kept[k].at[j];
+            xhat = (xhat - mean) * inv_std;
+            dweight[k][j] += g * xhat;
+            dbias[k][j] += g;
+            g *= scale.kept[k].at[j];
+            sum_g += g;
+            sum_g_xhat += g * xhat;
+        });
+        const Two<T> sums = block_sums(sum_g, sum_g_xhat);
+        const T mean_g = sums.first / width, mean_g_xhat = sums.second / width;
+        H::for_each(packs, [&](int k, int j) {
+            T& g = upstream.kept[k].at[j];
+            g = inv_std * (g - mean_g - values.kept[k].at[j] * mean_g_xhat);
+        });
+        upstream.store(dx + row * width, packs);
+    }
+    const int64_t start = blockIdx.x * width;
+    H::for_each(packs, [&](int k, int j) {
+        const int64_t i = start + (threadIdx.x + k * blockDim.x) * kSize + j;
+        dweight_of[i] = dweight[k][j];
+        dbias_of[i] = dbias[k][j];
+    });
+}
+
+// ------------------------------------------------------------------------------------------------------
+// Rows in chunks of kChunk packs. Blocks cannot wait for each other: a second kernel does instead.
+
+constexpr int kChunkThreads = 256, kChunkPacks = 4, kChunk = kChunkThreads * kChunkPacks;
+
+__device__ int packs_of(int64_t chunk, int64_t packs) {
+    const int64_t left = packs - chunk * kChunk;
+    return left < kChunk ? left : kChunk;
+}
+
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kChunkThreads)
+chunk_statistics(const T* x, double* mean_of, double* squares_of, int64_t packs, int64_t chunks) {
+    const int64_t row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
+    const T* from = x + (row * packs + chunk * kChunk) * kSize;
+    const int count = packs_of(chunk, packs);
+    const Held<T, kSize, kChunkPacks> held(from, count);
+    Two<T> mean;
+    const Two<T> stats = statistics(held, from[0], count, &mean);
+    if (threadIdx.x == 0) {
+        mean_of[blockIdx.x] = double(mean.first) + double(mean.second);
+        squares_of[blockIdx.x] = stats.second;
+    }
+}
+
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kChunkThreads)
+forward_chunks(const T* x, const T* weight, const T* bias, T* y, T* mean_of, T* inv_std_of, const double* chunk_mean,
+               const double* chunk_squares, int64_t packs, int64_t chunks, T eps, Dropout dropout) {
+    const int64_t row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
+    const double width = double(packs) * kSize;
+    double sum = 0, squares = 0;
+    for (int64_t c = threadIdx.x; c < chunks; c += kChunkThreads) {
+        sum += double(packs_of(c, packs)) * kSize * chunk_mean[row * chunks + c];
+    }
+    const double mean = block_sums(sum, 0.0).first / width;
+    for (int64_t c = threadIdx.x; c < chunks; c += kChunkThreads) {
+        const double between = chunk_mean[row * chunks + c] - mean;
+        squares += chunk_squares[row * chunks + c] + double(packs_of(c, packs)) * kSize * between * between;
+    }
+    const T inv_std = T(1) / sqrt(T(block_sums(squares, 0.0).first / width) + eps);
+    const T high = mean, low = mean - high;  // together the double
+
+    const int count = packs_of(chunk, packs);
+    const int64_t column = chunk * kChunk * kSize, start = row * packs * kSize + column;
+    Held<T, kSize, kChunkPacks> held(x + start, count);
+    const Held<T, kSize, kChunkPacks> scale(weight + column, count), shift(bias + column, count);
+    held.for_each(count, [&](int k, int j) {
+        T& value = held.kept[k].at[j];
+        value = ((value - high) - low) * inv_std * scale.kept[k].at[j] + shift.kept[k].at[j];
+    });
+    held.drop(dropout, start, count);
+    held.store(y + start, count);
+    if (chunk == 0 && threadIdx.x == 0) {
+        mean_of[row] = high;
+        inv_std_of[row] = inv_std;
+    }
+}
+
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kChunkThreads)
+chunk_means(const T* dy, const T* x, const T* weight, const T* mean_of, const T* inv_std_of, T* sum_g_of,
+            T* sum_g_xhat_of, int64_t packs, int64_t chunks, Dropout dropout) {
+    const int64_t row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
+    const int64_t column = chunk * kChunk * kSize, start = row * packs * kSize + column;
+    const int count = packs_of(chunk, packs);
+    const Held<T, kSize, kChunkPacks> values(x + start, count);
+    Held<T, kSize, kChunkPacks> upstream(dy + start, count);
+    upstream.drop(dropout, start, count);
+    const Held<T, kSize, kChunkPacks> scale(weight + column, count);
+    const T mean = mean_of[row], inv_std = inv_std_of[row];
+    T sum_g = 0, sum_g_xhat = 0;
+    upstream.for_each(count, [&](int k, int j) {
+        const T g = upstream.kept[k].at[j] * scale.kept[k].at[j];
+        sum_g += g;
+        sum_g_xhat += g * (values.kept[k].at[j] - mean) * inv_std;
+    });
+    const Two<T> sums = block_sums(sum_g, sum_g_xhat);
+    if (threadIdx.x == 0) {
+        sum_g_of[blockIdx.x] = sums.first;
+        sum_g_xhat_of[blockIdx.x] = sums.second;
+    }
+}
+
+// Block (chunk, group) has the columns of one chunk in every row of one group.
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kChunkThreads)
+backward_chunks(const T* dy, const T* x, const T* weight, const T* mean_of, const T* inv_std_of, const T* sum_g_of,
+                const T* sum_g_xhat_of, T* dx, T* dweight_of, T* dbias_of, int64_t rows, int64_t packs, int64_t chunks,
+                int64_t group_rows, Dropout dropout) {
+    using H = Held<T, kSize, kChunkPacks>;
+    const int64_t chunk = blockIdx.x % chunks, group = blockIdx.x / chunks, width = packs * kSize;
+    const int64_t column = chunk * kChunk * kSize;
+    const int count = packs_of(chunk, packs);
+    const H scale(weight + column, count);
+    T dweight[kChunkPacks][kSize] = {}, dbias[kChunkPacks][kSize] = {};
+    const int64_t last = min((group + 1) * group_rows, rows);
+    for (int64_t row = group * group_rows; row < last; row++) {
+        T sum_g = 0, sum_g_xhat = 0;
+        for (int64_t c = threadIdx.x; c < chunks; c += kChunkThreads) {
+            sum_g += sum_g_of[row * chunks + c];
+            sum_g_xhat += sum_g_xhat_of[row * chunks + c];
+        }
+        const Two<T> sums = block_sums(sum_g, sum_g_xhat);
+        const T mean_g = sums.first / width, mean_g_xhat = sums.second / width;
+        H upstream(dy + row * width + column, count), values(x + row * width + column, count);
+        upstream.drop(dropout, row * width + column, count);
+        const T mean = mean_of[row], inv_std = inv_std_of[row];
+        H::for_each(count, [&](int k, int j) {
+            const T xhat = (values.kept[k].at[j] - mean) * inv_std;
+            T& g = upstream.kept[k].at[j];
+            dweight[k][j] += g * xhat;
+            dbias[k][j] += g;
+            g = inv_std * (g * scale.kept[k].at[j] - mean_g - xhat * mean_g_xhat);
+        });
+        upstream.store(dx + row * width + column, count);
+    }
+    const int64_t start = group * width + column;
+    H::for_each(count, [&](int k, int j) {
+        const int64_t i = start + (threadIdx.x + k * blockDim.x) * kSize + j;
+        dweight_of[i] = dweight[k][j];
+        dbias_of[i] = dbias[k][j];
+    });
+}
+
+// Adds up the partial sums of each column: kRowsAtOnce threads share one, each in order, then a tree.
+constexpr int kColumnsOfBlock = 32, kRowsAtOnce = 8;
+
+template <typename T>
+__global__ void __launch_bounds__(kColumnsOfBlock* kRowsAtOnce)
+add_partials(const T* dweight_of, const T* dbias_of, T* dweight, T* dbias, int64_t partials, int64_t width) {
+    __shared__ T sums[2][kRowsAtOnce][kColumnsOfBlock];
+    const int64_t column = int64_t(blockIdx.x) * kColumnsOfBlock + threadIdx.x;
+    T sum_weight = 0, sum_bias = 0;
+    if (column < width) {
+        for (int64_t p = threadIdx.y; p < partials; p += kRowsAtOnce) {
+            sum_weight += dweight_of[p * width + column];
+            sum_bias += dbias_of[p * width + column];
+        }
+    }
+    sums[0][threadIdx.y][threadIdx.x] = sum_weight;
+    sums[1][threadIdx.y][threadIdx.x] = sum_bias;
+    __syncthreads();
+    if (threadIdx.y || column >= width) return;
+    for (int y = 1; y < kRowsAtOnce; y++) {
+        sum_weight += sums[0][y][threadIdx.x];
+        sum_bias += sums[1][y][threadIdx.x];
+    }
+    dweight[column] = sum_weight;
+    dbias[column] = sum_bias;
+}
+
+// ------------------------------------------------------------------------------------------------------
+// From shape to kernel.
+
+unsigned grid(int64_t blocks) {
+    TORCH_CHECK(blocks <= INT_MAX, "layer_norm_dropout: ", blocks, " blocks are more than a grid can have");
+    return static_cast<unsigned>(blocks);
+}
+
+unsigned threads_for(int64_t packs, int per_thread) {
+    const int64_t needed = (packs + per_thread - 1) / per_thread;
+    return static_cast<unsigned>((needed + kWarp - 1) / kWarp * kWarp);
+}
+
+bool aligned(std::initializer_list<const torch::Tensor*> tensors) {
+    return std::all_of(tensors.begin(), tensors.end(),
+                       [](const torch::Tensor* t) { return reinterpret_cast<uintptr_t>(t->data_ptr()) % 16 == 0; });
+}
+
+void check_like(const char* name, const torch::Tensor& tensor, const torch::Tensor& x) {
+    TORCH_CHECK(tensor.device() == x.device() && tensor.scalar_type() == x.scalar_type(), "layer_norm_dropout: ", name,
+                " is ", tensor.scalar_type(), " on ", tensor.device(), ", but x is ", x.scalar_type(), " on ",
+                x.device());
+}
+
+void check_arguments(const torch::Tensor& x, const torch::Tensor& weight) {
+    TORCH_CHECK(x.is_cuda(), "layer_norm_dropout: x must be a CUDA tensor, got one on ", x.device());
+    TORCH_CHECK(x.scalar_type() == torch::kFloat,
+                "layer_norm_dropout: x must be float32, got ", x.scalar_type());
+    check_like("weight", weight, x);
+    TORCH_CHECK(weight.dim() >= 1 && x.dim() >= weight.dim() &&
+                    x.sizes().slice(x.dim() - weight.dim()) == weight.sizes(),
+                "layer_norm_dropout: the last dimensions of x ", x.sizes(), " must be normalized_shape ",
+                weight.sizes());
+}
+
+struct Forward {
+    torch::Tensor x, weight, bias, y, mean, inv_std;
+    int64_t rows, width;
+    double eps;
+    Dropout dropout;
+    cudaStream_t stream;
+
+    template <typename T, int kSize, int kPacks>
+    void by_rows(int64_t packs) const {
+        forward_rows<T, kSize, kPacks><<<grid(rows), threads_for(packs, kPacks), 0, stream>>>(
+            x.data_ptr<T>(), weight.data_ptr<T>(), bias.data_ptr<T>(), y.data_ptr<T>(), mean.data_ptr<T>(),
+            inv_std.data_ptr<T>(), static_cast<int>(packs), static_cast<T>(eps), dropout);
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+    }
+
+    template <typename T, int kSize>
+    void by_chunks(int64_t packs) const {
+        const int64_t chunks = (packs + kChunk - 1) / kChunk;
+        const auto scratch = torch::empty({2, rows * chunks}, x.options().dtype(torch::kDouble));
+        double *means = scratch.data_ptr<double>(), *squares = means + rows * chunks;
+        chunk_statistics<T, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(x.data_ptr<T>(), means, squares,
+                                                                                      packs, chunks);
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+        forward_chunks<T, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(
+            x.data_ptr<T>(), weight.data_ptr<T>(), bias.data_ptr<T>(), y.data_ptr<T>(), mean.data_ptr<T>(),
+            inv_std.data_ptr<T>(), means, squares, packs, chunks, static_cast<T>(eps), dropout);
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+    }
+
+    template <typename T, int kSize>
+    void run() const {
+        const int64_t packs = width / kSize;
+        if (packs <= 256) return by_rows<T, kSize, 1>(packs);
+        if (packs <= kForwardPacks * kMaxThreads) return by_rows<T, kSize, kForwardPacks>(packs);
+        by_chunks<T, kSize>(packs);
+    }
+};
+
+struct Backward {
+    torch::Tensor dy, x, weight, mean, inv_std, dx, dweight, dbias;
+    int64_t rows, width;
+    Dropout dropout;
+    cudaStream_t stream;
+
+    static int64_t multiprocessors() {
+        int device, count;
+        C10_CUDA_CHECK(cudaGetDevice(&device));
+        C10_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+        return count;
+    }
+
+    template <typename T>
+    void add(const torch::Tensor& partials, int64_t count) const {
+        const T* of = partials.data_ptr<T>();
+        add_partials<T><<<grid((width + kColumnsOfBlock - 1) / kColumnsOfBlock), dim3(kColumnsOfBlock, kRowsAtOnce), 0,
+                          stream>>>(of, of + count * width, dweight.data_ptr<T>(), dbias.data_ptr<T>(), count, width);
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+    }
+
+    template <typename T, int kSize, int kPacks>
+    void by_rows(int64_t packs) const {
+        const unsigned threads = threads_for(packs, kPacks);
+        const int64_t resident = multiprocessors() * std::min<int64_t>(1024 / threads, 8);
+        const int64_t blocks = std::min(rows, resident);
+        const auto partials = torch::empty({2, blocks, width}, x.options());
+        T* of = partials.data_ptr<T>();
+        backward_rows<T, kSize, kPacks><<<grid(blocks), threads, 0, stream>>>(
+            dy.data_ptr<T>(), x.data_ptr<T>(), weight.data_ptr<T>(), mean.data_ptr<T>(), inv_std.data_ptr<T>(),
+            dx.data_ptr<T>(), of, of + blocks * width, rows, static_cast<int>(packs), dropout);
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+        add<T>(partials, blocks);
+    }
+
+    template <typename T, int kSize>
+    void by_chunks(int64_t packs) const {
+        const int64_t chunks = (packs + kChunk - 1) / kChunk;
+        const auto sums = torch::empty({2, rows * chunks}, x.options());
+        T *sum_g = sums.data_ptr<T>(), *sum_g_xhat = sum_g + rows * chunks;
+        chunk_means<T, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(
+            dy.data_ptr<T>(), x.data_ptr<T>(), weight.data_ptr<T>(), mean.data_ptr<T>(), inv_std.data_ptr<T>(), sum_g,
+            sum_g_xhat, packs, chunks, dropout);
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+        // Enough groups to fill the device, and no more: each costs a row of partial sums.
+        const int64_t wanted = std::min(rows, (4 * multiprocessors() + chunks - 1) / chunks);
+        const int64_t group_rows = (rows + wanted - 1) / wanted, groups = (rows + group_rows - 1) / group_rows;
+        const bool direct = groups == 1;
+        const auto partials = torch::empty({2, direct ? 0 : groups, width}, x.options());
+        T *of = partials.data_ptr<T>(), *dweight_of = direct ? dweight.data_ptr<T>() : of;
+        backward_chunks<T, kSize><<<grid(chunks * groups), kChunkThreads, 0, stream>>>(
+            dy.data_ptr<T>(), x.data_ptr<T>(), weight.data_ptr<T>(), mean.data_ptr<T>(), inv_std.data_ptr<T>(), sum_g,
+            sum_g_xhat, dx.data_ptr<T>(), dweight_of, direct ? dbias.data_ptr<T>() : of + groups * width, rows, packs,
+            chunks, group_rows, dropout);
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+        if (!direct) add<T>(partials, groups);
+    }
+
+    template <typename T, int kSize>
+    void run() const {
+        const int64_t packs = width / kSize;
+        if (packs <= 256) return by_rows<T, kSize, 1>(packs);
+        if (packs <= kBackwardPacks * kMaxThreads) return by_rows<T, kSize, kBackwardPacks>(packs);
+        by_chunks<T, kSize>(packs);
+    }
+};
+
+template <typename Call>
+void run(const Call& call, bool packed) {
+    packed && call.width % 4 == 0 ? call.template run<float, 4>() : call.template run<float, 1>();
+}
+
+Dropout dropout_of(double p, int64_t seed) {
+    TORCH_CHECK(p >= 0.0 && p <= 1.0, "layer_norm_dropout: p must be from 0 to 1, got ", p);
+    return {static_cast<uint64_t>(seed), static_cast<uint64_t>(p * 4294967296.0),
+            p < 1.0 ? static_cast<float>(1.0 / (1.0 - p)) : 0.0f};
+}
+
+std::vector<torch::Tensor> forward(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps, double p,
+                                   int64_t seed) {
+    check_arguments(x, weight);
+    check_like("bias", bias, x);
+    TORCH_CHECK(bias.sizes() == weight.sizes(), "layer_norm_dropout: bias has shape ", bias.sizes(),
+                " but weight has shape ", weight.sizes());
+    const c10::cuda::CUDAGuard guard(x.device());
+    const int64_t width = weight.numel(), rows = width ? x.numel() / width : 0;
+    const auto statistics = torch::empty({2, rows}, x.options());
+    const Forward call = {x.contiguous(),
+                          weight.contiguous(),
+                          bias.contiguous(),
+                          torch::empty(x.sizes(), x.options()),
+                          statistics[0],
+                          statistics[1],
+                          rows,
+                          width,
+                          eps,
+                          dropout_of(p, seed),
+                          c10::cuda::getCurrentCUDAStream()};
+    if (rows) run(call, aligned({&call.x, &call.weight, &call.bias}));  // a launch of no blocks is an error
+    return {call.y, call.mean, call.inv_std};
+}
+
+std::vector<torch::Tensor> backward(torch::Tensor dy, torch::Tensor x, torch::Tensor weight, torch::Tensor mean,
+                                    torch::Tensor inv_std, double p, int64_t seed) {
+    check_arguments(x, weight);
+    check_like("dy", dy, x);
+    TORCH_CHECK(dy.sizes() == x.sizes(), "layer_norm_dropout: dy has shape ", dy.sizes(), " but x has shape ",
+                x.sizes());
+    const c10::cuda::CUDAGuard guard(x.device());
+    const int64_t width = weight.numel(), rows = width ? x.numel() / width : 0;
+    TORCH_CHECK(mean.numel() == rows && inv_std.numel() == rows, "layer_norm_dropout: ", rows, " rows, but ",
+                mean.numel(), " means and ", inv_std.numel(), " inverse deviations");
+    const auto sums = [&] {  // of no rows: zero
+        return rows ? torch::empty(weight.sizes(), x.options()) : torch::zeros(weight.sizes(), x.options());
+    };
+    const Backward call = {dy.contiguous(),
+                           x.contiguous(),
+                           weight.contiguous(),
+                           mean,
+                           inv_std,
+                           torch::empty(x.sizes(), x.options()),
+                           sums(),
+                           sums(),
+                           rows,
+                           width,
+                           dropout_of(p, seed),
+                           c10::cuda::getCurrentCUDAStream()};
+    if (rows) run(call, aligned({&call.dy, &call.x, &call.weight}));
+    return {call.dx, call.dweight, call.dbias};
+}
+"""
+
+CPP = """
+std::vector<torch::Tensor> forward(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps, double p,
+                                   int64_t seed);
+std::vector<torch::Tensor> backward(torch::Tensor dy, torch::Tensor x, torch::Tensor weight, torch::Tensor mean,
+                                    torch::Tensor inv_std, double p, int64_t seed);
+"""
+
+extension = load_inline(
+    name="layernorm_dropout_drawn_again", cpp_sources=CPP, cuda_sources=CUDA, functions=["forward", "backward"]
+)
+
+
+class LayerNormDropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias, eps, p):
+        # On the CPU's generator, which torch.manual_seed sets, too: asking a GPU's for a number would wait for it.
+        ctx.seed = int(torch.randint(2**62, ())) if p else 0
+        ctx.p = p
+        y, mean, inv_std = extension.forward(x, weight, bias, eps, p, ctx.seed)
+        ctx.save_for_backward(x, weight, mean, inv_std)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, weight, mean, inv_std = ctx.saved_tensors
+        dx, dweight, dbias = extension.backward(dy, x, weight, mean, inv_std, ctx.p, ctx.seed)
+        return dx, dweight, dbias, None, None
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, p=0.1, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+        self.p = p
+
+    def forward(self, x):
+        return LayerNormDropout.apply(x, self.weight, self.bias, self.eps, self.p if self.training else 0.0)
