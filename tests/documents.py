@@ -56,3 +56,9 @@ def blocks():
 def prose(document):
     """A document's text without its fenced blocks."""
     return _FENCE.sub("", document.read_text())
+
+
+def commands(text):
+    """The commands of a sh block: one a line, or joined by &&."""
+    lines = [line.split("#")[0].strip() for line in text.splitlines()]
+    return [command.strip() for line in lines if line for command in line.split("&&")]

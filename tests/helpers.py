@@ -1,5 +1,6 @@
 """Running the product as its users do: eval.py in a process of its own."""
 
+import functools
 import json
 import os
 import subprocess
@@ -37,3 +38,14 @@ def run_eval(*arguments, json_results=True, timeout_s=580, env=None):
     )
     results = json.loads(process.stdout) if json_results and process.stdout.startswith("{") else {}
     return EvalRun(process.returncode, process.stdout, process.stderr, results)
+
+
+@functools.cache
+def judged(*arguments):
+    """`run_eval`, once for all tests of a process that ask for the same."""
+    return run_eval(*arguments)
+
+
+def judged_with_all_detectors(path):
+    """A submission of this repository, all its cases on the emulator."""
+    return judged(path.relative_to(ROOT).as_posix(), "--device", "emulator", "--check", "--no-timing")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import ROOT, run_eval
+from tests.helpers import ROOT, judged_with_all_detectors, run_eval
 
 FORM = ROOT / "tests" / "hostile" / "form"
 PROBLEM = Path(__file__).parent / "fixtures" / "problems" / "small_layernorm.py"
@@ -32,18 +32,14 @@ def test_a_missing_cpp_sources_is_named(evaluations):
     assert "cpp_sources" in evaluations["no_cpp_sources"]["message"]
 
 
-def _checked(path):
-    return run_eval(path, "--device", "emulator", "--check", "--no-timing")
-
-
 @pytest.fixture(scope="module")
 def shipped():
     """Each shipped CUDA submission judged with all detectors: the first alone, since it may build the emulator's own
     libraries, then two at a time."""
     first, *others = SHIPPED
-    runs = {first: _checked(first)}
+    runs = {first: judged_with_all_detectors(first)}
     with ThreadPoolExecutor(2) as pool:
-        return runs | dict(zip(others, pool.map(_checked, others), strict=True))
+        return runs | dict(zip(others, pool.map(judged_with_all_detectors, others), strict=True))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: f"{p.parent.name}/{p.stem}")

@@ -1,11 +1,17 @@
 """What the documents say is what the files hold."""
 
+import contextlib
+import importlib.util
+import io
 import re
+import shlex
 import subprocess
 import sys
 
+import pytest
+
 from harness.verdict import Accepted, Results
-from tests.documents import documents, prose
+from tests.documents import blocks, commands, documents, prose
 from tests.helpers import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -71,3 +77,185 @@ def test_a_baseline_that_was_left_out_of_a_case_is_a_dash_in_the_table_of_cases(
     assert "| long, 8×8 | 1 µs | – | 2 µs, 50% |" in cases_table(results)
     assert "liger (liger-kernel 0.8.5)" in table(results)
     assert "over the fastest of the baselines" in table(results)
+
+
+# ---------------------------------------------------------------------- blocks and commands
+
+BLOCKS = blocks()
+RUN = {"sh", "python"}
+SHELL_MARKERS = {"", "tested as", "needs", "evaluate command", "test command"}
+NOTHING_TO_RUN = {"drawing", "formula", "usage"}
+WRITES = {"--json", "--out"}  # the file behind it need not exist
+PLACEHOLDER = re.compile(r"^[A-Z]+$|…|\[|\]|path/to|^my\.py$")
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_a_block_says_how_it_is_tested(block):
+    """No block is passed over: the ways are those of tests/documents.py."""
+    if block.marker == "quote":
+        return  # test_tables_quotes_and_plots_are_made_from_what_is_committed
+    if block.language == "sh":
+        assert block.marker in SHELL_MARKERS, f"{block}: unknown marker {block.marker!r} before a sh block"
+        assert block.marker != "needs" or block.said == "gpu", f"{block}: only a GPU can be needed"
+    elif block.language == "python":
+        assert block.marker in {"", "submission"}, f"{block}: unknown marker {block.marker!r} before a python block"
+    else:
+        assert block.language == "text", f"{block}: say sh, python or text, or quote the code from its file"
+        assert block.marker in NOTHING_TO_RUN, f"{block}: a text block needs a marker, or is to be a quote of a file"
+
+
+def test_code_stands_in_fences():
+    for document in documents():
+        indented = re.search(r"^(?![ ]*([-*]|\d+\.)).*\n\n {4}\S.*", prose(document), re.MULTILINE)
+        assert not indented, f"{document.name} has an indented block; fence it: {indented[0]!r}"
+
+
+def complaint_about(command):
+    """What is wrong with a command's program, options or files; empty when nothing is."""
+    words = shlex.split(command, comments=True)
+    if words[:1] in (["python"], [".venv/bin/python"]):
+        words = words[1:]
+    if words[:1] == ["-m"]:
+        return "" if importlib.util.find_spec(words[1]) else f"no module {words[1]}"
+    read = [word for before, word in zip(["", *words], words, strict=False) if before not in WRITES]
+    if missing := [w for w in read if "/" in w and w.endswith((".py", ".json", ".txt")) and not (ROOT / w).exists()]:
+        return f"no file {', '.join(missing)}"
+    return complaint_of_eval(words[1:]) if words[0] == "eval.py" else ""
+
+
+def complaint_of_eval(arguments):
+    from harness.cli import _parser, _profile_parser
+
+    if arguments[:1] in (["list"], ["env"]):
+        return "" if set(arguments[1:]) <= {"--json"} else f"eval.py {arguments[0]} takes --json only"
+    parser = _profile_parser() if arguments[:1] == ["profile"] else _parser()
+    said = io.StringIO()
+    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(said):
+        parser.parse_args(arguments[arguments[:1] == ["profile"] :])
+    return said.getvalue()
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "sh"], ids=str)
+def test_a_commands_options_and_files_exist(block):
+    for command in commands(block.text) + commands(block.said if block.marker == "tested as" else ""):
+        if command.split()[0] in ("python", ".venv/bin/python"):
+            assert complaint_about(command) == "", f"{block}: {command}"
+        else:
+            assert re.match(r"python3 -m venv \.venv$|\.venv/bin/pip install ", command), f"{block}: {command}"
+            assert block.marker in ("evaluate command", "test command"), f"{block} installs without saying where it ran"
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.marker == "tested as"], ids=str)
+def test_a_cheaper_command_judges_the_same_files(block):
+    def files(command):
+        return [word for word in shlex.split(command) if word.endswith(".py")]
+
+    assert files(block.said) == files(block.text)
+
+
+def test_commands_in_prose_name_options_and_files_that_exist():
+    from harness.cli import _parser, _profile_parser
+
+    known = {o for parser in (_parser(), _profile_parser()) for a in parser._actions for o in a.option_strings}
+    for document in documents():
+        for span in re.findall(r"`([^`]+)`", prose(document)):
+            words = span.split()
+            if words[0] not in ("python", "eval.py") or len(words) == 1:
+                continue
+            plain = [word for word in words if not PLACEHOLDER.search(word)]
+            if "eval.py" in words[:2]:
+                unknown = {w.split("=")[0] for w in plain if w.startswith("-") and w.split("=")[0] not in known}
+                assert not unknown, f"{document.name}: {span}"
+                plain = [word for word in plain if not word.startswith("-")]
+                complaint = complaint_about(shlex.join([w for w in plain if w.endswith(".py")]))
+            else:
+                complaint = complaint_about(shlex.join(plain))
+            assert complaint == "", f"{document.name}: {span}: {complaint}"
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "path").glob("[0-9]*.md")), ids=lambda p: p.stem)
+def test_a_page_of_the_path_quotes_what_its_commands_run(page):
+    quoted = set(re.findall(r"^<!-- quote: (submissions/\S+?):", page.read_text(), re.MULTILINE))
+    here = [b for b in BLOCKS if b.document == f"docs/path/{page.name}" and b.language == "sh"]
+    assert len(quoted) == 1
+    assert all(quoted <= set(b.text.split()) for b in here)
+    assert {"", "tested as"} <= {b.marker for b in here}
+
+
+def test_every_rung_has_a_page():
+    pages = " ".join(page.read_text() for page in (ROOT / "docs" / "path").glob("[0-9]*.md"))
+    rungs = [*(ROOT / "submissions" / "layernorm").glob("rung*.py"), ROOT / "submissions/layernorm/speed_of_light.py"]
+    assert [path.stem for path in rungs if f"python eval.py submissions/layernorm/{path.name}\n" not in pages] == []
+
+
+# What the pages of the path say of their tables, for results that will be measured again.
+CLAIMS = {
+    "2-shared-memory-tree.md": (
+        "The short rows gain most",
+        lambda gain: min(gain("32x128x768", 2, 1), gain("8192x1024", 2, 1)) > 1.1 * gain("2048x16384", 2, 1),
+    ),
+    "3-warp-shuffle.md": (
+        "Again the short rows gain; long ones stay about where they were.",
+        lambda gain: gain("8192x1024", 3, 2) > 1.1 and abs(gain("2048x16384", 3, 2) - 1) < 0.2,
+    ),
+    "4-registers.md": (
+        "All rows that fit gain, the longest of them the most.",
+        lambda gain: gain("2048x16384", 4, 3) > gain("8192x4096", 4, 3) > 1.0 and gain("8192x1024", 4, 3) > 1.0,
+    ),
+    "5-split-rows.md": (
+        "The headline gains what the walk began for. The others lose",
+        lambda gain: gain("headline", 5, 4) > 5 and max(gain("8192x1024", 5, 4), gain("2048x16384", 5, 4)) < 1,
+    ),
+}
+
+
+@pytest.mark.parametrize("page", CLAIMS)
+def test_what_a_page_says_of_its_table_was_measured(page):
+    from harness.report.json import load
+    from harness.report.ladder import ladder
+
+    sentence, holds = CLAIMS[page]
+    rungs = {r.name[:5]: r.times for r in ladder(load(ROOT / "results" / "h200" / "layernorm.json")).rungs}
+
+    def gain(case, rung, before):
+        return rungs[f"rung{before}"][case].median_us / rungs[f"rung{rung}"][case].median_us
+
+    assert sentence in (ROOT / "docs" / "path" / page).read_text()
+    assert holds(gain), f"{page} says {sentence!r}; the results in its table no longer do"
+
+
+# ---------------------------------------------------------------------- how documents are filled
+
+
+def test_a_plot_is_drawn_the_same_each_time_and_knows_its_figures(tmp_path):
+    from harness.report import plot
+    from harness.report.ladder import Figures
+
+    figures = Figures(gpu="GPU", cases=["a", "b"], shares={"eager": [0.5, None], "mine": [0.9, 0.1]})
+    paths = tmp_path / "one.svg", tmp_path / "two.svg"
+    for path in paths:
+        plot.draw(figures, path)
+    assert paths[0].read_bytes() == paths[1].read_bytes()
+    assert plot.is_drawn_from(paths[0], figures)
+    other = Figures(gpu="GPU", cases=["a", "b"], shares={"eager": [0.5, None], "mine": [0.9, 0.2]})
+    assert not plot.is_drawn_from(paths[0], other)
+
+
+def test_a_changed_source_makes_a_quote_stale_and_a_lost_name_is_told(tmp_path, monkeypatch):
+    from harness.report import markdown, quotes
+
+    monkeypatch.setattr(markdown, "ROOT", tmp_path)
+    (tmp_path / "x").mkdir()
+    source = tmp_path / "x" / "y.py"
+    source.write_text(
+        'CUDA = r"""\n// Twice.\n__device__ int f(int a) {\n    int b = a;\n\n    return 2 * b;\n}\n"""\n'
+    )
+    page = "<!-- quote: x/y.py: f -->\n<!-- end of quote -->\n"
+    fresh = markdown.refresh(page)
+    assert "```cuda\n// Twice.\n__device__ int f(int a) {\n    int b = a;\n\n    return 2 * b;\n}\n```\n" in fresh
+    assert markdown.refresh(fresh) == fresh
+    source.write_text(source.read_text().replace("2 * b", "b + b"))
+    assert "b + b" in markdown.refresh(fresh)
+    source.write_text(source.read_text().replace("int f(", "int g("))
+    with pytest.raises(quotes.QuoteError, match="no top-level definition of f"):
+        markdown.refresh(fresh)

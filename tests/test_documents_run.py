@@ -1,0 +1,79 @@
+"""Every command and code block of the documents is run: as it stands, or as the marker in front of it says.
+
+What is not run here is skipped with its name and reason, which pytest's summary lists.
+"""
+
+import ast
+import os
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.documents import blocks, commands
+from tests.helpers import ROOT, judged
+
+HAS_GPU = torch.cuda.is_available()
+SHELL = [b for b in blocks() if b.language == "sh"]
+PYTHON = [b for b in blocks() if b.language == "python" and b.marker != "quote"]
+AS_THEY_STAND = {b.text for b in SHELL if b.marker == "" or (b.marker in ("tested as", "needs") and HAS_GPU)}
+
+
+def _run(script):
+    """A shell block in the repository's root, with this Python as `python`."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, env={**os.environ, "PATH": path},
+                          capture_output=True, text=True, timeout=580)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def instead():
+    """The cheaper commands, each of which test_cuda_submissions may have run already."""
+    wanted = {} if HAS_GPU else {b.said: shlex.split(b.said)[2:] for b in SHELL if b.marker == "tested as"}
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(wanted, pool.map(lambda arguments: judged(*arguments), wanted.values()), strict=True))
+
+
+@pytest.fixture(scope="module")
+def outcomes(instead):
+    """Each distinct block that runs as it stands; after the others, which leave their builds."""
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(AS_THEY_STAND, pool.map(_run, AS_THEY_STAND), strict=True))
+
+
+@pytest.mark.parametrize("block", SHELL, ids=str)
+def test_a_command_succeeds(block, instead, outcomes):
+    if block.marker in ("evaluate command", "test command"):
+        pytest.skip(f"NOT RUN HERE: {block} is what .ci/run installs and starts; its parts are tests of their own")
+    if block.text in outcomes:
+        outcome = outcomes[block.text]
+        assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    elif block.marker == "tested as":
+        run = instead[block.said]
+        assert run.code == 0, run.stderr
+        assert [e["status"] for e in run.results["evaluations"]] == ["accepted"]
+    else:
+        pytest.skip(f"NOT RUN HERE: {block} needs a GPU: {'; '.join(commands(block.text))}")
+
+
+@pytest.mark.parametrize("block", [b for b in PYTHON if b.marker == ""], ids=str)
+def test_a_python_block_runs(block, tmp_path):
+    process = subprocess.run([sys.executable, "-c", block.text], cwd=tmp_path, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+
+
+@pytest.mark.parametrize("block", [b for b in PYTHON if b.marker == "submission"], ids=str)
+def test_a_submission_shown_whole_is_accepted(block, tmp_path):
+    """`NAME is CONSTANT of FILE; OPTIONS`: the block with that constant of a shipped file in front of it is judged."""
+    given, options = block.said.split("; ")
+    name, constant, file = given.replace(" is ", " ").replace(" of ", " ").split()
+    values = {ast.unparse(n.targets[0]): n.value for n in ast.parse((ROOT / file).read_text()).body
+              if isinstance(n, ast.Assign)}  # fmt: skip
+    path = tmp_path / "shown.py"
+    path.write_text(f"{name} = {ast.literal_eval(values[constant])!r}\n{block.text}")
+    run = judged(str(path), *shlex.split(options))
+    assert run.code == 0, run.results or run.stderr
