@@ -16,6 +16,7 @@ What was read is compared afterwards, and one call of each round in every elemen
 from __future__ import annotations
 
 import random
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -145,12 +146,14 @@ class _Played:
 class Clock:
     """Times contenders on one case whose inputs are staged in the dealer's slots."""
 
-    def __init__(self, device: Device, dealer: Dealer, stub: Contender, seed: int, timeout_s: float) -> None:
+    def __init__(self, device: Device, dealer: Dealer, stub: Contender, timeout_s: float) -> None:
+        """What a round looks at, and which slots it runs, comes from the system's entropy: no worker can know it from
+        the data of earlier rounds, and no seed repeats it."""
         self._device = device
         self._dealer = dealer
         self._stub = stub
-        self._random = random.Random(seed)
-        self._numbers = np.random.default_rng(seed)
+        self._random = random.SystemRandom()
+        self._numbers = np.random.default_rng(secrets.randbits(128))
         self._timeout_s = timeout_s
         self._running: list[Contender] = []
         self._first = stub

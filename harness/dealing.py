@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import math
+import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -183,7 +184,6 @@ class Dealer:
         model: torch.nn.Module,
         sets: Sequence[DataSet],
         slots: Sequence[Sequence[TensorRef]],
-        seed: int,
         early: int = 0,
     ) -> None:
         """`slots` lie in the device's arena, one after the other. `model` is the reference.
@@ -199,7 +199,7 @@ class Dealer:
         self._early = early
         self.slot_count = len(slots)
         self.set_count = len(sets)
-        self._generator = torch.Generator(device.torch_device).manual_seed(seed)
+        self._generator = torch.Generator(device.torch_device).manual_seed(secrets.randbits(63))
         self._chosen = torch.zeros(len(slots), dtype=torch.long, device=device.torch_device)
         self._numbers: list[int] = []
         self._standing: Changes = []

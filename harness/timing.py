@@ -136,8 +136,7 @@ class Timer:
 
     def _time_part(self, part: _Part, name: str, runners: Mapping[str, Runner], stub: Runner) -> CaseTimes:
         slots, sets = self._stage_data(part, name)
-        seed = sub_seed(self._settings.seed, name, part.name, "dealing")
-        dealer = Dealer(self._device, part.drawn.function(part.name), sets, slots, seed, part.early)
+        dealer = Dealer(self._device, part.drawn.function(part.name), sets, slots, part.early)
         contenders: list[Contender] = []
         notes: list[str] = []
         for label, runner in runners.items():
@@ -147,8 +146,7 @@ class Timer:
                 if label == SUBMISSION:
                     raise
                 notes.append(f"{label} was left out: {error.message}")
-        seed = sub_seed(self._settings.seed, name, part.name, "clock")
-        clock = Clock(self._device, dealer, self._contender("stub", stub, part, slots), seed, self._settings.timeout_s)
+        clock = Clock(self._device, dealer, self._contender("stub", stub, part, slots), self._settings.timeout_s)
         budgets = QUICK_BUDGET_S if self._settings.quick else BUDGET_S
         notes += clock.measure(contenders, budgets[self._device.name])
         what = f"'{name}'" if part.name == part.drawn.timed_parts[0] else f"'{name}', {part.name}"

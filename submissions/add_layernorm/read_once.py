@@ -9,8 +9,8 @@ reads the sum back, from the last chunk to the first, because the end of it is w
 addresses that 16-byte packs do not fit go element by element through the same code.
 
 Numerics: the sum is rounded to the dtype of x before it is normalised, as PyTorch rounds it, so that both
-results speak of the same values. Statistics are fp32, of differences from the row's first element, merged by the
-formula of Chan, Golub and LeVeque (1983): neither a large mean nor an outlier as first element costs digits.
+results speak of the same values. Statistics are fp32, of differences from the median of three of a row's elements,
+merged by the formula of Chan, Golub and LeVeque (1983): neither a large mean nor an outlier costs digits.
 
 Bytes moved: x, residual, sum and y once for rows in registers; the sum twice for split rows, as far as L2 does
 not serve it.
@@ -65,6 +65,9 @@ __device__ void store_once(P* p, const P& pack) {
 
 // ------------------------------------------------------------------------------------------------------
 // Statistics.
+
+// Differences are taken from a value of the row's bulk: the median of three, of which one may be an outlier.
+__device__ float median(float a, float b, float c) { return fmaxf(fminf(a, b), fminf(fmaxf(a, b), c)); }
 
 struct Moments {
     float count, mean, squares;  // the mean less the row's pivot; squares of deviations from the mean
@@ -197,13 +200,26 @@ constexpr int kThreadsOfMultiprocessor = 1024;  // leaves each thread 64 registe
 
 constexpr int block_of(int threads) { return threads == kWarp ? 2 * kWarp : threads; }
 
+// A row's pivot, from its parts or from their sum.
+template <typename T, int kSize>
+__device__ float pivot_of(const Tensors<T, kSize>& t, int64_t first, int64_t packs) {
+    const int64_t middle = first + packs / 2, last = first + packs - 1;
+    return median(added(t.x[first].at[0], t.residual[first].at[0]), added(t.x[middle].at[0], t.residual[middle].at[0]),
+                  added(t.x[last].at[kSize - 1], t.residual[last].at[kSize - 1]));
+}
+
+template <typename T, int kSize>
+__device__ float pivot_of(const Pack<T, kSize>* total, int64_t packs) {
+    return median(total[0].at[0], total[packs / 2].at[0], total[packs - 1].at[kSize - 1]);
+}
+
 template <typename T, int kSize, int kThreads, int kLoads>
 __global__ void __launch_bounds__(block_of(kThreads), kThreadsOfMultiprocessor / block_of(kThreads))
 whole_rows(Tensors<T, kSize> t, int64_t rows, int packs, float eps) {
     const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
     if (row >= rows) return;  // a whole warp, and only where warps do not wait for each other
     const int64_t first = row * packs;
-    const float pivot = added(t.x[first].at[0], t.residual[first].at[0]);
+    const float pivot = pivot_of(t, first, packs);
     const Held<T, kSize, kThreads, kLoads> held(t.x + first, t.residual + first, t.total + first, packs, false);
     const Moments m = merged_over_row<kThreads>(held.moments(pivot));
     const float rstd = rsqrtf(m.squares / (float(packs) * kSize) + eps);
@@ -220,7 +236,7 @@ template <typename T, int kSize>
 __global__ void __launch_bounds__(kSplitThreads, 4)
 add_chunks(Tensors<T, kSize> t, float2* of_chunks, int64_t packs, int chunks) {
     const int64_t row = blockIdx.x / chunks, first = blockIdx.x % chunks * kChunk, at = row * packs + first;
-    const float pivot = added(t.x[row * packs].at[0], t.residual[row * packs].at[0]);
+    const float pivot = pivot_of(t, row * packs, packs);
     const Held<T, kSize, kSplitThreads, kSplitLoads> held(t.x + at, t.residual + at, t.total + at, packs - first, true);
     const Moments m = merged_over_row<kSplitThreads>(held.moments(pivot));
     if (threadIdx.x == 0) of_chunks[blockIdx.x] = make_float2(m.mean, m.squares);
@@ -238,7 +254,7 @@ write_chunks(Tensors<T, kSize> t, const float2* of_chunks, int64_t packs, int ch
         m = merged(m, {float(min(kChunk, packs - c * kChunk)) * kSize, chunk.x, chunk.y});
     }
     m = merged_over_row<kSplitThreads>(m);
-    const float pivot = t.total[row * packs].at[0], rstd = rsqrtf(m.squares / (float(packs) * kSize) + eps);
+    const float pivot = pivot_of(t.total + row * packs, packs), rstd = rsqrtf(m.squares / (float(packs) * kSize) + eps);
     held.write(t.y + at, t.weight + first, t.bias + first, pivot, m.mean, rstd);
 }
 

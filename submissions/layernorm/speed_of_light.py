@@ -12,8 +12,8 @@ output is computed in the reverse order of the statistics, because their end is 
 
 Other widths and alignments go element by element.
 
-Numerics: sums are taken of differences from the row's first element, and merged pack by pack by the formula
-of Chan, Golub and LeVeque (1983), so neither a large mean nor an outlier as first element costs digits.
+Numerics: sums are taken of differences from a value of the row's bulk, the median of three elements, and merged
+pack by pack by the formula of Chan, Golub and LeVeque (1983), so neither a large mean nor an outlier costs digits.
 
 Small inputs cost a call, an allocation and a launch. The function is given to Python without pybind11's
 conversion of arguments, which costs more than all checks.
@@ -107,6 +107,14 @@ __device__ __forceinline__ void store_once(P* p, const P& pack) {
 // ------------------------------------------------------------------------------------------------------
 // Statistics.
 
+// Differences are taken from a value of the row's bulk, so that a large mean costs no digits: the median of three
+// elements, of which one may be an outlier.
+template <typename T>
+__device__ __forceinline__ float pivot_of(const T* row, int64_t width) {
+    const float a = to_float(row[0]), b = to_float(row[width / 2]), c = to_float(row[width - 1]);
+    return fmaxf(fminf(a, b), fminf(fmaxf(a, b), c));
+}
+
 struct Moments {
     float count, mean, squares;  // the mean less the row's pivot; squares of deviations from the mean
 };
@@ -193,7 +201,7 @@ block_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int p
     for (int k = 0; k < kLoads; k++) {
         if (thread + k * kStride < packs) kept[k] = load_once(in + k * kStride);
     }
-    const float pivot = to_float(x[row * packs * kSize]);
+    const float pivot = pivot_of(x + row * packs * kSize, int64_t(packs) * kSize);
     Pack<W, kSize> scale[kEarly ? kLoads : 1], shift[kEarly ? kLoads : 1];
 #pragma unroll
     for (int k = 0; k < (kEarly ? kLoads : 0); k++) {
@@ -256,7 +264,8 @@ struct Order {
 template <typename T>
 __global__ void __launch_bounds__(kSplitThreads)
 split_statistics(const T* x, float2* of_chunks, int64_t packs, Order order) {
-    using P = Pack<T, 16 / sizeof(T)>;
+    constexpr int kSize = 16 / sizeof(T);
+    using P = Pack<T, kSize>;
     constexpr int kWarps = kSplitThreads / kWarp;
     const uint2 place = order.row_and_chunk(blockIdx.x);
     const int64_t row = place.x, first = int64_t(place.y) * kSplitThreads * kStatisticsLoads + threadIdx.x;
@@ -267,7 +276,7 @@ split_statistics(const T* x, float2* of_chunks, int64_t packs, Order order) {
     for (int k = 0; k < kStatisticsLoads; k++) {
         if (first + k * kSplitThreads < packs) kept[k] = in[k * kSplitThreads];
     }
-    const float pivot = to_float(reinterpret_cast<const P*>(x)[row * packs].at[0]);
+    const float pivot = pivot_of(x + row * packs * kSize, int64_t(packs) * kSize);
     ThreadMoments<T> taken;
 #pragma unroll
     for (int k = 0; k < kStatisticsLoads; k++) {
@@ -331,7 +340,7 @@ split_output(const T* x, const W* weight, const W* bias, T* y, const float2* of_
         for (int k = 0; k < kLoads; k++) {
             if (k * kSplitThreads < here) kept[k] = load_once(in + k * kSplitThreads);
         }
-        const float pivot = to_float(x[row * packs * kSize]);
+        const float pivot = pivot_of(x + row * packs * kSize, int64_t(packs) * kSize);
         const float2 of_row = of_rows[row];
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
@@ -388,7 +397,7 @@ direct_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int6
             const int i = threadIdx.x + k * blockDim.x;
             if (i < packs) kept[k] = in[i];
         }
-        const float pivot = to_float(x[row * width]);
+        const float pivot = pivot_of(x + row * width, width);
         const auto for_each = [&](auto use) {
             if constexpr (kLoads > 0) {
 #pragma unroll

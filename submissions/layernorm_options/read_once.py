@@ -7,8 +7,8 @@ split over blocks, which keeps the whole GPU busy with a single row: one kernel 
 the next merges those of its row and writes a chunk, from the last to the first, because the end of x is what
 L2 still holds. Widths and addresses that 16-byte packs do not fit go element by element through the same code.
 
-Numerics: sums are fp32, of differences from the row's first element, merged by the formula of Chan, Golub and
-LeVeque (1983): neither a large mean nor an outlier as first element costs digits.
+Numerics: sums are fp32, of differences from the median of three of the row's elements, merged by the formula of Chan,
+Golub and LeVeque (1983): neither a large mean nor an outlier costs digits.
 
 Bytes moved: x and y once for rows in registers; x twice for split rows, as far as L2 does not serve the second.
 """
@@ -62,6 +62,9 @@ __device__ void store_once(P* p, const P& pack) {
 
 // ------------------------------------------------------------------------------------------------------
 // Statistics.
+
+// Differences are taken from a value of the row's bulk: the median of three, of which one may be an outlier.
+__device__ float median(float a, float b, float c) { return fmaxf(fminf(a, b), fminf(fmaxf(a, b), c)); }
 
 struct Moments {
     float count, mean, squares;  // the mean less the row's pivot; squares of deviations from the mean
@@ -169,6 +172,12 @@ constexpr int kThreadsOfMultiprocessor = 1024;  // leaves each thread 64 registe
 
 constexpr int block_of(int threads) { return threads == kWarp ? 2 * kWarp : threads; }
 
+template <typename T, int kSize>
+__device__ float pivot_of(const Pack<T, kSize>* row, int64_t packs) {
+    return median(static_cast<float>(row[0].at[0]), static_cast<float>(row[packs / 2].at[0]),
+                  static_cast<float>(row[packs - 1].at[kSize - 1]));
+}
+
 template <typename T, int kSize, int kThreads, int kLoads>
 __global__ void __launch_bounds__(block_of(kThreads), kThreadsOfMultiprocessor / block_of(kThreads))
 whole_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, kSize>* bias, Pack<T, kSize>* y,
@@ -177,7 +186,7 @@ whole_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, 
     if (row >= rows) return;  // a whole warp, and only where warps do not wait for each other
     x += row * packs;
     const Held<T, kSize, kThreads, kLoads> held(x, packs, true);
-    const float pivot = x[0].at[0];
+    const float pivot = pivot_of(x, packs);
     const Moments m = merged_over_row<kThreads>(held.moments(pivot));
     const float rstd = rsqrtf(m.squares / (float(packs) * kSize) + eps);
     held.write(y + row * packs, weight, bias, pivot, m.mean, rstd);
@@ -195,7 +204,7 @@ chunk_moments(const Pack<T, kSize>* x, float2* of_chunks, int64_t packs, int chu
     x += blockIdx.x / chunks * packs;
     const int64_t first = blockIdx.x % chunks * kChunk;
     const Held<T, kSize, kSplitThreads, kSplitLoads> held(x + first, packs - first, false);
-    const Moments m = merged_over_row<kSplitThreads>(held.moments(x[0].at[0]));
+    const Moments m = merged_over_row<kSplitThreads>(held.moments(pivot_of(x, packs)));
     if (threadIdx.x == 0) of_chunks[blockIdx.x] = make_float2(m.mean, m.squares);
 }
 
@@ -215,7 +224,7 @@ write_chunks(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T
     m = merged_over_row<kSplitThreads>(m);
     const float rstd = rsqrtf(m.squares / (float(packs) * kSize) + eps);
     held.write(y + row * packs + first, weight ? weight + first : nullptr, bias ? bias + first : nullptr,
-               x[0].at[0], m.mean, rstd);
+               pivot_of(x, packs), m.mean, rstd);
 }
 
 // ------------------------------------------------------------------------------------------------------
