@@ -104,10 +104,10 @@ def _nudged(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> tor
 # Operators that store statistics or add several terms inside: as the simple operators that PyTorch has for them.
 _STEP_BY_STEP = get_decompositions(
     [
-        torch.ops.aten.native_layer_norm,
-        torch.ops.aten.native_layer_norm_backward,
-        torch.ops.aten.gelu,
-        torch.ops.aten.gelu_backward,
+        getattr(torch.ops.aten, name)
+        for norm in ("native_layer_norm", "_fused_rms_norm", "gelu")
+        for name in (norm, f"{norm}_backward")
+        if hasattr(torch.ops.aten, name)  # RMSNorm's are younger than others
     ]
 )
 
