@@ -266,7 +266,7 @@ class Dealer:
                 tensor.write(standing.places, tensor.old_values(self._chosen, standing))
             late = position >= self._early and tensor.changes
             changes.append(tensor.draw_change(self._chosen, self._generator) if late else None)
-        self._standing = changes
+        self._standing = list(changes)  # a round keeps `changes`: what was changed is compared after other rounds
         self._flush.fill_(self._numbers[0] + 1)
         self._device.synchronize()
         return changes

@@ -27,12 +27,10 @@ def unlikely(masks: Sequence[np.ndarray], p: float, false_alarm_rate: float) -> 
     `masks` (bool, True where dropped, all of one shape) are of calls that must be independent.
     """
     tests = list(_tests(masks, p))
-    for what, value in tests:
-        if value < false_alarm_rate / len(tests):
-            return (
-                f"{what} (probability below {max(value, 1e-300):.1g} for independent elements dropped with p = {p:g})"
-            )
-    return ""
+    what, value = min(tests, key=lambda test: test[1])
+    if value >= false_alarm_rate / len(tests):
+        return ""
+    return f"{what} (probability below {max(value, 1e-300):.1g} for independent elements dropped with p = {p:g})"
 
 
 def _tests(masks: Sequence[np.ndarray], p: float) -> Iterator[tuple[str, float]]:

@@ -488,9 +488,8 @@ std::tuple<torch::Tensor, torch::Tensor, torch::Tensor> forward(const torch::Ten
                 " but weight has shape ", weight.sizes());
     const c10::cuda::CUDAGuard guard(x.device());
     const int64_t width = weight.numel(), rows = width ? x.numel() / width : 0;
-    const auto statistics = torch::empty({2, rows}, x.options());
     const Forward call = {x.contiguous(),  weight.contiguous(), bias.contiguous(), torch::empty(x.sizes(), x.options()),
-                          statistics[0],   statistics[1],       rows,              width,
+                          torch::empty({rows}, x.options()), torch::empty({rows}, x.options()), rows, width,
                           eps,             c10::cuda::getCurrentCUDAStream()};
     if (rows) run(call, aligned({&call.x, &call.weight, &call.bias}));  // a launch of no blocks is an error
     return {call.y, call.mean, call.inv_std};

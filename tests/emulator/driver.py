@@ -56,6 +56,10 @@ def loader(file: Path, cache: Path, check: bool) -> Any:
             with tempfile.TemporaryDirectory(dir=built.parent) as folder:
                 result, _ = toolchain.compile(extension, module, Path(folder))
                 result.rename(built)
+        if not more.get("is_python_module", True):
+            import torch
+
+            return torch.ops.load_library(str(built))
         spec = importlib.util.spec_from_file_location(module, built)
         assert spec and spec.loader
         loaded = importlib.util.module_from_spec(spec)

@@ -1,0 +1,141 @@
+"""Training steps and random outputs, beside the wrong kernels in fixtures/wrong: what is shown, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from harness import dropout
+from harness.errors import UsageError
+from harness.paths import PROBLEMS
+from harness.problem import load_problem
+from tests.emulator.conftest import HERE, Emulator
+from tests.helpers import ROOT, run_eval
+
+FIXTURES = Path(__file__).parent / "fixtures"
+CONTROL = FIXTURES / "wrong" / "layernorm_train" / "control.py"
+
+
+@pytest.fixture(scope="module")
+def fused(pytestconfig):
+    cache = Path(pytestconfig.cache.mkdir("emulator")).resolve()
+    answer = Emulator(cache).run(HERE / "fused_layer_norm.py")
+    assert "error" not in answer, answer["error"]
+    assert answer["findings"] == []
+    return answer["result"]
+
+
+def test_the_functional_form_gives_what_layer_norm_gives(fused):
+    assert fused["error"] < 1e-3
+
+
+def test_the_functional_form_compiles_as_one_graph(fused):
+    assert fused["compiled_is_plain"]
+
+
+def test_the_functional_form_computes_in_float32_under_autocast(fused):
+    assert fused["autocast"] == ["torch.float32", "torch.float16"]
+
+
+def test_the_functional_form_names_a_wrong_shape(fused):
+    assert "normalized_shape" in fused["wrong_shape"]
+
+
+def test_atomic_sums_are_rejected_as_not_deterministic():
+    path = FIXTURES / "training" / "atomic_dgamma.py"
+    run = run_eval(path, "--problem", "layernorm_train", "--device", "emulator", "-k", "5,000 rows")
+    (evaluation,) = run.results["evaluations"]
+    assert (evaluation["status"], evaluation["reason"]) == ("rejected", "not_deterministic"), evaluation["message"]
+    assert "'ln.weight'" in evaluation["message"] or "'ln.bias'" in evaluation["message"]
+
+
+def test_a_step_its_forward_and_its_backward_are_timed(tmp_path):
+    text = (PROBLEMS / "layernorm_train.py").read_text()
+    problem = tmp_path / "layernorm_train.py"
+    problem.write_text(text + '\nCASES = [case("small", (64, 256), timed=True)]\ndel random_cases\n')
+    run = run_eval(CONTROL, "--problem", problem, "--against", "eager", "--quick")
+    (evaluation,) = run.results["evaluations"]
+    assert run.code == 0, evaluation["message"]
+    (case,) = evaluation["cases"]
+    assert set(case["parts"]) == {"forward", "backward"}
+    for timing in (case["timing"], *case["parts"].values()):
+        assert timing["median_us"] > 0
+        assert timing["baselines"]["eager"]["median_us"] > 0
+    x, parameters = 64 * 256 * 4, 2 * 256 * 4
+    assert case["parts"]["forward"]["bytes_min"] == 2 * x + parameters
+    assert case["parts"]["backward"]["bytes_min"] == 3 * x + 2 * parameters
+    assert case["timing"]["bytes_min"] == 4 * x + 2 * parameters
+
+
+def problem_with(tmp_path, extra):
+    path = tmp_path / "problem.py"
+    path.write_text((PROBLEMS / "layernorm_train.py").read_text() + "\n" + extra)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ("GRADIENTS = 3", "GRADIENTS is 3"),
+        ('GRADIENTS = False\nCASES = [case("a", (2, 9), upstream="expanded")]', "GRADIENTS is not set"),
+        ('CASES = [case("a", (2, 9), gradcheck=True)]', "float64"),
+        ('CASES = [case("a", (2, 9), timed=True, upstream="expanded")]', "cannot be 'expanded'"),
+    ],
+)
+def test_a_wrong_declaration_is_named(tmp_path, extra, said):
+    with pytest.raises(UsageError, match=said):
+        load_problem(problem_with(tmp_path, extra), 0)
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"), [('GRADIENTS = ["ln.gamma"]', "ln.gamma"), ('RANDOM = {0: "ln"}', "not an nn.Dropout")]
+)
+def test_names_that_the_reference_lacks_are_named(tmp_path, extra, said):
+    run = run_eval(CONTROL, "--problem", problem_with(tmp_path, extra), "-k", "1x7", "--no-timing")
+    assert run.code == 2
+    assert said in run.stderr
+
+
+def test_gradients_of_some_names_alone(tmp_path):
+    run = run_eval(
+        FIXTURES / "wrong" / "layernorm_train" / "gradient_of_bias_missing.py",
+        *("--problem", problem_with(tmp_path, 'GRADIENTS = ["x", "ln.weight"]'), "-k", "4x128", "--no-timing"),
+    )
+    assert run.code == 0, run.results
+
+
+def honest(p, shape, seed, calls=3):
+    generator = torch.Generator().manual_seed(seed)
+    return [(torch.rand(shape, generator=generator) < p).numpy() for _ in range(calls)]
+
+
+@pytest.mark.parametrize("p", [0.0, 0.01, 0.3, 0.9, 1.0])
+def test_honest_masks_are_not_called_unlikely(p):
+    assert dropout.unlikely(honest(p, (64, 300), 1), p, dropout.FALSE_ALARM_RATE) == ""
+
+
+def test_the_false_alarm_rate_is_what_it_says():
+    """A rate of 5% instead of one in a million, so that it can be counted: 400 honest sets of masks."""
+    alarms = sum(bool(dropout.unlikely(honest(0.2, (16, 96), seed), 0.2, 0.05)) for seed in range(400))
+    assert alarms <= 34  # 20 are allowed on average, and 34 or more have a probability of 0.2%
+
+
+@pytest.mark.parametrize(
+    ("p", "masks", "said"),
+    [
+        (0.1, honest(0.1, (64, 512), 3, 2) * 2, "calls 0 and 2 share"),
+        (0.3, [np.repeat(m, 4, axis=1) for m in honest(0.3, (64, 256), 4)], "elements 1 apart"),
+        (0.3, [np.repeat(m, 2, axis=0) for m in honest(0.3, (64, 256), 5)], "elements 256 apart"),
+        (0.1, honest(0.12, (256, 512), 6), "elements were dropped"),
+    ],
+)
+def test_masks_that_are_not_independent_are_named(p, masks, said):
+    assert said in dropout.unlikely(masks, p, dropout.FALSE_ALARM_RATE)
+
+
+def test_every_training_problem_ships_a_plain_and_a_fast_submission():
+    for path in PROBLEMS.glob("*.py"):
+        problem = load_problem(path, 0)
+        if problem.gradients is not None:
+            assert len(list((ROOT / "submissions" / path.stem).glob("*.py"))) >= 2
