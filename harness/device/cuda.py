@@ -135,7 +135,7 @@ class CudaDevice:
     name = "cuda"
     can_time = True
     is_cpu = False
-    round_us = 3_000.0
+    round_us = 8_000.0
     spin_s = 0.2
     # Copies reach 85 to 92% of what data sheets promise: 4.26 of 4.8 TB/s on an H200.
     headroom = 1.2
