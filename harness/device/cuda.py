@@ -71,7 +71,10 @@ class CudaReader:
             if not ref.address:
                 continue
             if not 0 <= ref.allocation < len(handles):
-                raise SubmissionError("bad_output", "The output names no allocation that the judge could open.")
+                raise SubmissionError(
+                    "bad_output",
+                    "An output lies in memory that is not the submission's own, such as an input; return a new tensor.",
+                )
             base, handle = ref.address - ref.allocation_offset, handles[ref.allocation]
             old = self._mappings.get(base)
             if old is None or old.handle != handle:
@@ -135,7 +138,7 @@ class CudaDevice:
     name = "cuda"
     can_time = True
     is_cpu = False
-    round_us = 8_000.0
+    round_us = 3_000.0
     spin_s = 0.2
     # Copies reach 85 to 92% of what data sheets promise: 4.26 of 4.8 TB/s on an H200.
     headroom = 1.2

