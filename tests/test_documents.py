@@ -37,7 +37,7 @@ def test_committed_results_are_of_this_schema_and_hold_what_is_shipped():
 def test_ci_runs_the_readmes_test_command():
     script = (ROOT / ".ci" / "run").read_text()
     command = re.search(r"<!-- test command -->\n```sh\n(.*?)\n```", README)[1]
-    assert command.endswith("-m pytest")
+    assert "-m pytest" in command
     assert "test command" in script
 
 
