@@ -55,6 +55,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--against", default="eager,compile", metavar="LIST",
                         help="baselines: eager, compile, unfused, liger, apex, cudnn, quack, "
                         "or submission files (default: %(default)s)")  # fmt: skip
+    parser.add_argument("-x", "--first-failure", action="store_true", help="stop a submission at its first failed case")
     parser.add_argument("--quick", action="store_true", help="shorter timing, wider intervals")
     parser.add_argument("--device-time", action="store_true", help="also the GPU's own time of every timed call")
     parser.add_argument("--no-timing", action="store_true", help="verdicts only")
@@ -324,6 +325,7 @@ def _all_evaluations(
         quick=options.quick,
         timing=not options.no_timing,
         check=options.check,
+        first_failure=options.first_failure,
         device_time=options.device_time,
     )
     groups: dict[tuple[Path, str], list[Submission]] = {}

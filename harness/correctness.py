@@ -142,13 +142,15 @@ class Correctness:
     def run(self, runner: Runner, cases: Sequence[Case], progress: Progress) -> None:
         for number, case in enumerate(cases, 1):
             progress(f"{self._submission.name}: case {number}/{len(cases)}, {case.name}")
-            if self._worker_is_gone():
+            if self._stops():
                 self.results.append(self._not_run(case))
             else:
                 self.results.append(self._judge(runner, case))
 
-    def _worker_is_gone(self) -> bool:
-        return self.first_failure is not None and self.first_failure.reason in ENDS_THE_WORKER
+    def _stops(self) -> bool:
+        """Whether the worker is gone, or one failure was enough."""
+        failure = self.first_failure
+        return failure is not None and (self._settings.first_failure or failure.reason in ENDS_THE_WORKER)
 
     def _judge(self, runner: Runner, case: Case) -> verdict.Case:
         seed = self._settings.seed
@@ -190,5 +192,5 @@ class Correctness:
             name=case.name,
             shape=shown.shape_text,
             scaled=shown is not case,
-            message="Not run: the process had ended in an earlier case.",
+            message="Not run: an earlier case ended the process, or all (-x).",
         )

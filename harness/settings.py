@@ -16,6 +16,7 @@ class Settings:
     quick: bool = False
     timing: bool = True
     check: bool = False
+    first_failure: bool = False
     device_time: bool = False
 
 

@@ -16,7 +16,7 @@ FILES = sorted(FOLDER.rglob("*.py"))
 @pytest.fixture(scope="module")
 def evaluations():
     """One run without --problem: the folder of each file says which problem it answers."""
-    run = run_eval(FOLDER, "--no-timing")
+    run = run_eval(FOLDER, "--no-timing", "-x")
     return {(e["problem"], e["submission"]): e for e in run.results["evaluations"]}
 
 
@@ -32,3 +32,12 @@ def test_every_problem_has_a_control_and_several_wrong_ones():
         verdicts = [expected(path)[0] for path in folder.glob("*.py")]
         assert verdicts.count("accepted") == 1
         assert verdicts.count("rejected") >= 3
+
+
+def test_what_follows_the_first_failure_is_not_run(evaluations):
+    for evaluation in evaluations.values():
+        if evaluation["status"] == "rejected" and evaluation["cases"]:
+            statuses = [case["status"] for case in evaluation["cases"]]
+            first = statuses.index("failed")
+            assert set(statuses[:first]) <= {"passed"}
+            assert set(statuses[first + 1 :]) <= {"not_run"}
