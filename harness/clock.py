@@ -253,11 +253,10 @@ class Clock:
         named = worker.ask(Name(), self._timeout_s)
         if not isinstance(named, Named):
             raise _failure(named)
-        again = [[ref.address for ref in outputs] for outputs in named.outputs]
-        sizes = [0 not in form.shape for form in self._dealer.forms]
-        if [[a for a, full in zip(call, sizes, strict=False) if full] for call in again] != addresses[
-            :, sizes
-        ].tolist():
+        forms = self._dealer.forms
+        filled = [i for i, form in enumerate(forms) if 0 not in form.shape]
+        again = [[outputs[i].address for i in filled] for outputs in named.outputs if len(outputs) == len(forms)]
+        if again != addresses[:, filled].tolist():
             raise SubmissionError("bad_message", "The outputs lie elsewhere than was said while the clock ran.")
         return named
 
