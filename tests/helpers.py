@@ -1,11 +1,14 @@
 """Running the product as its users do: eval.py in a process of its own."""
 
+import fcntl
 import functools
+import hashlib
 import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
+import tempfile
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,8 +45,16 @@ def run_eval(*arguments, json_results=True, timeout_s=580, env=None):
 
 @functools.cache
 def judged(*arguments):
-    """`run_eval`, once for all tests of a process that ask for the same."""
-    return run_eval(*arguments)
+    """`run_eval`, once for all tests that ask for the same, also in other processes of pytest-xdist."""
+    run_of_tests = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    folder = Path(tempfile.gettempdir()) / f"kernelgate-judged-{run_of_tests}"
+    folder.mkdir(exist_ok=True)
+    kept = folder / hashlib.sha256("\0".join(arguments).encode()).hexdigest()
+    with open(kept.with_suffix(".lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            kept.write_text(json.dumps(asdict(run_eval(*arguments, timeout_s=1500))))
+        return EvalRun(**json.loads(kept.read_text()))
 
 
 def judged_with_all_detectors(path):

@@ -1,6 +1,5 @@
 """CUDA submissions on the emulator: what is shipped is accepted, what is broken is named."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -32,19 +31,9 @@ def test_a_missing_cpp_sources_is_named(evaluations):
     assert "cpp_sources" in evaluations["no_cpp_sources"]["message"]
 
 
-@pytest.fixture(scope="module")
-def shipped():
-    """Each shipped CUDA submission judged with all detectors: the first alone, since it may build the emulator's own
-    libraries, then two at a time."""
-    first, *others = SHIPPED
-    runs = {first: judged_with_all_detectors(first)}
-    with ThreadPoolExecutor(2) as pool:
-        return runs | dict(zip(others, pool.map(judged_with_all_detectors, others), strict=True))
-
-
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: f"{p.parent.name}/{p.stem}")
-def test_a_shipped_submission_is_accepted_on_every_case_with_all_detectors_silent(path, shipped):
-    run = shipped[path]
+def test_a_shipped_submission_is_accepted_on_every_case_with_all_detectors_silent(path):
+    run = judged_with_all_detectors(path)
     (evaluation,) = run.results["evaluations"]
     assert evaluation["status"] == "accepted", evaluation["message"]
     assert run.code == 0
