@@ -16,7 +16,7 @@ from harness import ncu
 from tests.helpers import ROOT
 
 TABLE = ROOT / "tests" / "fixtures" / "tools" / "ncu_raw_page.csv"
-CONTROL = ROOT / "tests" / "fixtures" / "verdicts" / "control.py"
+CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
 SMALL = ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py"
 
 FAKE_NCU = f"""#!{sys.executable}
@@ -97,7 +97,7 @@ def test_where_ncu_cannot_look_torch_profiler_does(script, sentence, tmp_path):
 
 
 def test_a_submission_that_fails_is_1_with_its_line(tmp_path):
-    broken = ROOT / "tests" / "fixtures" / "verdicts" / "raises.py"
+    broken = ROOT / "tests" / "hostile" / "form" / "raises.py"
     run = profile(tmp_path, broken, "--problem", SMALL)
     assert run.returncode == 1
     assert "cannot be profiled" in run.stderr and "at line" in run.stderr

@@ -18,7 +18,7 @@ from harness.submission import read_submission
 from harness.verdict import Accepted, Rejected
 from tests.helpers import ROOT, run_eval
 
-CONTROL = ROOT / "tests" / "fixtures" / "verdicts" / "control.py"
+CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
 SMALL = ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py"
 
 MEMCHECK = """========= COMPUTE-SANITIZER

@@ -338,6 +338,11 @@ class Session:
             reason = "cuda_fault"
         text = str(error).strip()[:MAX_TEXT] or "no message"
         where = implementations.line_of_error(error, self._path)
+        if forbidden:  # what it raised may have been wrapped in other words on its way
+            plain, text = (
+                True,
+                f"{forbidden[0]} must not run in a submission: it is what the submission replaces{where}.",
+            )
         return Failed(
             reason=reason,
             message=text if plain else f"{type(error).__name__}{where}: {text}",

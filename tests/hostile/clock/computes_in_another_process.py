@@ -2,7 +2,7 @@
 
 surface: the operators that a submission must not call, called elsewhere
 needs: timing
-expect: too_slow|rejected raised|timed_out|wrong_output|extra_processes
+expect: too_slow|rejected raised|timed_out|wrong_output|extra_processes|too_much_disk
 """
 
 import subprocess

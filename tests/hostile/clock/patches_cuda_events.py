@@ -27,5 +27,5 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        time.sleep(0.004)
+        time.sleep(0.03)
         return self.right(x)
