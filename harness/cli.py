@@ -12,7 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -22,6 +22,9 @@ from harness.paths import PROBLEMS, SUBMISSIONS
 from harness.settings import Settings, fresh_seed, sub_seed
 from harness.submission import Submission, find_submissions, read_submission
 from harness.verdict import SCHEMA, Accepted, Errored, Evaluation, Rejected, Results
+
+if TYPE_CHECKING:
+    from harness.evaluate import Judge
 
 EXIT_ACCEPTED = 0
 EXIT_REJECTED = 1
@@ -382,14 +385,41 @@ def _group(
         problem = load_problem(path, sub_seed(settings.seed, "shapes") % 2**32)
         cases = select_cases(problem, options.select)
         device = open_device(device_name, memory)
-        with Judge(problem, cases, device, starter, settings, against, progress) as judge:
-            for submission in members:
-                evaluation = judge.evaluate(submission)
-                if options.sanitize and isinstance(evaluation, Accepted):
-                    evaluation = sanitized(evaluation, submission, problem, cases, device_name, progress)
-                yield evaluation
+        waiting = list(members)
+        while waiting:  # after an error of the harness the others are judged with baselines of their own
+            with Judge(problem, cases, device, starter, settings, against, progress) as judge:
+                sound = True
+                while waiting and sound:
+                    submission = waiting.pop(0)
+                    evaluation, sound = _contained(judge, submission, settings, problem.name, device_name)
+                    if options.sanitize and isinstance(evaluation, Accepted):
+                        evaluation = sanitized(evaluation, submission, problem, cases, device_name, progress)
+                    yield evaluation
     finally:
         starter.end()
+
+
+def _contained(
+    judge: Judge, submission: Submission, settings: Settings, problem: str, device: str
+) -> tuple[Evaluation, bool]:
+    """An evaluation, and whether the judge can go on: an error of the harness itself costs the others nothing."""
+    try:
+        return judge.evaluate(submission), True
+    except (HarnessError, UsageError):
+        raise
+    except Exception:
+        sentence = "An error of the harness itself; nothing is said about the submission."
+        evaluation = Errored(
+            reason="harness_error",
+            message=f"{sentence} Report {_keep_traceback()}.",
+            problem=problem,
+            submission=submission.name,
+            source_sha256=submission.sha256,
+            device=device,
+            seed=settings.seed,
+            cases=[],
+        )
+        return evaluation, False
 
 
 def _problem_path(asked: str | None, submission: Path) -> Path:

@@ -29,10 +29,11 @@ import torch
 from harness import dropout, oracle, stats
 from harness.dealing import Changes, Dealer, Pick, Wanted
 from harness.device.base import Device, Reader
-from harness.errors import HarnessError, SubmissionError
+from harness.errors import SubmissionError
 from harness.form import check_form
+from harness.runner import required
 from harness.sandbox import Worker
-from harness.wire import Clear, Failed, Name, Named, OutputRef, Play, Played, Prepare
+from harness.wire import Clear, Done, Name, Named, OutputRef, Play, Played, Prepare
 
 # Slots beyond the calls of a round, as a share of them and at least: which are run, and how many, is not known.
 SPARE_SHARE = 0.25
@@ -102,8 +103,16 @@ class Contender:
 
     def samples_us(self) -> list[float]:
         """Time of a call in each round, microseconds; never below a nanosecond."""
+        return [max(sample, 1e-3) for sample in self._net_us()]
+
+    def _net_us(self) -> list[float]:
         fixed_us = self.fixed_us()
-        return [max((t * 1e6 - fixed_us) / self.calls, 1e-3) for t in self.round_s]
+        return [(t * 1e6 - fixed_us) / self.calls for t in self.round_s]
+
+    def drowned(self) -> bool:
+        """Whether its calls cannot be told from what a round costs without any, as where others keep the machine
+        busy."""
+        return stats.median_interval(self._net_us())[0] <= 0.0
 
     def at_most_us(self) -> float:
         """What a call took at the most, all doubts in its favour: the least that a stub's round ever cost is taken
@@ -157,6 +166,7 @@ class Clock:
         self._timeout_s = timeout_s
         self._running: list[Contender] = []
         self._first = stub
+        self._in_play: Sequence[int] = range(dealer.slot_count)
         self._notes: list[str] = []
 
     # ------------------------------------------------------------------ one round
@@ -172,14 +182,11 @@ class Clock:
 
         Where only a backward is timed, `contender` does some slots' forward here, before the upstream gradients are
         there."""
-        everything = range(self._dealer.slot_count)
         if not self._dealer.has_late_part:
-            return everything
-        ready = self._random.sample(everything, min(len(everything), with_spare(calls)))
+            return self._in_play
+        ready = self._random.sample(self._in_play, min(len(self._in_play), with_spare(calls)))
         self._dealer.hide_late()
-        reply = contender.worker.ask(Prepare(slots=ready), self._timeout_s)
-        if isinstance(reply, Failed):
-            raise _failure(reply)
+        required(contender.worker.ask(Prepare(slots=ready), self._timeout_s), Done)
         self._dealer.deal_late()
         return ready
 
@@ -188,8 +195,7 @@ class Clock:
 
         Where the device works while the worker's Python goes on, handing out turns is hidden behind kernels in
         all but the shortest calls, and is not taken off. The stub's own word on that can be believed."""
-        everything = range(self._dealer.slot_count)
-        played = self._round(self._stub, everything, calls, self._dealer.prepare(), self._dealer.leave)
+        played = self._round(self._stub, self._in_play, calls, self._dealer.prepare(), self._dealer.leave)
         return played.elapsed_s - (0.0 if self._device.is_cpu else played.issue_us / 1e6)
 
     def _round(
@@ -212,9 +218,7 @@ class Clock:
         started = time.perf_counter()
         begin(changes)
         worker.hand_out(slots, self._timeout_s)
-        reply = worker.hear(self._timeout_s, self._device.spin_s)
-        if not isinstance(reply, Played):
-            raise _failure(reply)
+        reply = required(worker.hear(self._timeout_s, self._device.spin_s), Played)
         addresses = self._addresses(reply, calls)
         seen = [self._sample(reader, addresses, offsets, i) for i in range(len(self._dealer.forms))]
         elapsed = time.perf_counter() - started
@@ -250,9 +254,7 @@ class Clock:
 
     def _names(self, worker: Worker, addresses: np.ndarray) -> Named:
         """What the outputs are whose addresses were given while the clock ran."""
-        named = worker.ask(Name(), self._timeout_s)
-        if not isinstance(named, Named):
-            raise _failure(named)
+        named = required(worker.ask(Name(), self._timeout_s), Named)
         forms = self._dealer.forms
         filled = [i for i, form in enumerate(forms) if 0 not in form.shape]
         again = [[outputs[i].address for i in filled] for outputs in named.outputs if len(outputs) == len(forms)]
@@ -381,6 +383,13 @@ class Clock:
             wanted = max(MIN_CALLS, round(self._device.round_us / contender.call_us))
             contender.calls = min(most, wanted)
         self._align_calls()
+        self._keep_in_play(max(contender.calls for contender in self._running))
+
+    def _keep_in_play(self, calls: int) -> None:
+        """Go on with no more slots than rounds of so many calls need: each is run again and again, so that a result
+        that is kept from one round for another meets data that it does not belong to."""
+        everything = range(self._dealer.slot_count)
+        self._in_play = self._random.sample(everything, min(len(everything), with_spare(calls)))
 
     def _align_calls(self) -> None:
         """Give contenders the same number of calls where their rounds allow it, so that what the first calls
@@ -428,12 +437,6 @@ class Clock:
 
 def _known(contender: Contender) -> bool:
     return stats.relative_half_width(contender.samples_us()) <= TARGET_HALF_WIDTH
-
-
-def _failure(reply: object) -> Exception:
-    if isinstance(reply, Failed):
-        return SubmissionError(reply.reason, reply.message)
-    return HarnessError(f"A worker answered a round with {type(reply).__name__}.")
 
 
 def slot_count(device: Device, floor_us: float, call_bytes: int, result_bytes: int) -> int:

@@ -22,8 +22,8 @@ from harness.submission import Submission
 from harness.timing import SUBMISSION, CaseTimes, Timer, timing_result
 from harness.wire import Loaded
 
-# Reasons that say nothing about the submission.
-NOT_ITS_FAULT = frozenset({"unsupported_by_emulator"})
+# Reasons that say nothing about the submission, and the devices where they do: a worker can name the first.
+NOT_ITS_FAULT = {"unsupported_by_emulator": ("emulator",), "too_noisy": ("cpu", "cuda")}
 
 
 class Judge:
@@ -144,7 +144,7 @@ def _build(loaded: Loaded) -> verdict.Build:
 
 
 def _refusal(error: SubmissionError, common: Mapping) -> verdict.Evaluation:
-    excused = error.reason in NOT_ITS_FAULT and common["device"] == "emulator"
+    excused = common["device"] in NOT_ITS_FAULT.get(error.reason, ())
     variant = verdict.Errored if excused else verdict.Rejected
     return variant(reason=error.reason, message=error.message, **common)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 import torch
@@ -20,6 +21,7 @@ from harness.wire import (
     Construct,
     DeviceTimed,
     Differentiation,
+    Done,
     Failed,
     Load,
     Loaded,
@@ -28,6 +30,7 @@ from harness.wire import (
     Rehearsal,
     Rehearse,
     Release,
+    Reply,
     Run,
     Stage,
     TensorRef,
@@ -38,6 +41,8 @@ from harness.wire import (
 
 # Building may take minutes, and says so itself when it takes longer (harness.build.torch_toolchain).
 LOAD_TIMEOUT_S = 1000.0
+
+_R = TypeVar("_R")
 
 
 class Runner:
@@ -70,8 +75,7 @@ class Runner:
     def finish_loading(self) -> Loaded:
         """Wait for the build. Raises SubmissionError, and HarnessError when the worker could not start."""
         self.worker.wait_until_ready()
-        reply = _require(self.worker.hear(LOAD_TIMEOUT_S))
-        assert isinstance(reply, Loaded)
+        reply = required(self.worker.hear(LOAD_TIMEOUT_S), Loaded)
         self.version = reply.version
         if self._sha256 and reply.built and not reply.build_cached:
             self.worker.keep_builds(self._sha256)
@@ -83,7 +87,7 @@ class Runner:
 
     def finish_rehearsal(self) -> None:
         """Raises SubmissionError."""
-        _require(self.worker.hear(LOAD_TIMEOUT_S))
+        required(self.worker.hear(LOAD_TIMEOUT_S), Done)
 
     def construct(self, drawn: Drawn, state: Sequence[TensorRef]) -> None:
         request = Construct(
@@ -92,7 +96,7 @@ class Runner:
             state=[NamedTensor(n, ref) for n, ref in zip(drawn.state, state, strict=True)],
             dtype=model_dtype(drawn.case),
         )
-        _require(self.worker.ask(request, self.timeout_s))
+        required(self.worker.ask(request, self.timeout_s), Done)
 
     def stage(
         self,
@@ -112,34 +116,37 @@ class Runner:
             differentiation=differentiation,
             train=train,
         )
-        _require(self.worker.ask(request, self.timeout_s))
+        required(self.worker.ask(request, self.timeout_s), Done)
 
     def observe(self, order: str, seed: int, random_seed: int | None = None) -> Ran:
         """One call of what is staged, its outputs' memory poisoned before; `random_seed` as in wire.Run."""
         request = Run(slot=0, order=order, order_seed=seed, random_seed=random_seed)
-        reply = _require(self.worker.ask(request, self.timeout_s))
-        assert isinstance(reply, Ran)
-        return reply
+        return required(self.worker.ask(request, self.timeout_s), Ran)
 
     def time_device(self, slots: Sequence[int], *, in_a_graph: bool) -> DeviceTimed:
         """The device's time for a call as the worker tells it, on a GPU. Raises SubmissionError."""
         request = TimeDevice(slots=list(slots), flush_bytes=2 * self.device.cache_bytes, in_a_graph=in_a_graph)
-        reply = _require(self.worker.ask(request, self.timeout_s))
-        assert isinstance(reply, DeviceTimed)
-        return reply
+        return required(self.worker.ask(request, self.timeout_s), DeviceTimed)
 
     def release(self) -> None:
         self.reader.forget()
-        _require(self.worker.ask(Release(), self.timeout_s))
+        required(self.worker.ask(Release(), self.timeout_s), Done)
 
     def end(self) -> None:
         self.worker.end()
 
 
-def _require(reply: object) -> object:
-    """`reply`, unless it is a failure: then SubmissionError with its reason."""
+def required(reply: Reply, kind: type[_R]) -> _R:
+    """`reply`, which must be of `kind`.
+
+    Raises SubmissionError for a failure, with its reason, and bad_message for an answer to something else: a
+    submission can write to its worker's channel."""
     if isinstance(reply, Failed):
         raise SubmissionError(*_first_finding(reply.findings, reply.reason, reply.message))
+    if not isinstance(reply, kind):
+        raise SubmissionError(
+            "bad_message", f"The worker answered with {type(reply).__name__} where {kind.__name__} was asked for."
+        )
     return reply
 
 

@@ -148,8 +148,9 @@ class Timer:
                 notes.append(f"{label} was left out: {error.message}")
         clock = Clock(self._device, dealer, self._contender("stub", stub, part, slots), self._settings.timeout_s)
         budgets = QUICK_BUDGET_S if self._settings.quick else BUDGET_S
-        notes += clock.measure(contenders, budgets[self._device.name])
         what = f"'{name}'" if part.name == part.drawn.timed_parts[0] else f"'{name}', {part.name}"
+        notes += clock.measure(contenders, budgets[self._device.name])
+        notes += self._leave_out_the_drowned(contenders[1:])
         times = CaseTimes(
             drawn=part.drawn,
             part=part.name,
@@ -163,7 +164,20 @@ class Timer:
             versions={label: runner.version for label, runner in runners.items()},
         )
         self._refuse_the_impossible(times)
+        if contenders[0].drowned():
+            raise SubmissionError(
+                "too_noisy",
+                f"{what} could not be timed: rounds of the submission took no longer than rounds without any call. "
+                "Something else keeps the machine busy; run it again when it is quiet.",
+            )
         return times
+
+    def _leave_out_the_drowned(self, baselines: Sequence[Contender]) -> list[str]:
+        """A note on each baseline whose time cannot be told."""
+        drowned = [contender for contender in baselines if contender.finished and contender.drowned()]
+        for contender in drowned:
+            contender.finished = False
+        return [f"{c.name} was left out: its time was lost in the noise of a busy machine." for c in drowned]
 
     def _launch_bound(self, contender: Contender) -> bool:
         return not self._device.is_cpu and contender.launch_bound()

@@ -1,5 +1,6 @@
 """Running the product as its users do: eval.py in a process of its own."""
 
+import contextlib
 import fcntl
 import functools
 import hashlib
@@ -10,6 +11,8 @@ import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from tests import machine
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -32,13 +35,16 @@ def expected(path):
 
 
 def run_eval(*arguments, json_results=True, timeout_s=580, env=None):
-    """Run eval.py with `arguments`; with `json_results` the results are asked for on standard output."""
+    """Run eval.py with `arguments`; with `json_results` the results are asked for on standard output.
+
+    With --quick something is timed, and nothing else runs meanwhile."""
     command = [sys.executable, str(ROOT / "eval.py"), *map(str, arguments)]
     if json_results:
         command += ["--json", "-"]
-    process = subprocess.run(
-        command, capture_output=True, text=True, timeout=timeout_s, env={**os.environ, **(env or {})}, cwd=ROOT
-    )
+    with machine.alone() if "--quick" in arguments else contextlib.nullcontext():
+        process = subprocess.run(
+            command, capture_output=True, text=True, timeout=timeout_s, env={**os.environ, **(env or {})}, cwd=ROOT
+        )
     results = json.loads(process.stdout) if json_results and process.stdout.startswith("{") else {}
     return EvalRun(process.returncode, process.stdout, process.stderr, results)
 

@@ -1,7 +1,10 @@
 """Exit codes, verbs, and what is printed where."""
 
 import json
+import os
 import shlex
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -137,3 +140,36 @@ def test_children_of_a_submission_are_ended(tmp_path):
     path.write_text(text)
     assert run_eval(path, *SMALL).code == 0
     assert [p for p in psutil.process_iter(["cmdline"]) if str(marker) in (p.info["cmdline"] or [])] == []
+
+
+def test_an_error_of_the_harness_costs_the_others_nothing(tmp_path):
+    """A judge with a mistake in it: it fails on one submission in a way that nobody foresaw."""
+    program = tmp_path / "mistaken.py"
+    program.write_text(
+        "import sys\nfrom harness import cli, correctness\n\n"
+        "right = correctness.check_case\n\n"
+        "def mistaken(runner, *arguments):\n"
+        "    if 'second' in correctness.now:\n        return {}['a mistake']\n"
+        "    return right(runner, *arguments)\n\n"
+        "correctness.check_case = mistaken\n"
+        "judge = correctness.Correctness.run\n\n"
+        "def run(self, *arguments):\n    correctness.now = self._submission.name\n    judge(self, *arguments)\n\n"
+        "correctness.Correctness.run = run\nsys.exit(cli.main())\n"
+    )
+    paths = [tmp_path / f"{name}.py" for name in ("first", "second", "third")]
+    for path in paths:
+        path.write_text(CONTROL.read_text())
+    done = subprocess.run(
+        [sys.executable, program, *paths, *SMALL, "--no-timing", "--json", "-"],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    evaluations = {e["submission"]: e for e in json.loads(done.stdout)["evaluations"]}
+    assert done.returncode == 3
+    assert {name: e["status"] for name, e in evaluations.items()} == {
+        "first": "accepted", "second": "error", "third": "accepted",
+    }  # fmt: skip
+    assert evaluations["second"]["reason"] == "harness_error"
+    (kept,) = tmp_path.glob("kernelgate-error-*.txt")
+    assert kept.name in evaluations["second"]["message"]
+    assert "a mistake" in kept.read_text()
+    assert "Traceback" not in done.stderr

@@ -30,5 +30,5 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        time.sleep(0.004)
+        time.sleep(0.02)
         return self.right(x)

@@ -27,5 +27,5 @@ class ModelNew(nn.Module):
         self.calls += 1
         if self.calls < 12:
             time.sleep(0.05)
-        time.sleep(0.005)
+        time.sleep(0.02)
         return self.right(x)
