@@ -31,7 +31,7 @@ from harness.dealing import Changes, Dealer, Pick, Wanted
 from harness.device.base import Device, Reader
 from harness.errors import SubmissionError
 from harness.form import check_form
-from harness.runner import required
+from harness.replies import required
 from harness.sandbox import Worker
 from harness.wire import Clear, Done, Name, Named, OutputRef, Play, Played, Prepare
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 import torch
@@ -12,9 +11,9 @@ import torch
 from harness import oracle
 from harness.device.base import Device, Reader
 from harness.draw import Drawn
-from harness.errors import SubmissionError
 from harness.inputs import strides
 from harness.problem import Case, Problem
+from harness.replies import required
 from harness.sandbox import Worker
 from harness.settings import Settings
 from harness.wire import (
@@ -22,7 +21,6 @@ from harness.wire import (
     DeviceTimed,
     Differentiation,
     Done,
-    Failed,
     Load,
     Loaded,
     NamedTensor,
@@ -30,19 +28,15 @@ from harness.wire import (
     Rehearsal,
     Rehearse,
     Release,
-    Reply,
     Run,
     Stage,
     TensorRef,
     TimeDevice,
-    WireFinding,
     encode_value,
 )
 
 # Building may take minutes, and says so itself when it takes longer (harness.build.torch_toolchain).
 LOAD_TIMEOUT_S = 1000.0
-
-_R = TypeVar("_R")
 
 
 class Runner:
@@ -134,27 +128,6 @@ class Runner:
 
     def end(self) -> None:
         self.worker.end()
-
-
-def required(reply: Reply, kind: type[_R]) -> _R:
-    """`reply`, which must be of `kind`.
-
-    Raises SubmissionError for a failure, with its reason, and bad_message for an answer to something else: a
-    submission can write to its worker's channel."""
-    if isinstance(reply, Failed):
-        raise SubmissionError(*_first_finding(reply.findings, reply.reason, reply.message))
-    if not isinstance(reply, kind):
-        raise SubmissionError(
-            "bad_message", f"The worker answered with {type(reply).__name__} where {kind.__name__} was asked for."
-        )
-    return reply
-
-
-def _first_finding(findings: Sequence[WireFinding], reason: str, message: str) -> tuple[str, str]:
-    """A device's finding names the defect better than the exception that it caused."""
-    if not findings:
-        return reason, message
-    return findings[0].kind, findings[0].message
 
 
 def dtype_name(dtype: torch.dtype) -> str:
