@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from harness.errors import HarnessError, SubmissionError, UsageError
-from harness.isolation import ASKED, Isolation, choose_isolation, protect_judge
+from harness.isolation.levels import ASKED, Isolation, choose_isolation, protect_judge
 from harness.paths import PROBLEMS, SUBMISSIONS
 from harness.settings import Settings, fresh_seed, sub_seed
 from harness.submission import Submission, find_submissions, read_submission
@@ -205,8 +205,8 @@ def _profile(arguments: Sequence[str]) -> int:
         )
     from harness.evaluate import select_cases
     from harness.problem import load_problem
-    from harness.profiling import profile
     from harness.report.profile import print_profile
+    from harness.tools.profiling import profile
 
     seed = fresh_seed() if options.seed is None else options.seed
     problem = load_problem(problem_path, sub_seed(seed, "shapes") % 2**32)
@@ -344,7 +344,7 @@ def _all_evaluations(
 
 
 def _require_sanitizer(device: str) -> None:
-    from harness.sanitizing import require_tool
+    from harness.tools.sanitizing import require_tool
 
     require_tool()
     if device != "cuda":
@@ -366,7 +366,7 @@ def _group(
     """The evaluations of one problem's submissions on one device."""
     from harness.device.choose import can_time, open_device, prepare_device
     from harness.device.memory_file import MemoryFile
-    from harness.sandbox import Starter
+    from harness.isolation.sandbox import Starter
 
     against = [name for name in options.against.split(",") if name]
     prepare_device(device_name, check=settings.check)
@@ -380,7 +380,7 @@ def _group(
         progress(f"loading {path.stem} on {device_name}")
         from harness.evaluate import Judge, select_cases
         from harness.problem import load_problem
-        from harness.sanitizing import sanitized
+        from harness.tools.sanitizing import sanitized
 
         problem = load_problem(path, sub_seed(settings.seed, "shapes") % 2**32)
         cases = select_cases(problem, options.select)

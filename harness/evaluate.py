@@ -8,19 +8,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from harness import stats, verdict
-from harness.baselines import Baselines
-from harness.correctness import Correctness, Progress
+from harness import verdict
 from harness.device.base import Device
-from harness.draw import Draws
 from harness.errors import SubmissionError, UsageError
+from harness.isolation.sandbox import Starter
+from harness.judging.baselines import Baselines
+from harness.judging.correctness import Correctness, Progress
+from harness.judging.draw import Draws
+from harness.judging.runner import Runner, load_request
 from harness.problem import Case, Problem
-from harness.runner import Runner, load_request
-from harness.sandbox import Starter
+from harness.protocol.wire import Loaded
 from harness.settings import Settings
 from harness.submission import Submission
-from harness.timing import SUBMISSION, CaseTimes, Timer, timing_result
-from harness.wire import Loaded
+from harness.timing import stats
+from harness.timing.timer import SUBMISSION, CaseTimes, Timer, timing_result
 
 # Reasons that say nothing about the submission, and the devices where they do: a worker can name the first.
 NOT_ITS_FAULT = {"unsupported_by_emulator": ("emulator",), "too_noisy": ("cpu", "cuda")}

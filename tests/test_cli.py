@@ -146,7 +146,7 @@ def test_an_error_of_the_harness_costs_the_others_nothing(tmp_path):
     """A judge with a mistake in it: it fails on one submission in a way that nobody foresaw."""
     program = tmp_path / "mistaken.py"
     program.write_text(
-        "import sys\nfrom harness import cli, correctness\n\n"
+        "import sys\nfrom harness import cli\nfrom harness.judging import correctness\n\n"
         "right = correctness.check_case\n\n"
         "def mistaken(runner, *arguments):\n"
         "    if 'second' in correctness.now:\n        return {}['a mistake']\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from harness.isolation import Isolation, choose_isolation
+from harness.isolation.levels import Isolation, choose_isolation
 from tests.helpers import ROOT, run_eval
 from tests.hostile import corpus
 

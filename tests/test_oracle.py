@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from harness import oracle
+from harness.judging import oracle
 from harness.paths import PROBLEMS
 from harness.problem import load_problem
 

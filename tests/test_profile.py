@@ -12,7 +12,7 @@ import sys
 
 import pytest
 
-from harness import ncu
+from harness.tools import ncu
 from tests.helpers import ROOT
 
 TABLE = ROOT / "tests" / "fixtures" / "tools" / "ncu_raw_page.csv"

@@ -10,11 +10,11 @@ import sys
 
 import pytest
 
-from harness import sanitizing
 from harness.errors import HarnessError
 from harness.evaluate import select_cases
 from harness.problem import load_problem
 from harness.submission import read_submission
+from harness.tools import sanitizing
 from harness.verdict import Accepted, Rejected
 from tests.helpers import ROOT, run_eval
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from harness import stats
+from harness.timing import stats
 
 
 def test_the_interval_of_a_median_covers_it_19_times_in_20():

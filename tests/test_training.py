@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from harness import dropout
 from harness.errors import UsageError
+from harness.judging import dropout
 from harness.paths import PROBLEMS
 from harness.problem import load_problem
 from tests.emulator.conftest import HERE, Emulator

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from harness.wire import (
+from harness.protocol.wire import (
     MAX_MESSAGE_BYTES,
     BadMessage,
     Channel,

@@ -9,7 +9,7 @@ import torch
 
 from harness import inputs
 from harness.device.views import view_bytes
-from harness.wire import ArenaRef, TensorRef
+from harness.protocol.wire import ArenaRef, TensorRef
 
 # cudaMalloc aligns to this; tensors keep the alignment that an allocation of their own would have.
 ALIGNMENT = 256

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from harness.device.arena import Arena
-from harness.wire import OutputRef
+from harness.protocol.wire import OutputRef
 
 
 class Reader(Protocol):

@@ -12,7 +12,7 @@ import torch
 from harness.device import driver
 from harness.device.arena import Arena
 from harness.errors import HarnessError, SubmissionError
-from harness.wire import ArenaRef, OutputRef
+from harness.protocol.wire import ArenaRef, OutputRef
 
 # Small copies leave part of what they wrote in the cache and look slow to start: at 1 GiB an H200 shows 3.8
 # TB/s, at 4 GiB and above its 4.2 to 4.3.

@@ -17,7 +17,7 @@ import torch
 from harness.device.arena import Arena
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, SubmissionError
-from harness.wire import ArenaRef, OutputRef
+from harness.protocol.wire import ArenaRef, OutputRef
 
 _IOV_MAX = 1024
 

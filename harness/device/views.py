@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from harness.wire import TensorRef
+from harness.protocol.wire import TensorRef
 
 
 def view_bytes(raw: torch.Tensor, ref: TensorRef) -> torch.Tensor:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
-from harness.ncu import KernelProfile
 from harness.report.terminal import duration
+from harness.tools.ncu import KernelProfile
 
 if TYPE_CHECKING:
-    from harness.profiling import Profile
+    from harness.tools.profiling import Profile
 
 SHOWN_STALLS = 4
 SHOWN_KERNELS = 12

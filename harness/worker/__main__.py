@@ -1,8 +1,8 @@
 """A worker process: `python -m harness.worker SOCKET_FD ARENA_FD TURNS_FDS DEVICE EMULATOR_CACHE WRITABLE
 [MODULE…]`.
 
-Started by harness.sandbox. It loads torch (and MODULEs) and reaches its device before it is told what to run, so that
-this happens while the judge still loads.
+Started by harness.isolation.sandbox. It loads torch (and MODULEs) and reaches its device before it is told what to
+run, so that this happens while the judge still loads.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import socket
 import sys
 from pathlib import Path
 
-from harness.turns import Turns
-from harness.wire import Channel, ChannelClosed, Done, Load, pack
+from harness.protocol.turns import Turns
+from harness.protocol.wire import Channel, ChannelClosed, Done, Load, pack
 from harness.worker.limits import restrict
 
 # Rounds of the contenders on a GPU follow each other within this time, and each begins by waking a worker.

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
-from harness.wire import Differentiation
+from harness.protocol.wire import Differentiation
 
 # The tensors of a slot, upstream gradients last, to the tensors that the judge reads.
 Call = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 
 
-# What the upstream gradients are multiplied by in the passes that add up in `.grad`; harness.backward knows the sum.
+# What the upstream gradients are multiplied by in the passes that add up in `.grad`; harness.judging.backward knows
+# the sum.
 ACCUMULATED = (1, 3)
 
 
@@ -44,7 +45,7 @@ class Training:
         self._upstream_count = len(wanted.outputs)
 
     def call(self, kind: str) -> Call:
-        """The call of this name, see harness.wire.Stage."""
+        """The call of this name, see harness.protocol.wire.Stage."""
         self._upstream_count = 0 if kind == "forward" else len(self._wanted.outputs)
         return {
             "forward": self._forward,

@@ -9,7 +9,7 @@ import torch
 
 from harness.device import driver
 from harness.device.views import view_bytes
-from harness.wire import ArenaRef, OutputRef, TensorRef
+from harness.protocol.wire import ArenaRef, OutputRef, TensorRef
 from harness.worker.memory import describe
 
 

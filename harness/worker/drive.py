@@ -18,7 +18,7 @@ import torch
 from harness.build import intercept
 from harness.build.extension import BuildFailed
 from harness.build.torch_toolchain import TorchToolchain
-from harness.wire import Drive, DriveCase, Driven, WireKernel, WireKernelTime, decode_value
+from harness.protocol.wire import Drive, DriveCase, Driven, WireKernel, WireKernelTime, decode_value
 from harness.worker import implementations
 from harness.worker.parameters import carry
 

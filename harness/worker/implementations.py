@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from harness import peers
-from harness.wire import TensorRef
+from harness.protocol.wire import TensorRef
 
 Factory = Callable[..., torch.nn.Module]
 

@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 
 from harness.device.views import view_bytes
-from harness.wire import ArenaRef, OutputRef, TensorRef
+from harness.protocol.wire import ArenaRef, OutputRef, TensorRef
 
 
 def describe(tensor: object) -> OutputRef:

@@ -12,8 +12,8 @@ import torch
 from harness import peers
 from harness.build import intercept
 from harness.build.extension import BuildFailed, Unsupported
-from harness.turns import Turns
-from harness.wire import (
+from harness.protocol.turns import Turns
+from harness.protocol.wire import (
     Clear,
     Construct,
     DeviceTimed,

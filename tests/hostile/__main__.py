@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from harness.isolation import ASKED, choose_isolation
+from harness.isolation.levels import ASKED, choose_isolation
 from tests.helpers import ROOT
 from tests.hostile import corpus
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.device.emulator import libraries
-from harness.findings import Finding, KernelCounts
+from harness.device.findings import Finding, KernelCounts
 
 _ORDERS = {"forward": 0, "reverse": 1, "random": 2}
 _library: ctypes.CDLL | None = None

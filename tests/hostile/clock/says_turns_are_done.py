@@ -1,6 +1,6 @@
 """Writes into the page of turns that it is back from turns which it has not run.
 
-surface: harness.turns, the page shared with the judge
+surface: harness.protocol.turns, the page shared with the judge
 needs: timing
 expect: rejected wrong_when_timed|wrong_output|bad_message|timed_out
 """

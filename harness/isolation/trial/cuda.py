@@ -1,7 +1,7 @@
 """On a GPU: whether the judge and an isolated process can open each other's memory by CUDA IPC.
 
-`python -m harness.trial.cuda WORDS…` is the judge's side; it starts `WORDS… python -m harness.trial.cuda`, the
-isolated side. Neither needs torch. Exits with 0 when memory was shared both ways.
+`python -m harness.isolation.trial.cuda WORDS…` is the judge's side; it starts the isolated side,
+`WORDS… python -m harness.isolation.trial.cuda`. Neither needs torch. Exits with 0 when memory was shared both ways.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _outside(system_words: Sequence[str]) -> int:
     driver.open_primary_context()
     address = driver.allocate(len(OURS))
     driver.write(address, OURS)
-    command = [*system_words, "--", sys.executable, "-P", "-m", "harness.trial.cuda"]
+    command = [*system_words, "--", sys.executable, "-P", "-m", "harness.isolation.trial.cuda"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin and process.stdout
         print(driver.export_handle(address), file=process.stdin, flush=True)

@@ -21,10 +21,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from harness import bubblewrap
 from harness.errors import HarnessError
+from harness.isolation import bubblewrap
+from harness.isolation.trial.host import try_host
 from harness.paths import ROOT, cache_root
-from harness.trial.host import try_host
 
 LEVELS = ("namespaces", "landlock", "basic")
 ASKED = ("auto", "require", *LEVELS[1:])
@@ -90,7 +90,7 @@ class Isolation:
         return "pid" in self.unshared
 
     def system_words(self, readable: Iterable[Path]) -> list[str]:
-        """The beginning of bubblewrap's command line; see harness.bubblewrap."""
+        """The beginning of bubblewrap's command line; see harness.isolation.bubblewrap."""
         return bubblewrap.system(self.unshared, self.nodes, readable)
 
 
@@ -159,7 +159,7 @@ def _try(isolation: Isolation, device: str) -> str:
     if device != "cuda":
         return try_host(words, isolation.private_tree)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-P", "-m", "harness.trial.cuda", *words]
+    command = [sys.executable, "-P", "-m", "harness.isolation.trial.cuda", *words]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=TRIAL_TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:

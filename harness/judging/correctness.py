@@ -8,17 +8,18 @@ from typing import Any
 
 import msgspec
 
-from harness import backward, dropout, oracle, randomness, verdict
+from harness import verdict
 from harness.device.base import Device
-from harness.draw import Drawn, Draws
 from harness.errors import SubmissionError
-from harness.observe import Observation, Seen, same_bits
+from harness.judging import backward, dropout, oracle, randomness
+from harness.judging.draw import Drawn, Draws
+from harness.judging.observe import Observation, Seen, same_bits
+from harness.judging.runner import Runner
 from harness.paths import ROOT
 from harness.problem import Case, Problem
-from harness.runner import Runner
+from harness.protocol.wire import Ran
 from harness.settings import Settings, sub_seed
 from harness.submission import Submission
-from harness.wire import Ran
 
 # After these the worker's process is gone, or its CUDA context can no longer be used.
 ENDS_THE_WORKER = frozenset({

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from harness.bubblewrap import inner_pid
+from harness.isolation.bubblewrap import inner_pid
 
 _SAID = b"read by the judge"
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from harness import oracle
-from harness.wire import Differentiation
+from harness.judging import oracle
+from harness.protocol.wire import Differentiation
 
 
 class Differentiated(torch.nn.Module):

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import torch
 
-from harness import dropout, oracle
-from harness.draw import Drawn
 from harness.errors import SubmissionError
-from harness.observe import Observation, Seen, same_bits
+from harness.judging import dropout, oracle
+from harness.judging.draw import Drawn
+from harness.judging.observe import Observation, Seen, same_bits
 from harness.settings import sub_seed
 
 

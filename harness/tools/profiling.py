@@ -7,13 +7,14 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import ncu, roofline
-from harness.driving import EXIT_SUBMISSION_FAILED, Driver, last_line
 from harness.errors import SubmissionError
-from harness.ncu import KernelProfile
 from harness.problem import Case, Problem
+from harness.protocol.wire import Driven
 from harness.submission import Submission
-from harness.wire import Driven
+from harness.timing import roofline
+from harness.tools import ncu
+from harness.tools.driving import EXIT_SUBMISSION_FAILED, Driver, last_line
+from harness.tools.ncu import KernelProfile
 
 # Builds take minutes, and Nsight Compute runs a kernel some forty times.
 TIMEOUT_S = 1800.0

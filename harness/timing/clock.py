@@ -10,7 +10,7 @@ and does nothing, and is taken off:
     time of a call = (time of the round - what the stub's round of as many calls cost) / calls
 
 No slot is run twice in a round, and the cache is overwritten before it, so that inputs come from memory.
-What was read is compared afterwards, and one call of each round in every element (see harness.dealing).
+What was read is compared afterwards, and one call of each round in every element (see harness.timing.dealing).
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness import dropout, oracle, stats
-from harness.dealing import Changes, Dealer, Pick, Wanted
 from harness.device.base import Device, Reader
 from harness.errors import SubmissionError
-from harness.form import check_form
-from harness.replies import required
-from harness.sandbox import Worker
-from harness.wire import Clear, Done, Name, Named, OutputRef, Play, Played, Prepare
+from harness.isolation.sandbox import Worker
+from harness.judging import dropout, oracle
+from harness.judging.form import check_form
+from harness.protocol.replies import required
+from harness.protocol.wire import Clear, Done, Name, Named, OutputRef, Play, Played, Prepare
+from harness.timing import stats
+from harness.timing.dealing import Changes, Dealer, Pick, Wanted
 
 # Slots beyond the calls of a round, as a share of them and at least: which are run, and how many, is not known.
 SPARE_SHARE = 0.25

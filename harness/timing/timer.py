@@ -8,16 +8,18 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from harness import oracle, roofline, stats, verdict
-from harness.clock import Clock, Contender, slot_count
-from harness.dealing import DATA_SETS, DataSet, Dealer
+from harness import verdict
 from harness.device.base import Device
-from harness.draw import Drawn, draw_upstream, in_layout
 from harness.errors import SubmissionError
+from harness.judging import oracle
+from harness.judging.draw import Drawn, draw_upstream, in_layout
+from harness.judging.runner import Runner
 from harness.problem import Problem
-from harness.runner import Runner
+from harness.protocol.wire import DeviceTimed, TensorRef
 from harness.settings import Settings, sub_seed
-from harness.wire import DeviceTimed, TensorRef
+from harness.timing import roofline, stats
+from harness.timing.clock import Clock, Contender, slot_count
+from harness.timing.dealing import DATA_SETS, DataSet, Dealer
 
 # How long the rounds of one case may go on when the intervals stay wide.
 BUDGET_S = {"cpu": 3.0, "cuda": 0.6}

@@ -15,12 +15,12 @@ import torch
 
 from harness.errors import SubmissionError
 from harness.inputs import elements_before, strides
+from harness.judging.runner import model_dtype
 from harness.paths import ROOT, build_cache
 from harness.problem import Case, Problem
-from harness.runner import model_dtype
+from harness.protocol.wire import Drive, DriveCase, Driven, encode_value
 from harness.settings import sub_seed
 from harness.submission import Submission
-from harness.wire import Drive, DriveCase, Driven, encode_value
 
 # The exit code of the driver when the submission failed, and not the driver or the tool.
 EXIT_SUBMISSION_FAILED = 4

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from harness import oracle
 from harness.device.base import Device
-from harness.wire import TensorRef
+from harness.judging import oracle
+from harness.protocol.wire import TensorRef
 
 CHANGED_ONE_IN = 1024
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import torch
 
-from harness import oracle
-from harness.draw import Drawn
 from harness.errors import SubmissionError
-from harness.form import check_form
-from harness.runner import Runner
-from harness.wire import Ran
+from harness.judging import oracle
+from harness.judging.draw import Drawn
+from harness.judging.form import check_form
+from harness.judging.runner import Runner
+from harness.protocol.wire import Ran
 
 
 @dataclass(frozen=True)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from harness import oracle
 from harness.device.base import Device
-from harness.differentiate import Differentiated, differentiation, output_names
 from harness.errors import UsageError
 from harness.inputs import strides
+from harness.judging import oracle
+from harness.judging.differentiate import Differentiated, differentiation, output_names
 from harness.problem import Case, Problem
+from harness.protocol.wire import Differentiation, encode_value
 from harness.settings import sub_seed
-from harness.wire import Differentiation, encode_value
 
 
 @dataclass(frozen=True)

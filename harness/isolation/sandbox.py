@@ -1,7 +1,7 @@
 """Starting, bounding and ending a worker.
 
-A worker is a process in a session of its own, isolated as harness.isolation chose, with a private home, cache and
-temporary folder, an environment that carries nothing but what compilers and CUDA need, and standard
+A worker is a process in a session of its own, isolated as harness.isolation.levels chose, with a private home,
+cache and temporary folder, an environment that carries nothing but what compilers and CUDA need, and standard
 streams that go to a file. It is asked one thing at a time, with a limit on time, memory, processes and disk, can be
 held still while others are timed, and ends with everything that it started.
 """
@@ -25,12 +25,12 @@ from typing import NoReturn
 
 import psutil
 
-from harness import bubblewrap, builds, processes
 from harness.errors import HarnessError, SubmissionError
-from harness.isolation import Isolation
+from harness.isolation import bubblewrap, builds, processes
+from harness.isolation.levels import Isolation
 from harness.paths import ROOT, build_cache, compile_cache, emulator_cache
-from harness.turns import Turns
-from harness.wire import BadMessage, Channel, ChannelClosed, ChannelTimeout, Reply, Request
+from harness.protocol.turns import Turns
+from harness.protocol.wire import BadMessage, Channel, ChannelClosed, ChannelTimeout, Reply, Request
 
 # Variables that a worker may see: what finds compilers, CUDA and the device, and nothing else.
 KEPT_VARIABLES = (

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from harness import peers
-from harness.correctness import ENDS_THE_WORKER, check_case
 from harness.device.base import Device
-from harness.draw import Drawn
 from harness.errors import SubmissionError, UsageError
+from harness.judging.correctness import ENDS_THE_WORKER, check_case
+from harness.judging.draw import Drawn
+from harness.judging.runner import Runner, rehearsal
 from harness.problem import Case, Problem
-from harness.runner import Runner, rehearsal
 from harness.settings import Settings, sub_seed
 from harness.submission import read_submission
 

@@ -8,15 +8,14 @@ from pathlib import Path
 import msgspec
 import torch
 
-from harness import oracle
 from harness.device.base import Device, Reader
-from harness.draw import Drawn
 from harness.inputs import strides
+from harness.isolation.sandbox import Worker
+from harness.judging import oracle
+from harness.judging.draw import Drawn
 from harness.problem import Case, Problem
-from harness.replies import required
-from harness.sandbox import Worker
-from harness.settings import Settings
-from harness.wire import (
+from harness.protocol.replies import required
+from harness.protocol.wire import (
     Construct,
     DeviceTimed,
     Differentiation,
@@ -34,6 +33,7 @@ from harness.wire import (
     TimeDevice,
     encode_value,
 )
+from harness.settings import Settings
 
 # Building may take minutes, and says so itself when it takes longer (harness.build.torch_toolchain).
 LOAD_TIMEOUT_S = 1000.0

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from harness.errors import SubmissionError
-from harness.wire import Failed, Reply, WireFinding
+from harness.protocol.wire import Failed, Reply, WireFinding
 
 _R = TypeVar("_R")
 

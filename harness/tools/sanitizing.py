@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 
-from harness.driving import EXIT_SUBMISSION_FAILED, Driver, last_line
 from harness.errors import HarnessError, SubmissionError
 from harness.problem import Case, Problem
 from harness.submission import Submission
+from harness.tools.driving import EXIT_SUBMISSION_FAILED, Driver, last_line
 from harness.verdict import Accepted, Evaluation, Rejected
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")

@@ -185,8 +185,8 @@ class Run(Struct, frozen=True, tag="run"):
 
 
 class Play(Struct, frozen=True, tag="play"):
-    """A timed round: call the model on the slots that `harness.turns` hands out, from after turn `turn`. Calls on
-    the slots in `warm_up` come first, outside the clock: Python and the launch are slow when they have slept."""
+    """A timed round: call the model on the slots that `harness.protocol.turns` hands out, from after turn `turn`.
+    Calls on the slots in `warm_up` come first, outside the clock: Python and launches are slow after a sleep."""
 
     turn: int
     warm_up: list[int]

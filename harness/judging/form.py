@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness import oracle
 from harness.errors import SubmissionError
-from harness.wire import OutputRef
+from harness.judging import oracle
+from harness.protocol.wire import OutputRef
 
 
 def check_form(outputs: Sequence[OutputRef], expected: Sequence[oracle.Form], device: str, *, emulated: bool) -> None:

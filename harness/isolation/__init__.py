@@ -1,0 +1,1 @@
+"""Starting workers, and what they can reach and leave behind."""

@@ -1,0 +1,1 @@
+"""Whether a submission computes what the reference computes."""

@@ -1,0 +1,1 @@
+"""Nsight Compute and compute-sanitizer over a submission that runs alone."""
