@@ -391,6 +391,8 @@ def _group(
                 sound = True
                 while waiting and sound:
                     submission = waiting.pop(0)
+                    if waiting and not timed:  # beside timed calls nothing is started
+                        starter.start_ahead(workers=1, compilers=0)
                     evaluation, sound = _contained(judge, submission, settings, problem.name, device_name)
                     if options.sanitize and isinstance(evaluation, Accepted):
                         evaluation = sanitized(evaluation, submission, problem, cases, device_name, progress)

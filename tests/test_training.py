@@ -8,7 +8,7 @@ import torch
 
 from harness.errors import UsageError
 from harness.judging import dropout
-from harness.paths import PROBLEMS
+from harness.paths import PROBLEMS, emulator_cache
 from harness.problem import load_problem
 from tests.emulator.conftest import HERE, Emulator
 from tests.helpers import ROOT, run_eval
@@ -18,9 +18,8 @@ CONTROL = FIXTURES / "wrong" / "layernorm_train" / "control.py"
 
 
 @pytest.fixture(scope="module")
-def fused(pytestconfig):
-    cache = Path(pytestconfig.cache.mkdir("emulator")).resolve()
-    answer = Emulator(cache).run(HERE / "fused_layer_norm.py")
+def fused():
+    answer = Emulator(emulator_cache()).run(HERE / "fused_layer_norm.py")
     assert "error" not in answer, answer["error"]
     assert answer["findings"] == []
     return answer["result"]

@@ -451,7 +451,7 @@ class Starter:
     def take(self, *, keeps_compile_cache: bool = False) -> Worker:
         """A worker that nobody else has, which may still be loading."""
         waiting = self._waiting[keeps_compile_cache]
-        return waiting.pop() if waiting else self._start(keeps_compile_cache)
+        return waiting.pop(0) if waiting else self._start(keeps_compile_cache)
 
     def _start(self, keeps_compile_cache: bool) -> Worker:
         return Worker(

@@ -1,4 +1,4 @@
-"""Running a file on the emulated device in a process of its own, with one cache for all tests."""
+"""Running a file on the emulated device in a process of its own, for all tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from harness.device.emulator import paths
+from harness.paths import emulator_cache
 
 HERE = Path(__file__).parent
 
@@ -24,15 +24,12 @@ class Emulator:
     def run(self, file: Path, *options: str) -> dict[str, Any]:
         """The driver's answer for `file`."""
         command = [sys.executable, str(HERE / "driver.py"), str(file), str(self.cache), *options]
-        # The tests that run eval.py use a toolkit's headers where there is one; here it is always the packages'.
-        if paths._from_packages():
-            command.append("--headers-of-packages")
         done = subprocess.run(command, capture_output=True, text=True, timeout=500)
         assert done.returncode == 0, f"the driver died with {done.returncode}:\n{done.stderr[-4000:]}"
         return json.loads(done.stdout.splitlines()[-1])
 
 
 @pytest.fixture(scope="session")
-def emulator(pytestconfig: pytest.Config) -> Emulator:
-    """The emulator with a cache that outlives the run."""
-    return Emulator(Path(pytestconfig.cache.mkdir("emulator")).resolve())
+def emulator() -> Emulator:
+    """The emulator with the cache that eval.py uses: both need the same libraries and precompiled headers."""
+    return Emulator(emulator_cache())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -39,12 +41,21 @@ def digest_of_files(files: Iterable[Path]) -> str:
 def once(final: Path, make: Callable[[Path], None]) -> Path:
     """The folder `final`, made by `make` if it does not exist.
 
-    Two processes may make it at the same time; the first rename wins and the other result is dropped. There
-    is no lock that could stay behind when a process dies, only a folder with a name of its own.
+    A process that finds another at it waits for the other's result, which takes minutes to make. The lock is the
+    system's and goes with the process that holds it; where there are no such locks, the first rename wins.
     """
     if final.exists():
         return final
     final.parent.mkdir(parents=True, exist_ok=True)
+    with open(final.parent / f".{final.name}.lock", "w") as lock:
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if not final.exists():
+            _make(final, make)
+    return final
+
+
+def _make(final: Path, make: Callable[[Path], None]) -> None:
     work = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
     try:
         make(work)
@@ -55,4 +66,3 @@ def once(final: Path, make: Callable[[Path], None]) -> Path:
                 raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    return final

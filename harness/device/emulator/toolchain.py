@@ -11,26 +11,20 @@ from pathlib import Path
 from harness.build.extension import BuildFailed, Extension, KernelResources, Unsupported
 from harness.device.emulator import building, libraries, paths, translate
 
-_COMMON = [
-    "-std=c++20",
-    "-O2",
-    "-g1",
-    "-fPIC",
-    "-w",
-    "-fno-strict-aliasing",
-    "-ffp-contract=off",
-    "-fno-gnu-unique",
-]
-# The accesses of checked kernels call into the runtime; see csrc/runtime/hooks.cpp.
-# Kernels with equal bodies must not be merged: their lines differ.
-_COMMON += ["-fno-ipa-icf"]
-# Misaligned vectors and overrun arrays are common mistakes, and cheap to see in either mode.
-_COMMON += ["-fsanitize=bounds,alignment"]
+_COMMON = ["-std=c++20", "-g1", "-fPIC", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-gnu-unique"]
 # As torch calls nvcc: submissions that want operators of half undefine them again.
 _COMMON += [
     f"-D__CUDA_NO_{what}__"
     for what in ("HALF_OPERATORS", "HALF_CONVERSIONS", "BFLOAT16_CONVERSIONS", "HALF2_OPERATORS")
 ]
+# `cpp_sources` and the bindings have no kernels in them: little is gained by optimising, and it takes twice as long.
+_HOST = ["-O1"]
+_DEVICE = ["-O2"]
+# Kernels with equal bodies must not be merged: their lines differ.
+_DEVICE += ["-fno-ipa-icf"]
+# Misaligned vectors and overrun arrays are common mistakes, and cheap to see in either mode.
+_DEVICE += ["-fsanitize=bounds,alignment"]
+# The accesses of checked kernels call into the runtime; see csrc/runtime/hooks.cpp.
 _CHECKED = [
     "-fsanitize=thread",
     "--param=tsan-instrument-func-entry-exit=0",
@@ -65,7 +59,7 @@ class EmulatorToolchain:
     def __init__(self, cache: Path, check: bool = False):
         self._cache = Path(cache).resolve()
         self._check = check
-        self._extra = _CHECKED if check else []
+        self._device_flags = [*_DEVICE, *(_CHECKED if check else [])]
         self._fingerprint = ""
 
     def fingerprint(self) -> str:
@@ -76,7 +70,7 @@ class EmulatorToolchain:
         parts = {
             "headers": self._headers(),
             "translator": building.digest_of_files(own),
-            "flags": [*_COMMON, *self._extra],
+            "flags": [*_COMMON, *_HOST, *self._device_flags],
             "check": self._check,
         }
         self._fingerprint = "emulator " + hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
@@ -104,7 +98,7 @@ class EmulatorToolchain:
             source = folder / f"{name}.cpp"
             body = "\n".join(piece.located for piece in pieces)
             source.write_text(body + (f'\n#line 1 "bindings of {extension.name}"\n{binding}' if name == "main" else ""))
-            extra = self._extra if name == "cuda" else []
+            extra = self._device_flags if name == "cuda" else _HOST
             undefined = [flag for flag in flags if flag.startswith("-U__CUDA_NO_")]
             commands.append([
                 paths.compiler(), *_COMMON, *extra, *_kept_flags(flags), *include,
@@ -135,8 +129,8 @@ class EmulatorToolchain:
 
     def prepare(self) -> None:
         """Compile the preludes that `compile` will use."""
-        for extra in ([], self._extra):
-            self._prelude(extra)
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(self._prelude, (_HOST, self._device_flags)))
 
     def _prelude(self, extra: list[str]) -> Path:
         """The header every unit begins with, precompiled once: torch's headers take most of a build."""

@@ -83,6 +83,10 @@ void check_shared_initialised(const Access& access, Shadow* shadow, size_t offse
     auto* bytes = shadow->initialised.data() + offset;
     if (!access.write && *bytes) return;
     if (access.write) {
+        size_t& used = offset < kStaticArena ? shadow->used_static : shadow->used_dynamic;
+        used = std::max(used, offset + access.bytes);
+    }
+    if (access.write) {
         // Atomics read first, and counting from memory that was never set is the usual mistake.
         if (access.kind != Kind::Atomic || *bytes) return void(memset(bytes, 1, access.bytes));
     }
@@ -126,7 +130,7 @@ void access_shared(const Access& access, BlockState* b) {
     count_access(access, true);
 }
 
-CachedRegion* find_region(uintptr_t address) {
+CachedRegion* known_region(uintptr_t address) {
     if (cache_generation != emu_memory_generation()) {
         cache_generation = emu_memory_generation();
         cache.clear();
@@ -134,6 +138,11 @@ CachedRegion* find_region(uintptr_t address) {
     for (auto& entry : cache) {
         if (address - entry.region.map < entry.region.map_bytes) return &entry;
     }
+    return nullptr;
+}
+
+// Takes a lock, and is for what `known_region` and `runtime_memory` do not know.
+CachedRegion* find_region(uintptr_t address) {
     EmuRegion region;
     if (!emu_find_region(address, &region)) return nullptr;
     cache.push_back({region, global_cells(region)});
@@ -213,7 +222,7 @@ void check_pointer(const LaunchConfig& config, unsigned number, const volatile v
 
 namespace {
 void access_elsewhere(const Access& access) {
-    if (runtime_memory(access.address) || in_image(access.address) || is_pinned(access.address)) return;
+    if (in_image(access.address) || is_pinned(access.address)) return;
     EmuRegion region;
     if (emu_find_freed(access.address, &region)) {
         stop("out_of_bounds", access, text("The kernel %s an allocation of %zu bytes after it was freed.", verb(access),
@@ -246,8 +255,12 @@ void checked_access(const Access& access) {
     flush_pending_write();
     if (BlockState* owner = owner_of_shared(access.address)) {
         access_shared(access, owner);
-    } else if (CachedRegion* entry = find_region(access.address)) {
-        access_global(access, *entry);
+    } else if (CachedRegion* known = known_region(access.address)) {
+        access_global(access, *known);
+    } else if (runtime_memory(access.address)) {   // built-in variables and arguments: the most frequent of the rest
+        return;
+    } else if (CachedRegion* found = find_region(access.address)) {
+        access_global(access, *found);
     } else {
         return access_elsewhere(access);
     }

@@ -34,6 +34,7 @@ struct Cell {              // one for each 4 bytes of memory
 struct Shadow {            // of one block's shared memory
     Cell* cells;
     std::vector<uint8_t> initialised;   // one for each byte
+    size_t used_static = 0, used_dynamic = kStaticArena;   // ends of what may be set in it, in either part
 };
 Cell* global_cells(const EmuRegion& region);   // nullptr for memory too large to follow
 void forget_global_cells();

@@ -187,6 +187,10 @@ void check_begin_block(BlockState* b) {
         b->shadow = new Shadow{map_cells((kStaticArena + kDynamicArena) / 4 + 8, &bytes), {}};
         b->shadow->initialised.resize(kStaticArena + kDynamicArena + kPage);
     }
-    std::fill(b->shadow->initialised.begin(), b->shadow->initialised.end(), 0);
+    Shadow* shadow = b->shadow;
+    std::fill_n(shadow->initialised.begin(), shadow->used_static, 0);
+    std::fill(shadow->initialised.begin() + kStaticArena, shadow->initialised.begin() + shadow->used_dynamic, 0);
+    shadow->used_static = 0;
+    shadow->used_dynamic = kStaticArena;
 }
 }  // namespace emu
