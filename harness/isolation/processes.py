@@ -31,6 +31,12 @@ def _children(pid: int) -> list[int]:
     return children
 
 
+def latest_pid() -> int:
+    """The number that was given last to a process or thread of this machine: the same one means that none was started
+    meanwhile, here or in a namespace below."""
+    return int(Path("/proc/loadavg").read_text().split()[-1])
+
+
 def adopted(keep: Iterable[int]) -> list[int]:
     """Children of this process that came to it by adoption: in a group of their own, and not in `keep`."""
     kept, own_group = set(keep), os.getpgrp()

@@ -98,6 +98,8 @@ class Worker:
         _adopt_orphans()
         self._ready = False
         self._stopped: set[int] = set()
+        self._held_before: frozenset[int] = frozenset()
+        self._latest_pid = 0
         self._device = device
         self._isolation = isolation
         self._inner_pid = 0
@@ -335,6 +337,9 @@ class Worker:
         """Stop the worker until it is told something, so that none of it runs while something else is timed.
 
         Raises SubmissionError when it has processes beside the one that runs it."""
+        if self._stops_as_before():
+            return
+        latest = processes.latest_pid()
         self._stopped = stopped = set[int]()
         while fresh := set(self._everything()) - stopped:  # what was started meanwhile is found by looking again
             processes.send(fresh, signal.SIGSTOP)
@@ -346,6 +351,16 @@ class Worker:
                 f"{extra} processes that it started were running between its timed calls. They slow whatever else is "
                 "timed; end them before forward returns.",
             )
+        self._held_before, self._latest_pid = frozenset(stopped), latest
+
+    def _stops_as_before(self) -> bool:
+        """Stop what was stopped last time; whether that is everything, because nothing was started since on the whole
+        machine. To read a process tree takes milliseconds, and there are hundreds of rounds."""
+        if not self._held_before or processes.latest_pid() != self._latest_pid:
+            return False
+        processes.send(self._held_before, signal.SIGSTOP)
+        self._stopped = set(self._held_before)
+        return processes.latest_pid() == self._latest_pid
 
     @property
     def _own_processes(self) -> int:

@@ -212,15 +212,11 @@ class TimeDevice(Struct, frozen=True, tag="time_device"):
     in_a_graph: bool
 
 
-class Clear(Struct, frozen=True, tag="clear"):
-    """Drop the outputs of the last run, so that freeing them is not part of the next."""
-
-
 class Release(Struct, frozen=True, tag="release"):
     """Drop outputs, inputs and model, and give memory back."""
 
 
-Request = Load | Rehearse | Construct | Stage | Run | Prepare | Play | Name | TimeDevice | Clear | Release
+Request = Load | Rehearse | Construct | Stage | Run | Prepare | Play | Name | TimeDevice | Release
 
 # ------------------------------------------------------------------ replies
 

@@ -32,7 +32,7 @@ from harness.isolation.sandbox import Worker
 from harness.judging import dropout, oracle
 from harness.judging.form import check_form
 from harness.protocol.replies import required
-from harness.protocol.wire import Clear, Done, Name, Named, OutputRef, Play, Played, Prepare
+from harness.protocol.wire import Done, Name, Named, OutputRef, Play, Played, Prepare
 from harness.timing import stats
 from harness.timing.dealing import Changes, Dealer, Pick, Wanted
 
@@ -213,7 +213,6 @@ class Clock:
         elements = [self._elements(rows, i) for i in range(len(self._dealer.forms))]
         offsets = [self._offsets(rows, asked, i) for i, asked in enumerate(elements)]
         worker, reader = contender.worker, contender.reader
-        worker.ask(Clear(), self._timeout_s)
         worker.tell(Play(turn=worker.turns.number, warm_up=self._warm_up(contender, ready, slots)))
         worker.wait_for_warm_up(self._timeout_s)
         started = time.perf_counter()
@@ -237,7 +236,8 @@ class Clock:
         """Slots to begin with outside the clock, of those that the round leaves out."""
         if contender.call_us > LONGEST_WARM_UP_US:
             return []
-        return self._random.sample([slot for slot in ready if slot not in set(slots)], WARM_UP_CALLS)
+        used = set(slots)
+        return self._random.sample([slot for slot in ready if slot not in used], WARM_UP_CALLS)
 
     def _addresses(self, reply: Played, calls: int) -> np.ndarray:
         """Where the outputs begin, shape (calls, outputs). Raises SubmissionError when some are missing."""

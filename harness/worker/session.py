@@ -14,7 +14,6 @@ from harness.build import intercept
 from harness.build.extension import BuildFailed, Unsupported
 from harness.protocol.turns import Turns
 from harness.protocol.wire import (
-    Clear,
     Construct,
     DeviceTimed,
     Done,
@@ -100,7 +99,6 @@ class Session:
             Play: self._play,
             Name: self._name,
             TimeDevice: self._time_device,
-            Clear: self._clear,
             Release: self._release,
         }
         try:
@@ -312,10 +310,6 @@ class Session:
             call()
         issue_us = (time.perf_counter() - started) * 1e6
         return DeviceTimed(call_us=device_time.in_a_queue(calls, flush, issue_us), method="queue")
-
-    def _clear(self, _request: Clear) -> Reply:
-        self._outputs = []
-        return Done()
 
     def _release(self, _request: Release) -> Reply:
         self._forget()
