@@ -1,1 +1,20 @@
-"""kernelgate: judge and time single-file CUDA kernel replacements."""
+"""The judge. A room is a file or a folder here, and imports only rooms that stand below it.
+
+The plan (tests/test_architecture.py holds it):
+
+cli            the command line
+report/        results for people and programs
+tools/         Nsight Compute and compute-sanitizer
+evaluate       one submission: right first, then timed
+timing/        the clock outside, the data of its rounds, medians with intervals
+judging/       the oracle in float64 and everything that is compared with it
+isolation/     starting workers, and what they can reach
+worker/        the process that imports a submission; it sees device/, build/, peers/ and protocol/ alone
+device/        a GPU, a CPU, and the emulator that stands in for a GPU
+build/         load_inline, caught on its way to the compiler
+peers/         other implementations to be compared with
+protocol/      what the judge and a worker say to each other
+problem, inputs, submission, against   what users write, read from files and from the command line
+verdict        results as values
+settings, paths, errors, environment
+"""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from harness import against
 from harness.errors import HarnessError, SubmissionError, UsageError
 from harness.isolation.levels import ASKED, Isolation, choose_isolation, protect_judge
 from harness.paths import PROBLEMS, SUBMISSIONS
@@ -228,6 +229,7 @@ def _profile(arguments: Sequence[str]) -> int:
 def _evaluate(options: argparse.Namespace) -> int:
     if options.min_speedup is not None and options.no_timing:
         raise UsageError("--min-speedup needs times, and --no-timing forbids them; give one of the two.")
+    options.against = against.read(options.against)
     submissions = [read_submission(path) for path in find_submissions(options.paths)]
     if not submissions:
         return _complain("There is no submission here: no .py file was found.", EXIT_NOTHING)
@@ -368,15 +370,15 @@ def _group(
     from harness.device.memory_file import MemoryFile
     from harness.isolation.sandbox import Starter
 
-    against = [name for name in options.against.split(",") if name]
     prepare_device(device_name, check=settings.check)
     memory = MemoryFile()
     starter = Starter(device_name, memory.fd, isolation, [path])
     try:
         # Workers load torch while this process does: the imports below take seconds.
         timed = settings.timing and can_time(device_name)
-        compilers = against.count("compile") if timed else 0
-        starter.start_ahead(workers=1 + (1 + len(against) - compilers if timed else 0), compilers=compilers)
+        names = options.against if timed else []
+        compilers = names.count("compile")
+        starter.start_ahead(workers=1 + (1 + len(names) - compilers if timed else 0), compilers=compilers)
         progress(f"loading {path.stem} on {device_name}")
         from harness.evaluate import Judge, select_cases
         from harness.problem import load_problem
@@ -387,7 +389,7 @@ def _group(
         device = open_device(device_name, memory)
         waiting = list(members)
         while waiting:  # after an error of the harness the others are judged with baselines of their own
-            with Judge(problem, cases, device, starter, settings, against, progress) as judge:
+            with Judge(problem, cases, device, starter, settings, names, progress) as judge:
                 sound = True
                 while waiting and sound:
                     submission = waiting.pop(0)

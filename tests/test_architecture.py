@@ -11,12 +11,14 @@ from harness.paths import ROOT
 # it imports.
 LEAVES = {"errors", "paths", "inputs", "settings", "verdict"}
 ALLOWED = {
-    "cli": LEAVES | {"device", "environment", "evaluate", "isolation", "problem", "report", "submission", "tools"},
+    "cli": LEAVES
+    | {"against", "device", "environment", "evaluate", "isolation", "problem", "report", "submission", "tools"},
     "report": {"paths", "tools", "verdict"},
     "tools": LEAVES | {"judging", "problem", "protocol", "submission", "timing"},
     "evaluate": LEAVES | {"device", "isolation", "judging", "problem", "protocol", "submission", "timing"},
     "timing": LEAVES | {"device", "isolation", "judging", "problem", "protocol"},
-    "judging": LEAVES | {"device", "isolation", "peers", "problem", "protocol", "submission"},
+    "against": {"errors", "peers"},
+    "judging": LEAVES | {"against", "device", "isolation", "peers", "problem", "protocol", "submission"},
     "isolation": {"device", "errors", "paths", "protocol"},
     "worker": {"build", "device", "peers", "protocol"},
     "device": {"build", "errors", "inputs", "paths", "protocol"},

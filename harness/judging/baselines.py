@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness import peers
+from harness import against
 from harness.device.base import Device
-from harness.errors import SubmissionError, UsageError
+from harness.errors import SubmissionError
 from harness.judging.correctness import ENDS_THE_WORKER, check_case
 from harness.judging.draw import Drawn
 from harness.judging.runner import Runner, rehearsal
 from harness.problem import Case, Problem
 from harness.settings import Settings, sub_seed
 from harness.submission import read_submission
-
-# Made from the reference itself, which the oracle is made from too.
-OF_THE_REFERENCE = ("eager", "compile")
 
 Start = Callable[[str, Path, str], Runner]
 
@@ -30,9 +27,8 @@ class Baselines:
 
     def __init__(self, names: Sequence[str], start: Start, problem: Problem, device: Device,
                  settings: Settings) -> None:  # fmt: skip
-        """`start` gives a Runner for a kind of implementation, its file and the file's hash.
-
-        Raises UsageError for a name that is none."""
+        """`names` are what harness.against read; `start` gives a Runner for a kind of implementation, its file and the
+        file's hash."""
         self._problem = problem
         self._device = device
         self._settings = settings
@@ -40,11 +36,11 @@ class Baselines:
         self._refusals: dict[tuple[str, str], str] = {}
         self.notes: list[str] = []
         for name in names:
-            if name in OF_THE_REFERENCE or name in peers.DISTRIBUTIONS:
-                self._runners[name] = start(name, problem.path, "")
-            else:
-                other = read_submission(_file(name))
+            if against.is_file(name):
+                other = read_submission(Path(name))
                 self._runners[other.name] = start("submission", other.path, other.sha256)
+            else:
+                self._runners[name] = start(name, problem.path, "")
 
     def rehearse(self, cases: Sequence[Case]) -> None:
         """Let torch.compile work ahead on what will be timed."""
@@ -67,7 +63,7 @@ class Baselines:
         """The baselines that are right on a case, by the rules that submissions are judged by, and a note for each
         that is not. A call compiles what its implementation compiles late, so that this is not timed."""
         for name, runner in list(self._runners.items()):
-            if name not in OF_THE_REFERENCE and (name, case) not in self._refusals:
+            if name not in against.OF_THE_REFERENCE and (name, case) not in self._refusals:
                 self._refusals[name, case] = self._check(name, runner, drawn, case)
         wrong = {name: text for (name, of), text in self._refusals.items() if of == case and text}
         right = {name: runner for name, runner in self._runners.items() if name not in wrong}
@@ -95,12 +91,3 @@ class Baselines:
             runner.worker.kill()  # together: a process with a CUDA context takes a while to go
         for runner in self._runners.values():
             runner.end()
-
-
-def _file(name: str) -> Path:
-    """The submission file that a name in --against stands for."""
-    path = Path(name)
-    if path.suffix != ".py" and not path.exists():
-        known = ", ".join((*OF_THE_REFERENCE, *peers.DISTRIBUTIONS))
-        raise UsageError(f"--against does not know '{name}'. It takes {known}, and submission files.")
-    return path

@@ -1,0 +1,28 @@
+"""What `--against` names: baselines made from the reference, peers, and files of other submissions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from harness import peers
+from harness.errors import UsageError
+
+# Made from the reference itself, which the oracle is made from too.
+OF_THE_REFERENCE = ("eager", "compile")
+
+
+def is_file(name: str) -> bool:
+    """Whether a name that `read` let pass is a submission's file."""
+    return name not in OF_THE_REFERENCE and name not in peers.DISTRIBUTIONS
+
+
+def read(text: str) -> list[str]:
+    """The names in a list with commas, each once. Raises UsageError for one that is none."""
+    names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        if is_file(name) and not Path(name).is_file():
+            known = ", ".join((*OF_THE_REFERENCE, *peers.DISTRIBUTIONS))
+            raise UsageError(
+                f"--against does not know '{name}', and there is no such file. It takes {known}, and submission files."
+            )
+    return names
