@@ -37,10 +37,12 @@ def expected(path):
 def run_eval(*arguments, json_results=True, timeout_s=580, env=None):
     """Run eval.py with `arguments`; with `json_results` the results are asked for on standard output.
 
-    With --quick something is timed, and nothing else runs meanwhile."""
+    Only with --quick something is timed, and nothing else runs meanwhile."""
     command = [sys.executable, str(ROOT / "eval.py"), *map(str, arguments)]
     if json_results:
         command += ["--json", "-"]
+    if not {"--quick", "list", "env", "profile"} & set(map(str, arguments)):
+        command.append("--no-timing")
     with machine.alone() if "--quick" in arguments else contextlib.nullcontext():
         process = subprocess.run(
             command, capture_output=True, text=True, timeout=timeout_s, env={**os.environ, **(env or {})}, cwd=ROOT
