@@ -17,26 +17,36 @@ from tests.helpers import ROOT
 from tests.hostile import corpus
 
 
-def main() -> int:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.hostile", description=__doc__)
     parser.add_argument("--device", action="append", choices=("cpu", "emulator", "cuda"),
                         help="may be given again (default: cpu, and cuda or the emulator)")  # fmt: skip
     parser.add_argument("-k", dest="pattern", default="", metavar="NAME", help="only files whose name has this")
     parser.add_argument("--isolation", choices=ASKED, default="auto")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON")
-    options = parser.parse_args()
-    outcomes, environment = [], {}
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs of eval.py at a time")
+    parser.add_argument("--timed-jobs", type=int, default=1, metavar="N",
+                        help="the same for files that only timed calls can judge; their times are no results")  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON, anew after each run")
+    return parser
+
+
+def main() -> int:
+    options = parser().parse_args()
+    table = Table(options.json)
     for device in options.device or _devices():
         level = choose_isolation(options.isolation, device).level
-        found, runs = corpus.judge_all(device, level, options.pattern, ["--isolation", options.isolation])
-        outcomes += found
-        for run in runs:
-            environment.setdefault(device, run.results.get("environment", {"error": run.stderr}))
+        isolation = ["--isolation", options.isolation]
+        refused = []
+        for found, run in corpus.judge_all(
+            device, level, options.pattern, isolation, jobs=options.jobs, timed_jobs=options.timed_jobs
+        ):
             print(run.stderr, end="", file=sys.stderr)
-    _print(outcomes)
-    if options.json:
-        options.json.write_text(json.dumps({"environment": environment, "outcomes": [_row(o) for o in outcomes]},
-                                           indent=1, ensure_ascii=False) + "\n")  # fmt: skip
+            table.environment.setdefault(device, run.results.get("environment", {"error": run.stderr}))
+            table.add([outcome for outcome in found if outcome.right])
+            refused += [outcome for outcome in found if not outcome.right]
+        for outcome in refused:
+            table.add([corpus.judge_again(outcome, *isolation)], first=outcome.verdict)
+    outcomes = [outcome for outcome, _ in table.outcomes]
     wrong = [o for o in outcomes if not o.right]
     accepted = [o.entry.name for o in outcomes if o.verdict == "accepted" and not o.entry.is_control]
     print(f"{len(outcomes)} judged, {len(wrong)} got another verdict than they must; "
@@ -44,17 +54,37 @@ def main() -> int:
     return 1 if wrong or not outcomes else 0
 
 
+class Table:
+    """What was judged so far, on standard output and in a file."""
+
+    def __init__(self, path: Path | None):
+        self._path = path
+        self.environment: dict[str, dict] = {}
+        self.outcomes: list[tuple[corpus.Outcome, str]] = []
+
+    def add(self, outcomes: list[corpus.Outcome], first: str = "") -> None:
+        """Print outcomes and write the file anew; `first` is what a file got before it was judged again, alone."""
+        _print(outcomes)
+        self.outcomes += [(outcome, first) for outcome in outcomes]
+        if self._path:
+            rows = [_row(*pair) for pair in self.outcomes]
+            rows.sort(key=lambda row: (row["device"], row["family"], row["name"]))
+            self._path.write_text(
+                json.dumps({"environment": self.environment, "outcomes": rows}, indent=1, ensure_ascii=False) + "\n"
+            )
+
+
 def _devices() -> list[str]:
     process = subprocess.run([sys.executable, "eval.py", "env", "--json"], cwd=ROOT, capture_output=True, text=True)
     return ["cpu", "cuda" if json.loads(process.stdout).get("gpu") else "emulator"]
 
 
-def _row(outcome: corpus.Outcome) -> dict:
+def _row(outcome: corpus.Outcome, first: str) -> dict:
     entry = outcome.entry
     return {
         "family": entry.path.parent.name, "name": entry.path.stem, "device": outcome.device, "strategy": entry.strategy,
         "surface": entry.surface, "must_get": list(entry.allowed), "got": outcome.verdict, "right": outcome.right,
-        "message": outcome.message,
+        "judged_before": first, "message": outcome.message,
     }  # fmt: skip
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -133,18 +134,28 @@ def _outcome(entry: Entry, device: str, found: dict[str, dict]) -> Outcome:
 
 
 def judge_all(
-    device: str, level: str, pattern: str = "", options: Sequence[str] = ()
-) -> tuple[list[Outcome], list[EvalRun]]:
-    """Everything that can be judged on `device`: one run without timing, one with."""
+    device: str, level: str, pattern: str = "", options: Sequence[str] = (), *, jobs: int = 1, timed_jobs: int = 1
+) -> Iterator[tuple[list[Outcome], EvalRun]]:
+    """Everything that can be judged on `device`, first without timing, then with; what each run of eval.py gave, as
+    it ends. Files are dealt out to `jobs` runs at a time, and to `timed_jobs` where calls are timed."""
     fitting = [entry for entry in entries() if entry.runs_on(device, level) and pattern in entry.name]
-    outcomes, runs = [], []
-    for timing in (False, True):
+    for timing, at_once in ((False, jobs), (True, timed_jobs)):
         group = [entry for entry in fitting if ("timing" in entry.needs) == timing]
-        if group and not (timing and device == "emulator"):
-            found, run = judge(group, device, *options, timing=timing)
-            outcomes += found
-            runs.append(run)
-    return outcomes, runs
+        if not group or (timing and device == "emulator"):
+            continue
+        with ThreadPoolExecutor(at_once) as pool:
+            shards = [group[i::at_once] for i in range(min(at_once, len(group)))]
+            running = [pool.submit(judge, shard, device, *options, timing=timing) for shard in shards]
+            for done in as_completed(running):
+                yield done.result()
+
+
+def judge_again(outcome: Outcome, *options: str) -> Outcome:
+    """One that was refused, but not for the reason that it must be, judged once more and alone: on a busy machine
+    an attack may fail in another way first. What was accepted and must not be stays as it is."""
+    if outcome.verdict == "accepted" and not outcome.entry.is_control:
+        return outcome
+    return judge([outcome.entry], outcome.device, *options, timing="timing" in outcome.entry.needs)[0][0]
 
 
 def table() -> str:
