@@ -28,11 +28,12 @@ def _version(*command: str) -> str:
 class TorchToolchain:
     """g++ for C++, and nvcc for the architecture of the GPU that is present."""
 
-    def __init__(self, cuda: bool, line_information: bool = False) -> None:
-        """`line_information` lets profilers and checkers name lines; it changes no instruction."""
+    # Line information lets profilers and checkers name lines, and changes no instruction: one build does for all.
+    _NVCC_FLAGS = ("-Xptxas=-v", "-lineinfo")
+
+    def __init__(self, cuda: bool) -> None:
         import torch
 
-        self._nvcc_flags = ["-Xptxas=-v", *(["-lineinfo"] if line_information else [])]
         self._architecture = ""
         if cuda:
             self._architecture = "{}.{}".format(*torch.cuda.get_device_capability())
@@ -49,7 +50,7 @@ class TorchToolchain:
             _version(os.environ.get("CXX", "c++"), "-march=native", "-Q", "--help=target"),
         ]
         if self._architecture:
-            parts += [_version("nvcc", "--version"), *self._nvcc_flags[1:]]
+            parts += [_version("nvcc", "--version"), *self._NVCC_FLAGS]
         return "\n".join(parts)
 
     def compile(self, extension: Extension, module_name: str, folder: Path) -> tuple[Path, tuple[KernelResources, ...]]:
@@ -64,7 +65,7 @@ class TorchToolchain:
             "cuda_sources": [source.located for source in extension.cuda_sources],
             "functions": dict(extension.functions),
             "extra_cflags": list(extension.extra_cflags),
-            "extra_cuda_cflags": [*extension.extra_cuda_cflags, *self._nvcc_flags],
+            "extra_cuda_cflags": [*extension.extra_cuda_cflags, *self._NVCC_FLAGS],
             "extra_ldflags": list(extension.extra_ldflags),
             "extra_include_paths": list(extension.extra_include_paths),
             "build_directory": str(folder),

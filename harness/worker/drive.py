@@ -28,7 +28,7 @@ EXIT_FAILED = 4
 def main() -> int:
     drive = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=Drive)
     source = Path(drive.submission)
-    toolchain = TorchToolchain(cuda=drive.device == "cuda", line_information=True)
+    toolchain = TorchToolchain(cuda=drive.device == "cuda")
     report = intercept.install(toolchain, Path(drive.build_cache), source)
     times: list[WireKernelTime] = []
     try:
