@@ -2,19 +2,20 @@
 """The judge's clock beside CUDA's events: outer time of a call against the device's own, for honest kernels.
 
     python benchmarks/clock_accuracy.py [--json FILE] [SUBMISSION…] [eval.py's options]
+    python benchmarks/clock_accuracy.py --results FILE… [--json FILE]
 
-Evaluates the submissions (default: the LayerNorm ladder) with --device-time and prints, for each timed case and
-each implementation, both times and their difference. Events come from replays of a CUDA graph, where the calls
-can be captured. A launch-bound call is longer than its kernel, and rightly so; it is shown and not counted.
+Evaluates the submissions (default: some of the LayerNorm ladder) with --device-time, or reads results that were made
+with it, and prints for each timed case and each implementation both times and their difference. Events come from
+replays of a CUDA graph, where the calls can be captured. A launch-bound call is longer than its kernel, and rightly
+so; it is shown and not counted.
 """
 
 import argparse
 import json
-import subprocess
-import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from common import ROOT, evaluate, save
+
 LADDER = [ROOT / "submissions" / "layernorm" / f"{name}.py" for name in
           ("rung3_warp_shuffle", "rung4_vectorised_registers", "rung5_split_rows", "speed_of_light")]  # fmt: skip
 
@@ -24,54 +25,62 @@ ALLOWED_SHARE = 0.02
 ALLOWED_US = 1.0
 
 
-def evaluate(submissions, options):
-    command = [sys.executable, str(ROOT / "eval.py"), *map(str, submissions), "--device-time", "--json", "-", *options]
-    process = subprocess.run(command, capture_output=True, text=True)
-    if not process.stdout.startswith("{"):
-        sys.exit(f"eval.py ended with {process.returncode}: {process.stderr}")
-    return json.loads(process.stdout)
+def parser():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("submissions", nargs="*", type=Path)
+    parser.add_argument("--results", nargs="+", type=Path, default=[], help="results of eval.py --device-time")
+    parser.add_argument("--json", type=Path, help="where to keep the comparison")
+    return parser
 
 
 def rows(results):
-    """(submission, case, implementation, its times, launch-bound) of everything that was timed."""
+    """Both times of everything that has them, and how far apart they are."""
     for evaluation in results["evaluations"]:
         for case in evaluation["cases"]:
             if timing := case.get("timing"):
                 name = evaluation["submission"]
                 for implementation, times in {name: timing, **timing["baselines"]}.items():
-                    launch_bound = times["issue_us"] >= LAUNCH_BOUND_SHARE * times["median_us"]
-                    yield name, case["name"], implementation, times, launch_bound
+                    if times["device"]:
+                        yield row(evaluation, case["name"], implementation, times)
 
 
-def verdict(outer_us, device_us):
-    """How far apart two times are, and whether that is more than is allowed."""
-    difference = outer_us - device_us
-    if device_us > LONG_US:
-        return f"{difference / device_us:+7.2%}", abs(difference) > ALLOWED_SHARE * device_us
-    return f"{difference:+6.2f} us", abs(difference) > ALLOWED_US
+def row(evaluation, case, implementation, times):
+    launch_bound = times["issue_us"] >= LAUNCH_BOUND_SHARE * times["median_us"]
+    outer_us, device_us = times["median_us"], times["device"]["call_us"]
+    allowed_us = ALLOWED_SHARE * device_us if device_us > LONG_US else ALLOWED_US
+    return {
+        "problem": evaluation["problem"], "submission": evaluation["submission"], "case": case,
+        "implementation": implementation, "outer_us": outer_us, "device_us": device_us,
+        "method": times["device"]["method"], "calls_per_round": times["calls_per_round"],
+        "launch_bound": launch_bound, "long": device_us > LONG_US,
+        "counted": times["device"]["method"] == "graph" and not launch_bound,
+        "within": abs(outer_us - device_us) <= allowed_us,
+    }  # fmt: skip
+
+
+def line(row):
+    difference = row["outer_us"] - row["device_us"]
+    shown = f"{difference / row['device_us']:+7.2%}" if row["long"] else f"{difference:+6.2f} us"
+    mark = "launch-bound" if row["launch_bound"] else "" if row["within"] else "outside"
+    return (f"{row['submission']:22s} {row['case']:14s} {row['implementation']:22s} outer {row['outer_us']:9.2f} us   "
+            f"{row['method']} {row['device_us']:9.2f} us   {shown}  {mark}")  # fmt: skip
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("submissions", nargs="*", type=Path)
-    parser.add_argument("--json", type=Path, help="where to keep the results")
-    arguments, options = parser.parse_known_args()
-    results = evaluate(arguments.submissions or LADDER, options)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1))
-    counted = outside = 0
-    for submission, case, implementation, times, launch_bound in rows(results):
-        device = times["device"]
-        if device is None:
-            continue
-        shown, far = verdict(times["median_us"], device["call_us"])
-        counts = device["method"] == "graph" and not launch_bound
-        counted += counts
-        outside += counts and far
-        mark = "launch-bound" if launch_bound else "outside" if far else ""
-        print(f"{submission:22s} {case:14s} {implementation:22s} outer {times['median_us']:9.2f} us   "
-              f"{device['method']} {device['call_us']:9.2f} us   {shown}  {mark}")  # fmt: skip
-    print(f"{counted} compared, {outside} further apart than {ALLOWED_SHARE:.0%} (over {LONG_US:g} us) "
+    arguments, options = parser().parse_known_args()
+    if arguments.results:
+        read = [json.loads(path.read_text()) for path in arguments.results]
+    else:
+        read = [evaluate(*(arguments.submissions or LADDER), "--device-time", *options)]
+    compared = [found for results in read for found in rows(results)]
+    environment = {**read[0]["environment"], "compared": [path.name for path in arguments.results]}
+    allowed = {"long_us": LONG_US, "share": ALLOWED_SHARE, "us": ALLOWED_US}
+    save(arguments.json, {"environment": environment, "allowed": allowed, "rows": compared})
+    for found in compared:
+        print(line(found))
+    counted = [found for found in compared if found["counted"]]
+    outside = sum(not found["within"] for found in counted)
+    print(f"{len(counted)} compared, {outside} further apart than {ALLOWED_SHARE:.0%} (over {LONG_US:g} us) "
           f"or {ALLOWED_US:g} us (below)")  # fmt: skip
 
 

@@ -7,51 +7,50 @@ Prints each timed case's ratio with its 95% interval, and which of them are furt
 """
 
 import argparse
-import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from common import ROOT, evaluate, save, the_only_one
+
 DEFAULT = ROOT / "submissions" / "layernorm" / "rung3_warp_shuffle.py"
 
 # Below this a call is launch and Python, whose noise is not the clock's.
 LONG_US = 50
 
 
-def run(submission, options):
-    """The results of eval.py with a copy of `submission` as the baseline."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / f"{submission.stem}_copy.py"
-        shutil.copy(submission, copy)
-        command = [sys.executable, str(ROOT / "eval.py"), str(submission), "--against", str(copy), "--json", "-"]
-        process = subprocess.run([*command, *options], capture_output=True, text=True)
-    if not process.stdout.startswith("{"):
-        sys.exit(f"eval.py ended with {process.returncode}: {process.stderr}")
-    return json.loads(process.stdout)
-
-
-def main():
+def parser():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("submission", nargs="?", type=Path, default=DEFAULT)
     parser.add_argument("--json", type=Path, help="where to keep the results")
-    arguments, options = parser.parse_known_args()
-    results = run(arguments.submission, options)
-    (evaluation,) = results["evaluations"]
-    if arguments.json:
-        arguments.json.write_text(json.dumps(results, indent=1))
-    if evaluation["status"] != "accepted":
-        sys.exit(f"{evaluation['submission']} was not accepted: {evaluation['message']}")
+    return parser
+
+
+def against_a_copy(submission, options):
+    """The results of eval.py with a copy of `submission` as the baseline."""
+    problem = [] if "--problem" in options else ["--problem", submission.resolve().parent.name]
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / f"{submission.stem}_copy.py"
+        shutil.copy(submission, copy)
+        return evaluate(submission, *problem, "--against", copy, *options)
+
+
+def main():
+    arguments, options = parser().parse_known_args()
+    results = against_a_copy(arguments.submission, options)
+    save(arguments.json, results)
+    evaluation = the_only_one(results)
+    for note in evaluation["notes"]:
+        print(note)
     for case in evaluation["cases"]:
-        if timing := case["timing"]:
+        if (timing := case["timing"]) and timing["baselines"]:
             ((_, baseline),) = timing["baselines"].items()
             ratio, (low, high) = baseline["speedup"]["ratio"], baseline["speedup"]["interval"]
             far = "  further than 1% from 1" if timing["median_us"] > LONG_US and abs(ratio - 1) > 0.01 else ""
             print(f"{case['name']:16s} {timing['median_us']:9.1f} us   {ratio:.4f} [{low:.4f}, {high:.4f}]{far}")
-    ratio, (low, high) = evaluation["geomean_speedup_over_best"], evaluation["geomean_over_best_interval"]
-    print(f"geometric mean                  {ratio:.4f} [{low:.4f}, {high:.4f}]")
+    if evaluation["geomean_speedup_over_best"] is not None:
+        ratio, (low, high) = evaluation["geomean_speedup_over_best"], evaluation["geomean_over_best_interval"]
+        print(f"geometric mean                  {ratio:.4f} [{low:.4f}, {high:.4f}]")
 
 
 if __name__ == "__main__":

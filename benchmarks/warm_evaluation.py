@@ -1,45 +1,63 @@
 #!/usr/bin/env python3
 """How long a second, warm evaluation of one submission takes, process start included.
 
-    python benchmarks/warm_evaluation.py [SUBMISSION] [eval.py's options]
+    python benchmarks/warm_evaluation.py [SUBMISSION] [--runs N] [--json FILE] [eval.py's options]
 
-Runs eval.py once to fill the caches and then RUNS times, and prints the seconds of each run and their
-median; on a GPU with timing and, beside it, with --quick against eager alone, on the emulator the verdict.
+Runs eval.py once to fill the caches and then N times in each of the ways below, and prints the seconds of each run
+and their median. Where nothing can be timed, as on the emulator, the verdict is all there is. The file is written
+anew after each way.
 """
 
+import argparse
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-RUNS = 3
-ROOT = Path(__file__).resolve().parent.parent
+from common import ROOT, evaluate, save, seconds_of
+
 DEFAULT = ROOT / "submissions" / "layernorm" / "rung3_warp_shuffle.py"
 
+TIMED = {
+    "timed against eager and torch.compile": [],
+    "--quick": ["--quick"],
+    "--quick --against eager": ["--quick", "--against", "eager"],
+}
+VERDICT = {"the verdict alone, --no-timing": ["--no-timing"]}
 
-def seconds(arguments):
+
+def parser():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("submission", nargs="?", type=Path, default=DEFAULT)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--json", type=Path, help="where to keep what was measured")
+    return parser
+
+
+def seconds(words):
     """Wall time of one run of eval.py; stops when the run fails."""
     started = time.perf_counter()
-    process = subprocess.run([sys.executable, str(ROOT / "eval.py"), *arguments, "-q"], capture_output=True, text=True)
+    process = subprocess.run([sys.executable, str(ROOT / "eval.py"), *words, "-q"], capture_output=True, text=True)
     elapsed = time.perf_counter() - started
     if process.returncode:
         sys.exit(f"eval.py ended with {process.returncode}: {process.stdout}{process.stderr}")
     return elapsed
 
 
-def report(label, arguments):
-    seconds(arguments)
-    runs = [seconds(arguments) for _ in range(RUNS)]
-    print(f"{label:40s} median {statistics.median(runs):5.1f} s   runs {', '.join(f'{r:.1f}' for r in runs)}")
-
-
 def main():
-    arguments = sys.argv[1:] or [str(DEFAULT)]
-    report("timed against eager and torch.compile", arguments)
-    report("the same with --quick", [*arguments, "--quick"])
-    report("--quick --against eager", [*arguments, "--quick", "--against", "eager"])
-    report("the verdict alone (--no-timing)", [*arguments, "--no-timing"])
+    arguments, options = parser().parse_known_args()
+    (first,) = evaluate(arguments.submission, *options)["evaluations"]
+    cases = first["cases"]
+    measured = {
+        "submission": first["submission"], "device": first["device"], "cases": len(cases),
+        "timed_cases": sum(bool(case["timing"]) for case in cases), "ways": {},
+    }  # fmt: skip
+    for label, more in {**(TIMED if measured["timed_cases"] else {}), **VERDICT}.items():
+        runs = [seconds([str(arguments.submission), *options, *more]) for _ in range(arguments.runs)]
+        measured["ways"][label] = {"seconds": runs, "median_s": statistics.median(runs)}
+        save(arguments.json, measured)
+        print(f"{label:40s} median {statistics.median(runs):5.1f} s   runs {seconds_of(runs)}", flush=True)
 
 
 if __name__ == "__main__":

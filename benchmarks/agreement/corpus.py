@@ -27,10 +27,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.emulator import corpus_sources  # noqa: E402
+from common import save
+
+from tests.emulator import corpus_sources
 
 TOOLS = ("plain", "memcheck", "racecheck", "initcheck", "synccheck")
 PROCESS = Path(__file__).with_name("corpus_process.py")
@@ -70,7 +71,7 @@ class Recorded:
 class Table:
     """All results, and the file they are kept in."""
 
-    def __init__(self, path: Path, environment: dict[str, Any]):
+    def __init__(self, path: Path, **environment: Any):
         self._path, self._environment, self._lock = path, environment, threading.Lock()
         self.cases = {f.stem: {tool: Recorded() for tool in TOOLS} for f in corpus_sources.cases()}
 
@@ -81,10 +82,7 @@ class Table:
                 name: {tool: _without_empty(vars(recorded)) for tool, recorded in by_tool.items()}
                 for name, by_tool in self.cases.items()
             }
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            partial = self._path.with_suffix(".partial")
-            partial.write_text(json.dumps({"environment": self._environment, "cases": rows}, indent=1) + "\n")
-            partial.replace(self._path)
+            save(self._path, {"cases": rows}, **self._environment)
 
 
 def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
@@ -206,13 +204,17 @@ def shards(size: int) -> list[list[str]]:
     return [[name] for name in alone] + [others[i : i + size] for i in range(0, len(others), size)]
 
 
-def main() -> None:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, required=True, help="where the results go")
     parser.add_argument("--jobs", type=int, default=12, help="processes at a time")
     parser.add_argument("--shard", type=int, default=9, help="cases in one process")
     parser.add_argument("--limit-s", type=float, default=540, help="what is not done by then stays 'not run'")
-    options = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    options = parser().parse_args()
     deadline = time.monotonic() + options.limit_s
     import torch
 
@@ -220,10 +222,8 @@ def main() -> None:
         sys.exit("This needs a GPU; tests/emulator/test_faults.py runs the same kernels on the emulator.")
     if not shutil.which("compute-sanitizer"):
         sys.exit("compute-sanitizer is not on the path; it comes with the CUDA toolkit.")
-    from harness.environment import describe
-
     versions = subprocess.run(["compute-sanitizer", "--version"], capture_output=True, text=True).stdout.split()
-    table = Table(options.json, describe() | {"compute_sanitizer": versions[-1] if versions else ""})
+    table = Table(options.json, compute_sanitizer=versions[-1] if versions else "")
     with tempfile.TemporaryDirectory() as folder:
         extension = build(Path(folder))
         print(f"built, {deadline - time.monotonic():.0f} s left", flush=True)

@@ -16,10 +16,12 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from harness.paths import emulator_cache  # noqa: E402
+from common import ROOT, save
+
+from harness.paths import emulator_cache
+from tests.emulator import corpus_sources
 
 TESTS = ROOT / "tests" / "emulator"
 
@@ -46,16 +48,21 @@ def packed(values: list[float]) -> str:
     return base64.b64encode(zlib.compress(struct.pack(f"<{len(values)}f", *values), 9)).decode()
 
 
-def main() -> None:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", type=Path, required=True, help="where the results go")
-    options = parser.parse_args()
-    modes = {"check": run("--check"), "fast": run()}
-    from harness.environment import describe
+    return parser
 
-    cases = {name: {mode: short(modes[mode][name]) for mode in modes} for name in modes["check"]}
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps({"environment": describe(), "cases": cases}, indent=1) + "\n")
+
+def main() -> None:
+    options = parser().parse_args()
+    modes = {"check": run("--check"), "fast": run()}
+    expected = {file.stem: corpus_sources.header(file, "Expected") for file in corpus_sources.cases()}
+    cases = {
+        name: {"expected": expected[name], **{mode: short(modes[mode][name]) for mode in modes}}
+        for name in modes["check"]
+    }
+    save(options.json, {"cases": cases})
     print(f"{len(cases)} kernels; findings in {sum(bool(c['check']['found']) for c in cases.values())} of them")
 
 

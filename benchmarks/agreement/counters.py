@@ -4,8 +4,8 @@
     python benchmarks/agreement/counters.py --device cuda --json results/h200/counters.json
     python benchmarks/agreement/counters.py --device emulator --json results/cpu/counters_emulator.json
 
-One call of each submission on each shape. On a GPU builds come first, side by side, and then ncu one process at a
-time: about four minutes on 16 cores.
+One call of each submission on each shape. On a GPU the builds come first, side by side, and then ncu, one process at a
+time: about a minute and a half on 16 cores where everything is built.
 """
 
 from __future__ import annotations
@@ -18,15 +18,22 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from common import ROOT, save
+
+# By kernel: the launches and each counter.
+Counts = dict[str, dict[str, float]]
 
 CALL = Path(__file__).with_name("counted_call.py")
 SHAPES = ((256, 4096), (4, 262144))
+# The kernel that counted_call.py launches before each counted call.
+MARK = "spin_kernel"
 # Those that this ncu does not know are left out.
 METRICS = (
     "smsp__sass_data_bytes_mem_global_op_ld",
@@ -47,10 +54,9 @@ def submissions() -> list[Path]:
     return [f for f in sorted((ROOT / "submissions" / "layernorm").glob("*.py")) if "cuda_sources" in f.read_text()]
 
 
-def environment(submission: Path, rows: int, columns: int) -> dict[str, str]:
-    """What counted_call.py reads; the architecture keeps builds short."""
-    more = {"SUBMISSION": str(submission), "ROWS": str(rows), "COLUMNS": str(columns)}
-    return {"TORCH_CUDA_ARCH_LIST": "9.0", **os.environ, **more}
+def environment(submission: Path, shapes: Sequence[tuple[int, int]]) -> dict[str, str]:
+    """What counted_call.py reads."""
+    return {**os.environ, "SUBMISSION": str(submission), "SHAPES": " ".join(f"{r}x{c}" for r, c in shapes)}
 
 
 def known_metrics() -> list[str]:
@@ -63,35 +69,42 @@ def known_metrics() -> list[str]:
     return found
 
 
-def from_ncu(submission: Path, rows: int, columns: int, metrics: list[str]) -> dict[str, dict[str, float]]:
-    """Counters by kernel, added up over its launches. Raises RuntimeError with ncu's own words."""
+def from_ncu(submission: Path, metrics: list[str]) -> list[Counts]:
+    """Counters by kernel for each of SHAPES, added up over a call's launches. Raises RuntimeError with ncu's own
+    words, and TimeoutExpired."""
     command = ["ncu", "--csv", "--page", "raw", "--print-units", "base", "--print-kernel-base", "function"]
     command += ["--clock-control", "none", "--profile-from-start", "off"]
     command += ["--metrics", ",".join(f"{name}.sum" for name in metrics), sys.executable, str(CALL)]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=120, env=environment(submission, rows, columns)
-    )
-    table = [line for line in done.stdout.splitlines() if line.startswith('"')]
-    if len(table) < 3:
-        raise RuntimeError(f"{done.stdout[-300:]} {done.stderr[-300:]}".strip())
-    kernels: dict[str, dict[str, float]] = {}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment(submission, SHAPES))
+    counted = by_call([line for line in done.stdout.splitlines() if line.startswith('"')], metrics)
+    if len(counted) != len(SHAPES):
+        raise RuntimeError(f"{len(counted)} calls counted: {done.stdout[-300:]} {done.stderr[-300:]}".strip())
+    return counted
+
+
+def by_call(table: list[str], metrics: list[str]) -> list[Counts]:
+    """ncu's table of launches, a call's behind each launch of MARK."""
+    calls: list[Counts] = []
     for row in csv.DictReader(table):
         if not row["ID"]:
             continue  # the row of units
-        counters = kernels.setdefault(row["Kernel Name"], {"launches": 0, **dict.fromkeys(metrics, 0.0)})
+        if MARK in row["Kernel Name"]:
+            calls.append({})
+            continue
+        counters = calls[-1].setdefault(row["Kernel Name"], {"launches": 0, **dict.fromkeys(metrics, 0.0)})
         counters["launches"] += 1
         for name in metrics:
             counters[name] += float(row[f"{name}.sum"].replace(",", ""))
-    return kernels
+    return calls
 
 
-def from_emulator(submission: Path, rows: int, columns: int) -> dict[str, dict[str, float]]:
-    """The emulator's counts by kernel."""
+def from_emulator(submission: Path, shape: tuple[int, int]) -> Counts:
+    """The emulator's counts by kernel. Raises RuntimeError."""
     from harness.paths import emulator_cache
 
     driver = ROOT / "tests" / "emulator" / "driver.py"
     command = [sys.executable, str(driver), str(CALL), str(emulator_cache()), "--check"]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(submission, rows, columns))
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(submission, [shape]))
     if done.returncode:
         raise RuntimeError(done.stderr[-500:])
     answer = json.loads(done.stdout.splitlines()[-1])
@@ -100,45 +113,54 @@ def from_emulator(submission: Path, rows: int, columns: int) -> dict[str, dict[s
     return {counts.pop("kernel"): counts for counts in answer["counts"]}
 
 
+def counted(submission: Path, device: str, metrics: list[str]) -> list[dict[str, Any]]:
+    """For each shape a call's counts, or why there are none."""
+    calls: list[dict[str, Any]] = [{"submission": submission.stem, "rows": r, "columns": c} for r, c in SHAPES]
+    try:
+        if device == "cuda":
+            kernels = from_ncu(submission, metrics)
+        else:
+            kernels = [from_emulator(submission, shape) for shape in SHAPES]
+    except (RuntimeError, subprocess.TimeoutExpired) as error:
+        return [call | {"error": str(error)} for call in calls]
+    return [call | {"kernels": found} for call, found in zip(calls, kernels, strict=True)]
+
+
 def build(submission: Path) -> None:
     """Build the extension, so that ncu does not wait for nvcc."""
-    subprocess.run([sys.executable, str(CALL)], env=environment(submission, 8, 4096), capture_output=True)
+    subprocess.run([sys.executable, str(CALL)], env=environment(submission, SHAPES[:1]), capture_output=True)
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="only these submissions")
+    parser.add_argument("--device", choices=("cuda", "emulator"), required=True)
+    parser.add_argument("--json", type=Path, required=True, help="where the results go")
+    parser.add_argument("--jobs", type=int, default=8, help="builds at a time")
+    parser.add_argument("--limit-s", type=float, default=540, help="nothing is started after that")
+    return parser
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", choices=("cuda", "emulator"), required=True)
-    parser.add_argument("--json", type=Path, required=True, help="where the results go")
-    parser.add_argument("--limit-s", type=float, default=540, help="nothing is started after that")
-    options = parser.parse_args()
+    options = parser().parse_args()
     deadline = time.monotonic() + options.limit_s
+    files = options.files or submissions()
     metrics: list[str] = []
     if options.device == "cuda":
         if not shutil.which("ncu"):
             sys.exit("ncu is not on the path; it comes with Nsight Compute.")
         metrics = known_metrics()
-        with ThreadPoolExecutor(8) as pool:
-            list(pool.map(build, submissions()))
-    from harness.environment import describe
-
-    content: dict[str, Any] = {"environment": describe(), "device": options.device, "metrics": metrics, "calls": []}
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    for submission in submissions():
-        for rows, columns in SHAPES:
-            call: dict[str, Any] = {"submission": submission.stem, "rows": rows, "columns": columns}
-            if time.monotonic() > deadline:
-                call["error"] = "not run: out of time"
-            else:
-                try:
-                    if options.device == "cuda":
-                        call["kernels"] = from_ncu(submission, rows, columns, metrics)
-                    else:
-                        call["kernels"] = from_emulator(submission, rows, columns)
-                except (RuntimeError, subprocess.TimeoutExpired) as error:
-                    call["error"] = str(error)
-            content["calls"].append(call)
-            options.json.write_text(json.dumps(content, indent=1) + "\n")
-            print(submission.stem, f"{rows}×{columns}", call.get("error") or sorted(call["kernels"]), flush=True)
+        with ThreadPoolExecutor(options.jobs) as pool:
+            list(pool.map(build, files))
+    content: dict[str, Any] = {"device": options.device, "metrics": metrics, "calls": []}
+    for submission in files:
+        if time.monotonic() > deadline:
+            print(f"out of time before {submission.stem}")
+            break
+        content["calls"] += counted(submission.resolve(), options.device, metrics)
+        save(options.json, content)
+        print(submission.stem, [call.get("error") or sorted(call["kernels"]) for call in content["calls"]][-2:],
+              flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

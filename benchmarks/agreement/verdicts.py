@@ -3,9 +3,11 @@
 
     python benchmarks/agreement/verdicts.py --device cuda --json results/h200/verdicts.json
     python benchmarks/agreement/verdicts.py --device emulator --json results/cpu/verdicts_emulator.json
+    python benchmarks/agreement/verdicts.py --device cuda --sanitize --json results/h200/sanitized.json [FILE…]
 
 Runs eval.py without timing, one process for each submission, with one seed so that both devices see the same
-cases. On 16 cores `--jobs 8` takes about three minutes with an empty cache.
+cases. With --sanitize compute-sanitizer's tools run over the cases of those that are accepted; then the shipped ones
+are all. On 16 cores `--jobs 8` takes some four minutes where nothing has been built yet.
 """
 
 from __future__ import annotations
@@ -19,61 +21,69 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from common import ROOT, save
+
+FAULTY = ROOT / "tests" / "hostile"
 SEED = 20
 
 
-def jobs() -> list[tuple[Path, list[str]]]:
-    """Each file with CUDA in it, and the problem that eval.py cannot guess from its folder."""
-    shipped = _with_cuda(ROOT / "submissions")
-    faulty = _with_cuda(ROOT / "tests" / "hostile")
-    problem = ["--problem", str(ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py")]
-    return [(f, []) for f in shipped] + [(f, problem) for f in faulty]
+def submissions(sanitize: bool) -> list[Path]:
+    """Each file with CUDA in it: what is shipped, and unless it is for a sanitizer the faulty ones."""
+    return _with_cuda(ROOT / "submissions") + ([] if sanitize else _with_cuda(FAULTY))
 
 
 def _with_cuda(folder: Path) -> list[Path]:
     return [f for f in sorted(folder.rglob("*.py")) if "cuda_sources" in f.read_text()]
 
 
-def judge(file: Path, more: list[str], device: str, deadline: float) -> dict[str, Any]:
-    """Status and reason, and the reason of each case that failed."""
-    command = [sys.executable, str(ROOT / "eval.py"), str(file), *more, "--device", device, "--no-timing"]
+def judge(file: Path, device: str, more: list[str], deadline: float) -> dict[str, Any]:
+    """Status, reason and notes, and how many cases passed."""
+    command = [sys.executable, str(ROOT / "eval.py"), str(file), "--device", device, "--no-timing", *more]
+    if file.is_relative_to(FAULTY):  # eval.py cannot guess the problem from its folder
+        command += ["--problem", str(ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py")]
     command += ["--seed", str(SEED), "--json", "-"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=max(1, deadline - time.monotonic()))
         (evaluation,) = json.loads(done.stdout)["evaluations"]
     except subprocess.TimeoutExpired:
-        return {"status": "not run"}
+        return {"status": "not run", "message": "out of time"}
     except (ValueError, KeyError):
         return {"status": "not run", "message": done.stderr[-500:]}
     cases = {c["name"]: c["status"] for c in evaluation.get("cases", [])}
-    kept = {key: evaluation.get(key, "") for key in ("status", "reason", "message")}
+    kept = {key: evaluation.get(key, "") for key in ("status", "reason", "message", "notes")}
     return {**kept, "problem": evaluation["problem"], "passed": sum(status == "passed" for status in cases.values())}
 
 
-def main() -> None:
+def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="only these submissions")
     parser.add_argument("--device", choices=("cuda", "emulator"), required=True)
     parser.add_argument("--json", type=Path, required=True, help="where the results go")
+    parser.add_argument("--sanitize", action="store_true", help="run compute-sanitizer over those that are accepted")
+    parser.add_argument("-k", dest="select", default="", metavar="CASE", help="only cases whose name has this")
     parser.add_argument("--jobs", type=int, default=8, help="evaluations at a time")
     parser.add_argument("--limit-s", type=float, default=540, help="what is not done by then is 'not run'")
-    options = parser.parse_args()
-    deadline = time.monotonic() + options.limit_s
-    from harness.environment import describe
+    return parser
 
+
+def main() -> None:
+    options = parser().parse_args()
+    deadline = time.monotonic() + options.limit_s
+    more = [*(["--sanitize"] if options.sanitize else []), *(["-k", options.select] if options.select else [])]
     results: dict[str, Any] = {}
-    options.json.parent.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(options.jobs) as pool:
-        running = {pool.submit(judge, *job, options.device, deadline): job[0] for job in jobs()}
+        files = [file.resolve() for file in options.files] or submissions(options.sanitize)
+        running = {pool.submit(judge, file, options.device, more, deadline): file for file in files}
         for done in as_completed(running):
             name = str(running[done].relative_to(ROOT))
             results[name] = done.result()
-            ordered = dict(sorted(results.items()))
-            content = {"environment": describe(), "device": options.device, "seed": SEED, "verdicts": ordered}
-            options.json.write_text(json.dumps(content, indent=1) + "\n")
+            content = {"device": options.device, "seed": SEED, "verdicts": dict(sorted(results.items()))}
+            save(options.json, content)
             print(name, results[name]["status"], results[name].get("reason") or "", flush=True)
+    if all(entry["status"] == "not run" for entry in results.values()):
+        sys.exit(f"Nothing was judged: {next(iter(results.values()), {}).get('message', 'no submission')}")
 
 
 if __name__ == "__main__":

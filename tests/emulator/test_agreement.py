@@ -57,7 +57,7 @@ call to cudaLaunchKernel.
 @pytest.fixture
 def table(tmp_path):
     corpus = _module("corpus")
-    table = corpus.Table(tmp_path / "out.json", {})
+    table = corpus.Table(tmp_path / "out.json")
     reader = corpus.Reader("memcheck", table)
     for line in OUTPUT.splitlines():
         reader.take(line)

@@ -1,0 +1,72 @@
+"""What the scripts here share: running eval.py, and files that say where, when and how they were made."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+
+def evaluate(*words: object) -> dict[str, Any]:
+    """The results of one run of eval.py. Ends this process with eval.py's own words when it gave none."""
+    command = [sys.executable, str(ROOT / "eval.py"), *map(str, words), "--json", "-"]
+    process = subprocess.run(command, capture_output=True, text=True)
+    if not process.stdout.startswith("{"):
+        sys.exit(f"eval.py ended with {process.returncode}: {process.stderr}")
+    return json.loads(process.stdout)
+
+
+def the_only_one(results: dict[str, Any]) -> dict[str, Any]:
+    """The evaluation of a run of one submission. Ends this process when it was not accepted or nothing was timed."""
+    (evaluation,) = results["evaluations"]
+    if evaluation["status"] != "accepted":
+        sys.exit(f"{evaluation['submission']} was not accepted: {evaluation['message']}")
+    if not any(case["timing"] for case in evaluation["cases"]):
+        sys.exit(f"Nothing of {evaluation['submission']} was timed on {evaluation['device']}: choose timed cases.")
+    return evaluation
+
+
+@functools.cache
+def _environment() -> dict[str, Any]:
+    from harness.environment import describe
+
+    return describe()
+
+
+def this_command() -> str:
+    """How this process was started, without folders that are this machine's own."""
+    script, *words = sys.argv
+    return shlex.join(["python", _shown(os.path.abspath(script)), *map(_shown, words)])
+
+
+def _shown(word: str) -> str:
+    if not os.path.isabs(word):
+        return word
+    return os.path.relpath(word, ROOT) if Path(word).is_relative_to(ROOT) else os.path.basename(word)
+
+
+def save(path: Path | None, content: dict[str, Any], **environment: Any) -> None:
+    """Write `content` with the machine, the versions, the date and the command; whole or not at all. Without a path
+    nothing is written. An `environment` that `content` brings is kept: it is where the figures were measured."""
+    if path is None:
+        return
+    known = content.get("environment") or _environment()
+    content = {"environment": {}, **content} | {"environment": {**known, **environment, "command": this_command()}}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    partial.replace(path)
+
+
+def seconds_of(samples: Sequence[float]) -> str:
+    return ", ".join(f"{value:.1f}" for value in samples)
