@@ -10,7 +10,7 @@ import psutil
 import pytest
 import torch
 
-from tests.helpers import ROOT, run_eval
+from tests.helpers import ROOT, run_eval, run_timed
 
 HOSTILE = ROOT / "tests" / "hostile"
 CONTROL = HOSTILE / "form" / "control.py"
@@ -69,8 +69,8 @@ def test_nothing_to_evaluate_is_5(tmp_path):
 
 
 def test_correct_but_slow_is_4():
-    run = run_eval(CONTROL, "--problem", "layernorm", "-k", "32x128x768", "--quick", "--against", "eager",
-                   "--min-speedup", "1000", json_results=False)  # fmt: skip
+    run = run_timed(CONTROL, "--problem", "layernorm", "-k", "32x128x768", "--against", "eager",
+                    "--min-speedup", "1000", json_results=False)  # fmt: skip
     assert run.code == 4
     assert "below the 1000×" in run.stderr
 

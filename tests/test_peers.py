@@ -9,10 +9,10 @@ import importlib.metadata
 import pytest
 
 from harness import peers
-from tests.helpers import ROOT, run_eval
+from tests.helpers import ROOT, run_eval, run_timed
 
 CONTROL = ROOT / "tests" / "fixtures" / "wrong" / "rmsnorm" / "control.py"
-CASE = ("--problem", "rmsnorm", "-k", "768", "--quick")
+CASE = ("--problem", "rmsnorm", "-k", "768")
 
 # Peer -> the module that harness.peers imports, the function that it takes from there, and what that does here.
 STAND_INS = {
@@ -49,7 +49,7 @@ def evaluation(tmp_path_factory):
     for peer in STAND_INS:
         stand_in(folder, peer)
     (folder / "cudnn.py").write_text("import os\n\nos._exit(7)\n")
-    run = run_eval(CONTROL, *CASE, "--against", "unfused,apex,liger,quack,cudnn", env={"PYTHONPATH": str(folder)})
+    run = run_timed(CONTROL, *CASE, "--against", "unfused,apex,liger,quack,cudnn", env={"PYTHONPATH": str(folder)})
     assert run.code == 0, run.stderr
     return run.results["evaluations"][0]
 

@@ -4,14 +4,14 @@ import statistics
 
 import pytest
 
-from tests.helpers import ROOT, run_eval
+from tests.helpers import ROOT, run_timed
 
 CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
 
 
 @pytest.fixture(scope="module")
 def evaluation():
-    run = run_eval(CONTROL, "--problem", "layernorm", "-k", "8192x", "--against", "eager", "--quick")
+    run = run_timed(CONTROL, "--problem", "layernorm", "-k", "8192x", "--against", "eager")
     assert run.code == 0, run.stdout
     return run.results["evaluations"][0]
 
@@ -53,7 +53,7 @@ def test_speedups_follow_from_the_samples(evaluation):
 
 def test_a_baseline_that_fails_is_left_out_with_a_note(tmp_path):
     wrong = ROOT / "tests" / "hostile" / "specification" / "ignores_weight.py"
-    run = run_eval(CONTROL, "--problem", "layernorm", "-k", "8192x1024", "--against", f"eager,{wrong}", "--quick")
+    run = run_timed(CONTROL, "--problem", "layernorm", "-k", "8192x1024", "--against", f"eager,{wrong}")
     (evaluation,) = run.results["evaluations"]
     assert run.code == 0
     assert set(timings(evaluation)[0]["baselines"]) == {"eager"}

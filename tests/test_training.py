@@ -11,7 +11,7 @@ from harness.judging import dropout
 from harness.paths import PROBLEMS, emulator_cache
 from harness.problem import load_problem
 from tests.emulator.conftest import HERE, Emulator
-from tests.helpers import ROOT, run_eval
+from tests.helpers import ROOT, run_eval, run_timed
 
 FIXTURES = Path(__file__).parent / "fixtures"
 CONTROL = FIXTURES / "wrong" / "layernorm_train" / "control.py"
@@ -53,7 +53,7 @@ def test_a_step_its_forward_and_its_backward_are_timed(tmp_path):
     text = (PROBLEMS / "layernorm_train.py").read_text()
     problem = tmp_path / "layernorm_train.py"
     problem.write_text(text + '\nCASES = [case("small", (64, 256), timed=True)]\ndel random_cases\n')
-    run = run_eval(CONTROL, "--problem", problem, "--against", "eager", "--quick")
+    run = run_timed(CONTROL, "--problem", problem, "--against", "eager")
     (evaluation,) = run.results["evaluations"]
     assert run.code == 0, evaluation["message"]
     (case,) = evaluation["cases"]
