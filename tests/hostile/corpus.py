@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.helpers import ROOT, EvalRun, run_eval
+from tests.helpers import PATIENCE, ROOT, EvalRun, run_eval
 
 FOLDER = Path(__file__).parent
 PROBLEM = ROOT / "tests" / "fixtures" / "problems" / "corpus_layernorm.py"
@@ -151,11 +151,13 @@ def judge_all(
 
 
 def judge_again(outcome: Outcome, *options: str) -> Outcome:
-    """One that was refused, but not for the reason that it must be, judged once more and alone: on a busy machine
-    an attack may fail in another way first. What was accepted and must not be stays as it is."""
-    if outcome.verdict == "accepted" and not outcome.entry.is_control:
-        return outcome
-    return judge([outcome.entry], outcome.device, *options, timing="timing" in outcome.entry.needs)[0][0]
+    """One that was refused, but not for the reason that it must be, judged anew and alone, a few times: on a busy
+    machine an attack may fail in another way first. What was accepted and must not be stays as it is."""
+    for _ in range(PATIENCE):
+        if outcome.right or (outcome.verdict == "accepted" and not outcome.entry.is_control):
+            break
+        outcome = judge([outcome.entry], outcome.device, *options, timing="timing" in outcome.entry.needs)[0][0]
+    return outcome
 
 
 def table() -> str:
