@@ -21,6 +21,11 @@ class SubmissionError(Exception):
         super().__init__(self.message)
 
 
+class Inconclusive(SubmissionError):
+    """Judging ended without a verdict, through nothing that the submission did. Only the judge itself finds that out:
+    no word of a worker makes it so."""
+
+
 def printable(text: str) -> str:
     """`text` with its control characters, line ends aside, as `?`."""
     return "".join(c if c.isprintable() or c == "\n" else " " if c in "\t\r" else "?" for c in text)

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness import verdict
 from harness.device.base import Device
-from harness.errors import SubmissionError, UsageError
+from harness.errors import Inconclusive, SubmissionError, UsageError
 from harness.isolation.sandbox import Starter
 from harness.judging.baselines import Baselines
 from harness.judging.correctness import Correctness, Progress
@@ -22,9 +22,6 @@ from harness.settings import Settings
 from harness.submission import Submission
 from harness.timing import stats
 from harness.timing.timer import SUBMISSION, CaseTimes, Timer, timing_result
-
-# Reasons that say nothing about the submission, and the devices where they do: a worker can name the first.
-NOT_ITS_FAULT = {"unsupported_by_emulator": ("emulator",), "too_noisy": ("cpu", "cuda")}
 
 
 class Judge:
@@ -145,8 +142,7 @@ def _build(loaded: Loaded) -> verdict.Build:
 
 
 def _refusal(error: SubmissionError, common: Mapping) -> verdict.Evaluation:
-    excused = common["device"] in NOT_ITS_FAULT.get(error.reason, ())
-    variant = verdict.Errored if excused else verdict.Rejected
+    variant = verdict.Errored if isinstance(error, Inconclusive) else verdict.Rejected
     return variant(reason=error.reason, message=error.message, **common)
 
 

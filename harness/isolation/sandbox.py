@@ -67,6 +67,11 @@ OUTPUT_TAIL_BYTES = 4000
 # A family that starts processes while it is being ended is ended again; a fork bomb takes a few passes.
 ENDING_PASSES = 200
 
+# A stopped process uses no processor. It is looked at so often after it was stopped until that is so, and may have used
+# so much more when it is told to go on: threads that waited for a core take their stop late.
+STOP_LOOKS, STOP_LOOK_S = 100, 0.0005
+HELD_PROCESSOR_S = 0.001
+
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -99,7 +104,8 @@ class Worker:
         self._ready = False
         self._stopped: set[int] = set()
         self._held_before: frozenset[int] = frozenset()
-        self._latest_pid = 0
+        self._started_before: int | None = None
+        self._processor_s = 0.0
         self._device = device
         self._isolation = isolation
         self._inner_pid = 0
@@ -337,9 +343,12 @@ class Worker:
         """Stop the worker until it is told something, so that none of it runs while something else is timed.
 
         Raises SubmissionError when it has processes beside the one that runs it."""
-        if self._stops_as_before():
-            return
-        latest = processes.latest_pid()
+        if not self._stops_as_before():
+            self._stop_everything()
+        self._processor_s = self._settled_processor_s()
+
+    def _stop_everything(self) -> None:
+        started = processes.started_so_far()
         self._stopped = stopped = set[int]()
         while fresh := set(self._everything()) - stopped:  # what was started meanwhile is found by looking again
             processes.send(fresh, signal.SIGSTOP)
@@ -351,16 +360,28 @@ class Worker:
                 f"{extra} processes that it started were running between its timed calls. They slow whatever else is "
                 "timed; end them before forward returns.",
             )
-        self._held_before, self._latest_pid = frozenset(stopped), latest
+        self._held_before, self._started_before = frozenset(stopped), started
 
     def _stops_as_before(self) -> bool:
         """Stop what was stopped last time; whether that is everything, because nothing was started since on the whole
         machine. To read a process tree takes milliseconds, and there are hundreds of rounds."""
-        if not self._held_before or processes.latest_pid() != self._latest_pid:
+        started = processes.started_so_far()
+        if started is None or not self._held_before or started != self._started_before:
             return False
         processes.send(self._held_before, signal.SIGSTOP)
         self._stopped = set(self._held_before)
-        return processes.latest_pid() == self._latest_pid
+        return processes.started_so_far() == started
+
+    def _settled_processor_s(self) -> float:
+        """What it has used of the processors by the time that it stands still. Raises SubmissionError when it does
+        not: a process can have itself continued, by a timer of the kernel for one."""
+        used = processes.processor_s(self._stopped)
+        for _ in range(STOP_LOOKS):
+            time.sleep(STOP_LOOK_S)
+            before, used = used, processes.processor_s(self._stopped)
+            if used == before:
+                return used
+        self._end_for("ran_while_held", _RAN_WHILE_HELD)
 
     @property
     def _own_processes(self) -> int:
@@ -370,6 +391,10 @@ class Worker:
         return 3 if self._isolation.private_tree else 2
 
     def _resume(self) -> None:
+        """Raises SubmissionError when it did not stand still since `pause`."""
+        used_s = processes.processor_s(self._stopped) - self._processor_s
+        if used_s > HELD_PROCESSOR_S and not processes.zombies(self._stopped):  # a dying process uses some, too
+            self._end_for("ran_while_held", _RAN_WHILE_HELD)
         processes.send(self._stopped, signal.SIGCONT)
         self._stopped = set()
 
@@ -425,6 +450,11 @@ class Worker:
 
     def __exit__(self, *_exception: object) -> None:
         self.end()
+
+
+_RAN_WHILE_HELD = (
+    "It was stopped while others were timed, and went on all the same. Nothing of it may run between its calls."
+)
 
 
 def _memory_limit(total: int) -> int:

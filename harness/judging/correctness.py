@@ -24,7 +24,7 @@ from harness.submission import Submission
 # After these the worker's process is gone, or its CUDA context can no longer be used.
 ENDS_THE_WORKER = frozenset({
     "crashed", "exited", "timed_out", "out_of_memory", "bad_message", "cuda_fault", "too_many_processes",
-    "too_much_disk", "extra_processes",
+    "too_much_disk", "extra_processes", "ran_while_held",
 })  # fmt: skip
 
 # A device error is named after what the emulator saw; both thread orders must give the right result.

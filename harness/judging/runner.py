@@ -9,6 +9,7 @@ import msgspec
 import torch
 
 from harness.device.base import Device, Reader
+from harness.errors import Inconclusive
 from harness.inputs import strides
 from harness.isolation.sandbox import Worker
 from harness.judging import oracle
@@ -20,6 +21,7 @@ from harness.protocol.wire import (
     DeviceTimed,
     Differentiation,
     Done,
+    Failed,
     Load,
     Loaded,
     NamedTensor,
@@ -69,7 +71,10 @@ class Runner:
     def finish_loading(self) -> Loaded:
         """Wait for the build. Raises SubmissionError, and HarnessError when the worker could not start."""
         self.worker.wait_until_ready()
-        reply = required(self.worker.hear(LOAD_TIMEOUT_S), Loaded)
+        said = self.worker.hear(LOAD_TIMEOUT_S)
+        if isinstance(said, Failed) and said.reason == "unsupported_by_emulator" and self.device.name == "emulator":
+            raise Inconclusive(said.reason, said.message)
+        reply = required(said, Loaded)
         self.version = reply.version
         if self._sha256 and reply.built and not reply.build_cached:
             self.worker.keep_builds(self._sha256)

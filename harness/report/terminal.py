@@ -120,7 +120,7 @@ def _print_cases(console: Console, evaluation: Evaluation, verbose: bool) -> Non
         return
     timed = [case for case in evaluation.cases if isinstance(case, CasePassed) and case.timing]
     names = (evaluation.problem, evaluation.submission, evaluation.device, f"seed {evaluation.seed}")
-    table = _table(" · ".join(names))
+    table = _table(escape(" · ".join(names)))
     for heading in ("case", "shape"):
         table.add_column(heading, no_wrap=True)
     for heading in ("verdict", "error/eager's"):
@@ -237,7 +237,7 @@ def _ranking(problem: str, evaluations: list[Evaluation]) -> Table:
             over_eager, over_best = evaluation.reason, ""
         table.add_row(
             str(place),
-            evaluation.submission,
+            escape(evaluation.submission),
             evaluation.device,
             Text(status, style=STATUS_STYLE[status]),
             over_eager,

@@ -10,7 +10,7 @@ import torch
 
 from harness import verdict
 from harness.device.base import Device
-from harness.errors import SubmissionError
+from harness.errors import Inconclusive, SubmissionError
 from harness.judging import oracle
 from harness.judging.draw import Drawn, draw_upstream, in_layout
 from harness.judging.runner import Runner
@@ -132,8 +132,15 @@ class Timer:
         stub = contenders.pop("stub")
         parts = [_Part(drawn, part) for part in drawn.timed_parts]
         times = [self._time_part(part, name, contenders, stub) for part in parts]
-        for used in (*contenders.values(), stub):
-            used.release()
+        runner.release()
+        stub.release()
+        for label, contender in contenders.items():
+            if label == SUBMISSION:
+                continue
+            try:
+                contender.release()
+            except SubmissionError as error:  # what is wrong with a baseline is nothing of the submission's
+                notes.append(f"'{name}': {label} did not live to the end: {error.message}")
         return [replace(times[0], notes=notes + times[0].notes), *times[1:]]
 
     def _time_part(self, part: _Part, name: str, runners: Mapping[str, Runner], stub: Runner) -> CaseTimes:
@@ -167,7 +174,7 @@ class Timer:
         )
         self._refuse_the_impossible(times)
         if contenders[0].drowned():
-            raise SubmissionError(
+            raise Inconclusive(
                 "too_noisy",
                 f"{what} could not be timed: rounds of the submission took no longer than rounds without any call. "
                 "Something else keeps the machine busy; run it again when it is quiet.",

@@ -1,0 +1,34 @@
+"""Says that a device found what would be an error of nobody's, in place of its wrong result.
+
+surface: the kind of a finding, which becomes the reason
+expect: rejected too_noisy
+"""
+
+import sys
+
+import torch
+import torch.nn as nn
+
+from harness.protocol import wire
+
+
+def forged(message):
+    """In place of a call's reply a failure with a finding."""
+    if isinstance(message, wire.Ran):
+        message = wire.Failed("raised", "", [wire.WireFinding("too_noisy", "Run it again when it is quiet.")])
+    return honest(message)
+
+
+honest = wire.pack
+sys.modules["__main__"].pack = forged
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        return torch.zeros_like(x)
