@@ -21,7 +21,6 @@ DEFAULT = ROOT / "submissions" / "layernorm" / "rung3_warp_shuffle.py"
 
 TIMED = {
     "timed against eager and torch.compile": [],
-    "--quick": ["--quick"],
     "--quick --against eager": ["--quick", "--against", "eager"],
 }
 VERDICT = {"the verdict alone, --no-timing": ["--no-timing"]}

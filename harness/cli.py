@@ -34,6 +34,8 @@ EXIT_HARNESS = 3
 EXIT_TOO_SLOW = 4
 EXIT_NOTHING = 5
 
+STOPPED = "Stopped by the keyboard; what had not finished says nothing."
+
 EPILOG = """exit codes: 0 accepted; 1 a submission rejected; 2 usage or a broken problem file; 3 the harness or the
 device failed and nothing is said about the submission; 4 correct but below --min-speedup; 5 nothing to evaluate"""
 
@@ -100,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _complain(f"An error of the harness itself; nothing is said about the submission. Report {path}.",
                          EXIT_HARNESS)  # fmt: skip
     except KeyboardInterrupt:
-        return _complain("Stopped by the keyboard; what had not finished says nothing.", EXIT_HARNESS)
+        return _complain(STOPPED, EXIT_HARNESS)
 
 
 def _complain(error: object, code: int) -> int:
@@ -240,10 +242,11 @@ def _evaluate(options: argparse.Namespace) -> int:
         try:
             for evaluation in _all_evaluations(submissions, options, isolation, progress):
                 evaluations.append(evaluation)
-        except (HarnessError, UsageError) as error:
+        except (HarnessError, UsageError, KeyboardInterrupt) as error:
             if not evaluations:
                 raise
-            failure = error  # what was measured before is reported all the same
+            # What was measured before is reported all the same.
+            failure = HarnessError(STOPPED) if isinstance(error, KeyboardInterrupt) else error
     from harness.environment import describe
 
     environment = describe() if options.json else {}

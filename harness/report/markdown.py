@@ -9,6 +9,8 @@ Without a file, README.md and all of docs/. A document holds a pair of comments,
 - `<!-- problems: results/x -->`: a section for each of them, with both of its tables;
 - `<!-- ladder: results/x.json -->`: every submission on every timed case of a GPU;
 - `<!-- rung: results/x.json: NAME after BEFORE -->`: what one submission gained over another, or over `eager`;
+- `<!-- measured: results/x: NAME -->`: what benchmarks/ left there: one of harness.report.measurements.TABLES;
+- `<!-- agreement: results/x: NAME -->`: the emulator beside that GPU: one of harness.report.agreement.TABLES;
 - `<!-- quote: FILE: NAME; NAME… -->`: definitions of a Python file or its CUDA source, or lines of a text.
 
 `<!-- plot: results/x.json FILE.svg -->` stands alone: that file, beside the document, is drawn from the results
@@ -25,15 +27,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harness.paths import PROBLEMS, ROOT
-from harness.report import json, plot
+from harness.paths import PROBLEMS, ROOT, SUBMISSIONS
+from harness.report import agreement, json, measurements, plot
 from harness.report.ladder import LadderError, figures, ladder, ladder_table, rung_table
 from harness.report.quotes import QuoteError, quote
 from harness.report.terminal import duration, with_interval
 from harness.verdict import Accepted, CasePassed, CaseTiming, Results, Timing
 
 _BLOCK = re.compile(
-    r"^(?P<first><!-- (?P<what>table|cases|summary|problems|ladder|rung|quote): "
+    r"^(?P<first><!-- (?P<what>table|cases|summary|problems|ladder|rung|measured|agreement|quote): "
     r"(?P<path>[^\s:]+/[^\s:]+):?(?P<more>[^\n]*) -->\n)"
     r".*?^(?P<last><!-- end of (?:table|quote) -->)$",
     re.DOTALL | re.MULTILINE,
@@ -88,13 +90,21 @@ def summary(folder: Path) -> str:
                 f"| {with_interval(best.geomean_speedup, best.geomean_interval)} "
                 f"| {with_interval(best.geomean_speedup_over_best, best.geomean_over_best_interval)} |"
             )
+    lines += [f"| {name} | not measured yet | | | |" for name in _missing(folder)]
     return "\n".join(lines) + "\n"
 
 
 def sections(folder: Path) -> str:
-    """A section for each problem with results in `folder`."""
+    """A section for each problem."""
     parts = [f"## {name}\n\n{table(results)}\n{cases_table(results)}" for name, results in _problems(folder)]
+    parts += [f"## {name}\n\n{measurements.how_to_measure(folder, name)}\n" for name in _missing(folder)]
     return "\n".join(parts)
+
+
+def _missing(folder: Path) -> list[str]:
+    """Problems with submissions and without results."""
+    names = [path.stem for path in sorted(PROBLEMS.glob("*.py")) if (SUBMISSIONS / path.stem).is_dir()]
+    return [name for name in names if not (folder / f"{name}.json").exists()]
 
 
 def _problems(folder: Path) -> list[tuple[str, Results]]:
@@ -172,6 +182,8 @@ def refresh(text: str) -> str:
             "problems": lambda: sections(path),
             "ladder": lambda: ladder_table(ladder(json.load(path))),
             "rung": lambda: rung_table(ladder(json.load(path)), *match["more"].strip().split(" after ")),
+            "measured": lambda: measurements.table(match["more"].strip(), path),
+            "agreement": lambda: agreement.table(match["more"].strip(), path),
             "quote": lambda: quote(path, match["more"].strip().split("; ")),
         }
         return match["first"] + made[match["what"]]() + match["last"]

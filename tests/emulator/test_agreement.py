@@ -1,9 +1,8 @@
-"""The comparison with a GPU: what it reads from a sanitizer, and that its tables are up to date."""
+"""The comparison with a GPU: what it reads from a sanitizer and from Nsight Compute."""
 
 from __future__ import annotations
 
 import importlib.util
-import subprocess
 import sys
 from types import ModuleType
 
@@ -21,12 +20,6 @@ def _module(name: str) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
-
-
-def test_tables_are_generated_from_the_committed_results():
-    command = [sys.executable, str(FOLDER / "tables.py"), "--check"]
-    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert process.returncode == 0, process.stderr
 
 
 # The form of compute-sanitizer 2025: an access out of bounds, a hazard, and an error of a call without a kernel.
@@ -86,3 +79,11 @@ def test_every_case_is_run_once_by_each_tool():
     corpus = _module("corpus")
     names = [name for shard in corpus.shards(9) for name in shard]
     assert sorted(names) == sorted(f.stem for f in corpus.corpus_sources.cases())
+
+
+def test_counters_are_given_to_the_call_whose_mark_stands_before_them():
+    counters = _module("counters")
+    table = ['"ID","Kernel Name","a.sum"', '"","","byte"', '"0","spin_kernel","0"', '"1","rows","1,024"',
+             '"2","rows","6"', '"3","spin_kernel","0"', '"4","columns","7"']  # fmt: skip
+    assert counters.by_call(table, ["a"]) == [{"rows": {"launches": 2, "a": 1030.0}},
+                                              {"columns": {"launches": 1, "a": 7.0}}]  # fmt: skip

@@ -1,53 +1,28 @@
-#!/usr/bin/env python3
-"""The tables of docs/emulator-agreement.md, made from committed results.
+"""Who finds what, the emulator or a GPU: tables of what benchmarks/agreement leaves in results/.
 
-    python benchmarks/agreement/tables.py            # writes them
-    python benchmarks/agreement/tables.py --check    # exits with 1 when one is out of date
-
-A pair of comments, `<!-- table: NAME -->` and `<!-- end of table -->`, holds each. Where a file of results is not
-there, the table says with which command it is made.
+Each function takes the folder of a GPU's results, beside which lies `cpu` with the emulator's, and gives Markdown.
+Raises NotMeasured where a file is missing.
 """
 
 from __future__ import annotations
 
-import argparse
 import base64
-import json
 import re
 import struct
-import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+from harness.report.measurements import NotMeasured, machine, measured
 
-from tests.emulator import corpus_sources  # noqa: E402
-
-DOCUMENT = ROOT / "docs" / "emulator-agreement.md"
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-_BLOCK = re.compile(r"(<!-- table: (?P<name>\w+) -->\n).*?(<!-- end of table -->)", re.DOTALL)
 
 
-class NotMeasured(Exception):
-    """A file of results that is not there; the text says how it is made."""
-
-
-def results(path: str, command: str) -> dict[str, Any]:
-    """The content of a file of results. Raises NotMeasured."""
-    if not (ROOT / path).exists():
-        raise NotMeasured(f"Not measured yet: `{command} --json {path}`.")
-    return json.loads((ROOT / path).read_text())
-
-
-def gpu(environment: dict[str, Any]) -> str:
-    """Machine and versions in one line."""
-    parts = [environment.get("gpu"), f"torch {environment.get('torch')}", environment.get("date")]
-    if environment.get("compute_sanitizer"):
-        parts.insert(2, f"compute-sanitizer {environment['compute_sanitizer']}")
-    return ", ".join(str(part) for part in parts)
+def _both(folder: Path, gpu: str, cpu: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The emulator's results and the GPU's. Raises NotMeasured."""
+    here = measured(folder.parent / "cpu" / f"{cpu}.json", cpu)
+    return here, measured(folder / f"{gpu}.json", gpu)
 
 
 # ------------------------------------------------------------------ the corpus
@@ -92,21 +67,19 @@ def _verdicts_agree(expected: str, plain: dict[str, Any], emulated: dict[str, An
     return "undefined on a GPU"
 
 
-def corpus() -> str:
+def corpus(folder: Path) -> str:
     """Each kernel: what the GPU alone said, each tool of compute-sanitizer, and each mode of the emulator."""
-    emulated = results("results/cpu/emulator_corpus.json", "python benchmarks/agreement/corpus_on_emulator.py")
-    measured = results("results/h200/emulator_agreement.json", "python benchmarks/agreement/corpus.py")
+    emulated, on_gpus = _both(folder, "emulator_agreement", "emulator_corpus")
     lines = [
-        f"{gpu(measured['environment'])}.",
+        f"{machine(on_gpus['environment'])}.",
         "",
         f"| kernel | GPU alone | {' | '.join(TOOLS)} | emulator, fast | emulator, `--check` | verdicts agree |",
         "|" + "---|" * (len(TOOLS) + 5),
     ]
     totals = {"faulty": 0, "check": 0, "fast": 0, "alone": 0, "tools": 0, "false": 0}
-    for file in corpus_sources.cases():
-        name, expected = file.stem, corpus_sources.header(file, "Expected")
-        on_gpu, here = measured["cases"].get(name), emulated["cases"].get(name)
-        if not on_gpu or not here:
+    for name, here in emulated["cases"].items():
+        expected, on_gpu = here["expected"], on_gpus["cases"].get(name)
+        if not on_gpu:
             lines.append(f"| `{name}` |" + " not measured yet |" * (len(TOOLS) + 4))
             continue
         reported = [_reported(on_gpu[tool]) for tool in TOOLS]
@@ -128,7 +101,7 @@ def corpus() -> str:
         f"{totals['fast']} in fast mode; the GPU alone stops {totals['alone']}, and one or more of compute-sanitizer's "
         f"tools report {totals['tools']}. Of {len(emulated['cases']) - totals['faulty']} sound kernels, "
         f"compute-sanitizer reports {totals['false']} and the emulator "
-        f"{sum(bool(c['check']['found']) for n, c in emulated['cases'].items() if n.startswith('silent'))}."
+        f"{sum(bool(c['check']['found']) for c in emulated['cases'].values() if c['expected'] == 'silent')}."
     )
     return "\n".join([*lines, "", summary]) + "\n"
 
@@ -150,21 +123,23 @@ def _agreement(left: dict[str, Any] | None, right: dict[str, Any] | None) -> str
     return "yes" if (left.get("reason") or "") == (right.get("reason") or "") else "yes, for another reason"
 
 
-def verdicts() -> str:
+def verdicts(folder: Path) -> str:
     """Each submission: the verdict on a GPU and on the emulator."""
-    command = "python benchmarks/agreement/verdicts.py --device"
-    here = results("results/cpu/verdicts_emulator.json", f"{command} emulator")
-    there = results("results/h200/verdicts.json", f"{command} cuda")
+    here, there = _both(folder, "verdicts", "verdicts_emulator")
     lines = [
-        f"{gpu(there['environment'])}; seed {there['seed']}.",
+        f"{machine(there['environment'])}; seed {there['seed']}.",
         "",
         "| submission | GPU | emulator | agree |",
         "|---|---|---|---|",
     ]
+    answers = []
     for name in sorted(here["verdicts"].keys() | there["verdicts"].keys()):
         left, right = there["verdicts"].get(name), here["verdicts"].get(name)
-        lines.append(f"| `{name}` | {_verdict(left)} | {_verdict(right)} | {_agreement(left, right)} |")
-    return "\n".join(lines) + "\n"
+        answers.append(_agreement(left, right))
+        lines.append(f"| `{name}` | {_verdict(left)} | {_verdict(right)} | {answers[-1]} |")
+    compared = [answer for answer in answers if answer]
+    agree = sum(answer.startswith("yes") for answer in compared)
+    return "\n".join([*lines, "", f"{agree} of {len(compared)} verdicts agree."]) + "\n"
 
 
 # ------------------------------------------------------------------ counters
@@ -204,13 +179,11 @@ def _pair(emulated: float | None, measured: float | None) -> str:
     return f"{emulated:,.0f} / {measured:,.0f}{ratio}"
 
 
-def counters() -> str:
+def counters(folder: Path) -> str:
     """Each kernel of the ladder: the emulator's count, Nsight Compute's, and their ratio."""
-    command = "python benchmarks/agreement/counters.py --device"
-    here = results("results/cpu/counters_emulator.json", f"{command} emulator")
-    there = results("results/h200/counters.json", f"{command} cuda")
+    here, there = _both(folder, "counters", "counters_emulator")
     lines = [
-        f"{gpu(there['environment'])}; emulator / Nsight Compute (ratio).",
+        f"{machine(there['environment'])}; emulator / Nsight Compute (ratio).",
         "",
         f"| kernel | rows × columns | {' | '.join(name for name, *_ in COLUMNS)} | DRAM bytes, measured |",
         "|" + "---|" * (len(COLUMNS) + 3),
@@ -229,33 +202,12 @@ def counters() -> str:
     return "\n".join(lines) + "\n"
 
 
-TABLES: dict[str, Callable[[], str]] = {"corpus": corpus, "verdicts": verdicts, "counters": counters}
+TABLES: dict[str, Callable[[Path], str]] = {"corpus": corpus, "verdicts": verdicts, "counters": counters}
 
 
-def refresh(text: str) -> str:
-    """The document with every table made anew."""
-
-    def replace(match: re.Match[str]) -> str:
-        try:
-            table = TABLES[match["name"]]()
-        except NotMeasured as reason:
-            table = f"{reason}\n"
-        return match[1] + table + match[3]
-
-    return _BLOCK.sub(replace, text)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 when a table is out of date")
-    options = parser.parse_args()
-    text = DOCUMENT.read_text()
-    fresh = refresh(text)
-    if options.check and fresh != text:
-        sys.exit(f"{DOCUMENT.name} is out of date: run python benchmarks/agreement/tables.py.")
-    if not options.check:
-        DOCUMENT.write_text(fresh)
-
-
-if __name__ == "__main__":
-    main()
+def table(name: str, folder: Path) -> str:
+    """The table of that name, or how to measure what is missing."""
+    try:
+        return TABLES[name](folder)
+    except NotMeasured as reason:
+        return f"{reason}\n"

@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""Every measurement that the documents show, from one command that can be stopped and continued.
+
+    python benchmarks/everything.py results/h200                    all that needs a GPU (benchmarks/plan.py)
+    python benchmarks/everything.py results/h200 --budget-s 570     what fits into that; again, for the rest
+    python benchmarks/everything.py results/cpu --plan cpu          what is compared with it, without a GPU
+    python benchmarks/everything.py /tmp/rehearsal --rehearse       each step's program here, with the least to do
+
+Steps are taken in order of importance. One that has been done is left out: FOLDER/run.json says what was, and with
+which submissions, so that a changed kernel is measured again. One that fails or takes too long is named, and the
+others go on. `python -m harness.report.markdown` makes the documents' tables of what lies in results/ afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import plan
+from common import ROOT
+from plan import FOLDER, Step
+
+from harness.peers import DISTRIBUTIONS
+
+PLANS = {"gpu": plan.gpu, "cpu": plan.cpu}
+
+# eval.py writes what it has measured when it is interrupted; the limit for that.
+ENDING_S = 15.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a step, as run.json keeps it."""
+
+    outcome: str
+    """done, or why not."""
+    seconds: float
+    date: str
+    command: str
+    exit_code: int | None
+    digest: str
+    """Of the command and the files that it read: Step.digest."""
+
+
+class Record:
+    """FOLDER/run.json: what was done, whenever."""
+
+    def __init__(self, folder: Path):
+        self._folder, self._path = folder, folder / "run.json"
+        self._done = json.loads(self._path.read_text()) if self._path.exists() else {}
+
+    def has(self, step: Step) -> bool:
+        """Whether the step's results are here and are of what it would read now."""
+        known = self._done.get(step.name, {})
+        there = all((self._folder / name).exists() for name in step.files)
+        return there and known.get("outcome") == "done" and known.get("digest") == step.digest()
+
+    def add(self, step: Step, done: Done) -> None:
+        self._done[step.name] = asdict(done)
+        partial = self._path.with_suffix(".partial")
+        partial.write_text(json.dumps(self._done, indent=1) + "\n")
+        partial.replace(self._path)
+
+
+def run(step: Step, words: Sequence[str], folder: Path, limit_s: float) -> Done:
+    """Run a step's command; what it prints goes to a file."""
+    started, clock = time.time(), time.monotonic()
+    log = folder / (step.printed or f"logs/{step.name}.txt")
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with open(log, "w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-u", *(word.replace(FOLDER, str(folder)) for word in words)],
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+        outcome = _wait(process, limit_s)
+    missing = [name for name in step.files if not _is_newer(folder / name, started)]
+    if outcome == "done" and missing:
+        outcome = f"left no {', '.join(missing)}"
+    if step.printed and process.returncode:
+        outcome = f"exit code {process.returncode}"
+    return Done(
+        outcome=outcome,
+        seconds=round(time.monotonic() - clock, 1),
+        date=datetime.now(UTC).isoformat(timespec="seconds"),
+        command=command_of(words, "FOLDER"),
+        exit_code=process.returncode,
+        digest=step.digest(),
+    )
+
+
+def command_of(words: Sequence[str], folder: str) -> str:
+    return shlex.join(["python", *(word.replace(FOLDER, folder) for word in words)])
+
+
+def _wait(process: subprocess.Popen[bytes], limit_s: float) -> str:
+    try:
+        process.wait(limit_s)
+        return "done"
+    except subprocess.TimeoutExpired:
+        for number, patience_s in ((signal.SIGINT, ENDING_S), (signal.SIGKILL, ENDING_S)):
+            os.killpg(process.pid, number)
+            try:
+                process.wait(patience_s)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+        return f"stopped after {limit_s:.0f} s"
+
+
+def _is_newer(path: Path, moment: float) -> bool:
+    return path.exists() and path.stat().st_mtime >= moment - 1
+
+
+def last_words(folder: Path, step: Step) -> str:
+    """The last line that a step printed."""
+    path = folder / (step.printed or f"logs/{step.name}.txt")
+    lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
+    return lines[-1][:300] if lines else ""
+
+
+# ---------------------------------------------------------------------- the whole
+
+
+def measure(steps: plan.Plan, folder: Path, budget_s: float) -> bool:
+    """Run what is not done yet and fits; whether all is done."""
+    record, begun = Record(folder), time.monotonic()
+    wanting: list[str] = []
+    for together in steps:
+        for step in [step for step in together if record.has(step)]:
+            print(f"{step.name:28s} done before", flush=True)
+        due = [step for step in together if not record.has(step)]
+        left_s = budget_s - (time.monotonic() - begun)
+        fitting = [step for step in due if step.seconds <= left_s]
+        wanting += [f"{step.name} (about {step.seconds:.0f} s)" for step in due if step not in fitting]
+        with ThreadPoolExecutor(len(fitting) or 1) as pool:
+            finished = pool.map(lambda s, left=left_s: run(s, s.words, folder, min(s.limit_s, left)), fitting)
+            for step, done in zip(fitting, finished, strict=True):
+                record.add(step, done)
+                code = f", exit code {done.exit_code}" if done.exit_code else ""
+                print(f"{step.name:28s} {done.seconds:6.1f} s of {step.seconds:.0f}  {done.outcome}{code}  "
+                      f"{last_words(folder, step)}", flush=True)  # fmt: skip
+                if done.outcome != "done":
+                    wanting.append(f"{step.name} ({done.outcome})")
+    print(f"\n{time.monotonic() - begun:.0f} s. Wanting: {', '.join(wanting) or 'nothing'}.")
+    print("The tables of the documents: python -m harness.report.markdown")
+    return not wanting
+
+
+def rehearse(steps: plan.Plan, folder: Path) -> bool:
+    """Each step's program with the least to do; whether all did as they must."""
+    failed = []
+    for step in (step for together in steps for step in together):
+        done = run(step, step.rehearsal, folder, limit_s=900)
+        said = (folder / (step.printed or f"logs/{step.name}.txt")).read_text(errors="replace")
+        right = step.refusal in said if step.refusal else done.outcome == "done" and done.exit_code == 0
+        failed += [] if right else [step.name]
+        shown = f"refused, as it must: {step.refusal}" if right and step.refusal else done.outcome
+        print(f"{'ok   ' if right else 'WRONG'} {step.name:28s} {done.seconds:6.1f} s  {shown}  "
+              f"{'' if right else last_words(folder, step)}", flush=True)  # fmt: skip
+    print(f"rehearsed; wrong: {', '.join(failed) or 'none'}")
+    return not failed
+
+
+def print_plan(steps: plan.Plan, folder: Path) -> None:
+    record = Record(folder.resolve())
+    total_s = 0.0
+    for together in steps:
+        for number, step in enumerate(together):
+            state = "done" if record.has(step) else f"{step.seconds:.0f} s"
+            beside = " beside the one before" if number else ""
+            print(f"{step.name:28s} {state:>6s}{beside}  {command_of(step.words, str(folder))}")
+        total_s += max((step.seconds for step in together if not record.has(step)), default=0.0)
+    print(f"{total_s:.0f} s in all, about")
+
+
+def print_machine() -> None:
+    """What is missing here, since steps leave it out."""
+    tools = [tool for tool in ("nvcc", "ncu", "compute-sanitizer") if not shutil.which(tool)]
+    peers = [distribution for distribution in DISTRIBUTIONS.values() if _is_missing(distribution)]
+    print(f"Tools that are not on the path: {', '.join(tools) or 'none'}. "
+          f"Peers that are not installed: {', '.join(peers) or 'none'}.")  # fmt: skip
+
+
+def _is_missing(distribution: str) -> bool:
+    try:
+        return not version(distribution)
+    except PackageNotFoundError:
+        return True
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, help="where results go, and run.json, which says what was done")
+    parser.add_argument("--plan", choices=PLANS, default="gpu")
+    parser.add_argument("--budget-s", type=float, default=1e9, metavar="N", help="what does not fit is left out")
+    parser.add_argument("--only", action="append", metavar="STEP", help="may be given again")
+    parser.add_argument("--list", action="store_true", help="print the steps and their seconds")
+    parser.add_argument("--rehearse", action="store_true", help="each step's program with the least to do")
+    return parser
+
+
+def chosen(steps: plan.Plan, only: Sequence[str] | None) -> plan.Plan:
+    """Ends this process when a name is no step's."""
+    names = [step.name for together in steps for step in together]
+    if unknown := [name for name in only or () if name not in names]:
+        sys.exit(f"No step is called {', '.join(unknown)}. The steps: {', '.join(names)}.")
+    kept = [[step for step in together if not only or step.name in only] for together in steps]
+    return [together for together in kept if together]
+
+
+def main() -> int:
+    options = parser().parse_args()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell has it ignored; steps inherit it
+    steps = chosen(PLANS[options.plan](), options.only)
+    if options.list:
+        print_plan(steps, options.folder)
+        return 0
+    folder = options.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    print_machine()
+    return 0 if (rehearse(steps, folder) if options.rehearse else measure(steps, folder, options.budget_s)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,332 @@
+"""What is measured, in order of importance: each step's command, what it leaves, and how long it may take.
+
+Seconds are estimates for one H200 and 16 cores with nothing built, at what was measured before: a build 30 to 80 s, a
+start of eval.py 4 s, a timed call 0.9 s with two baselines, the corpus of hostile files 250 s one by one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from common import ROOT
+
+from harness.paths import PROBLEMS, SUBMISSIONS
+from harness.problem import Problem, load_problem
+
+# In a step's words: the folder that results go to.
+FOLDER = "{folder}"
+
+PEERS = "eager,compile,unfused,liger,cudnn,quack"
+
+LADDER = "submissions/layernorm"
+HEADLINE = f"{LADDER}/speed_of_light.py"
+ON_CPU = f"{LADDER}/cpu_vectorised.py"
+BACKWARD = "submissions/layernorm_train/fused_function.py"
+
+# The fast submission of each problem, for what is too slow for all of them.
+FAST = (
+    HEADLINE,
+    BACKWARD,
+    "submissions/layernorm_options/read_once.py",
+    "submissions/layernorm_dropout/mask_drawn_again.py",
+    "submissions/add_layernorm/read_once.py",
+    "submissions/rmsnorm/read_once.py",
+    "submissions/rmsnorm_train/read_once.py",
+    "submissions/bias_gelu/vectorised.py",
+    "submissions/bias_gelu_train/columns_in_registers.py",
+)
+
+# The least that shows a script at work where there is no GPU.
+ONE_SMALL_CASE = ("--device", "emulator", "--no-timing", "-k", "random 1")
+ONE_TIMED_CASE = ("--device", "cpu", "--quick", "-k", "headline")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One command. `words` follow `python`; `files` lie in the folder afterwards."""
+
+    name: str
+    words: tuple[str, ...]
+    files: tuple[str, ...]
+    seconds: float
+    """How long it takes, about."""
+    limit_s: float
+    rehearsal: tuple[str, ...]
+    """The same program where there is no GPU, with the least to do."""
+    reads: tuple[str, ...]
+    """Files and folders whose change makes the results old."""
+    refusal: str = ""
+    """What the rehearsal must be refused with, where nothing stands in for a GPU."""
+    printed: str = ""
+    """The file of results that is what the command prints."""
+
+    def digest(self) -> str:
+        """SHA-256, 16 digits, of the command and of what it reads."""
+        read = hashlib.sha256("\0".join(self.words).encode())
+        for path in sorted(_files(self.reads)):
+            read.update(path.encode() + (ROOT / path).read_bytes())
+        return read.hexdigest()[:16]
+
+
+def _files(paths: Iterable[str]) -> list[str]:
+    found = [f for path in paths for f in ((ROOT / path).rglob("*.py") if (ROOT / path).is_dir() else [ROOT / path])]
+    return [str(file.relative_to(ROOT)) for file in found]
+
+
+# A list's steps run side by side; what is timed is alone.
+Plan = list[list[Step]]
+
+
+def gpu() -> Plan:
+    """What needs a GPU."""
+    problems = {problem.name: problem for problem in _problems()}
+    first = problems.pop("layernorm")
+    return [
+        [_verdicts(), _sanitized_corpus()],  # what is shipped is built here, side by side
+        [_evaluation(first, "--device-time")],
+        [_clock_accuracy()],
+        [_same_twice(HEADLINE, 15)],
+        [_warm_evaluation()],
+        [_report()],
+        [_hostile(), _sanitized()],
+        *([_evaluation(problem)] for problem in problems.values()),
+        [_repeatability()],
+        [_counters()],
+        [_profile(HEADLINE)],
+        [_profile(BACKWARD)],
+        [_same_twice(BACKWARD, 25)],
+        [_same_twice(f"{LADDER}/rung5_split_rows.py", 15)],
+    ]
+
+
+def cpu() -> Plan:
+    """What is compared with a GPU's results, and what a CPU is asked for itself. Seconds are of two cores."""
+    agreement = "benchmarks/agreement"
+    emulated = ("--device", "emulator", "--json")
+    corpus = (f"{agreement}/corpus_on_emulator.py", "--json", f"{FOLDER}/emulator_corpus.json")
+    warm = ("benchmarks/warm_evaluation.py", f"{LADDER}/rung3_warp_shuffle.py", "--device", "emulator", "--json",
+            f"{FOLDER}/warm_evaluation.json")  # fmt: skip
+    twice = ("benchmarks/same_twice.py", ON_CPU, "--json", f"{FOLDER}/same_twice_cpu_vectorised.json")
+    return [
+        [
+            Step(
+                name="emulator_corpus", words=corpus, files=("emulator_corpus.json",), seconds=120, limit_s=900,
+                rehearsal=corpus, reads=("tests/emulator",),
+            )
+        ],
+        [
+            Step(
+                name="verdicts_emulator",
+                words=(f"{agreement}/verdicts.py", *emulated, f"{FOLDER}/verdicts_emulator.json", "--jobs", "2",
+                       "--limit-s", "3000"),
+                files=("verdicts_emulator.json",), seconds=1200, limit_s=3100,
+                rehearsal=_verdicts().rehearsal, reads=("submissions", "problems", "tests/hostile"),
+            )
+        ],
+        [
+            Step(
+                name="counters_emulator",
+                words=(f"{agreement}/counters.py", *emulated, f"{FOLDER}/counters_emulator.json"),
+                files=("counters_emulator.json",), seconds=120, limit_s=900,
+                rehearsal=_counters().rehearsal, reads=(LADDER,),
+            )
+        ],
+        [
+            Step(
+                name="warm_evaluation", words=warm, files=("warm_evaluation.json",), seconds=60, limit_s=300,
+                rehearsal=_warm_evaluation().rehearsal, reads=(warm[1], "problems/layernorm.py"),
+            )
+        ],
+        [
+            Step(
+                name="same_twice_cpu_vectorised", words=twice, files=("same_twice_cpu_vectorised.json",), seconds=60,
+                limit_s=300, rehearsal=(*twice, *ONE_TIMED_CASE), reads=(ON_CPU, "problems/layernorm.py"),
+            )
+        ],
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------- evaluations
+
+
+def _problems() -> list[Problem]:
+    """Those that have submissions; training steps first, since most is asked of them."""
+    paths = [path for path in sorted(PROBLEMS.glob("*.py")) if (SUBMISSIONS / path.stem).is_dir()]
+    found = [load_problem(path, random_seed=0) for path in paths]
+    return sorted(found, key=lambda problem: (problem.gradients is None, problem.name != "layernorm_train"))
+
+
+def _evaluation(problem: Problem, *more: str) -> Step:
+    """All submissions of a problem against all baselines."""
+    files = sorted((SUBMISSIONS / problem.name).glob("*.py"))
+    parts = sum(case.timed for case in problem.cases) * (3 if problem.gradients is not None else 1)
+    on_cpu = 25 * sum("cuda_sources" not in file.read_text() for file in files)
+    out = ("--json", f"{FOLDER}/{problem.name}.json")
+    seconds = 20 + len(files) * (3 + 0.05 * len(problem.cases) + (1.1 + 0.3 * len(more)) * parts) + on_cpu
+    return Step(
+        name=problem.name,
+        words=("eval.py", f"submissions/{problem.name}", "--against", PEERS, *more, *out),
+        files=(f"{problem.name}.json",),
+        seconds=seconds,
+        limit_s=2 * seconds,
+        rehearsal=("eval.py", str(files[-1].relative_to(ROOT)), "--against", PEERS, *more, *ONE_SMALL_CASE, *out),
+        reads=(f"submissions/{problem.name}", f"problems/{problem.name}.py"),
+    )
+
+
+def _report() -> Step:
+    """A report as people see it, for the README."""
+    return Step(
+        name="report_speed_of_light",
+        words=("eval.py", HEADLINE, "--color", "never"),
+        files=("report_speed_of_light.txt",),
+        printed="report_speed_of_light.txt",
+        seconds=14,
+        limit_s=60,
+        rehearsal=("eval.py", HEADLINE, "--color", "never", *ONE_SMALL_CASE),
+        reads=(HEADLINE, "problems/layernorm.py"),
+    )
+
+
+def _profile(submission: str) -> Step:
+    name = f"profile_{submission.split('/')[-1].removesuffix('.py')}"
+    return Step(
+        name=name,
+        words=("eval.py", "profile", submission, "--color", "never", "--out", f"{FOLDER}/{name}.ncu-rep"),
+        files=(f"{name}.txt",),
+        printed=f"{name}.txt",
+        seconds=35,
+        limit_s=120,
+        rehearsal=("eval.py", "profile", ON_CPU, "--color", "never", "-k", "random 1"),
+        reads=(submission,),
+    )
+
+
+# ---------------------------------------------------------------------- the clock
+
+
+def _clock_accuracy() -> Step:
+    """The comparison of times that the evaluation of layernorm measured."""
+    out = ("--json", f"{FOLDER}/clock_accuracy.json")
+    return Step(
+        name="clock_accuracy",
+        words=("benchmarks/clock_accuracy.py", "--results", f"{FOLDER}/layernorm.json", *out),
+        files=("clock_accuracy.json",),
+        seconds=4,
+        limit_s=30,
+        rehearsal=("benchmarks/clock_accuracy.py", ON_CPU, *ONE_TIMED_CASE, *out),
+        reads=(LADDER, "problems/layernorm.py"),
+    )
+
+
+def _same_twice(submission: str, seconds: float) -> Step:
+    name = f"same_twice_{submission.split('/')[-1].removesuffix('.py')}"
+    out = ("--json", f"{FOLDER}/{name}.json")
+    return Step(
+        name=name,
+        words=("benchmarks/same_twice.py", submission, *out),
+        files=(f"{name}.json",),
+        seconds=seconds,
+        limit_s=4 * seconds,
+        rehearsal=("benchmarks/same_twice.py", ON_CPU, *ONE_TIMED_CASE, *out),
+        reads=(submission,),
+    )
+
+
+def _warm_evaluation() -> Step:
+    out = ("--json", f"{FOLDER}/warm_evaluation.json")
+    return Step(
+        name="warm_evaluation",
+        words=("benchmarks/warm_evaluation.py", HEADLINE, *out),
+        files=("warm_evaluation.json",),
+        seconds=65,
+        limit_s=130,
+        rehearsal=("benchmarks/warm_evaluation.py", HEADLINE, *ONE_SMALL_CASE, "--runs", "1", *out),
+        reads=(HEADLINE, "problems/layernorm.py"),
+    )
+
+
+def _repeatability() -> Step:
+    out = ("--json", f"{FOLDER}/repeatability.json")
+    return Step(
+        name="repeatability",
+        words=("benchmarks/repeatability.py", HEADLINE, "--runs", "20", "-k", "8192", *out),
+        files=("repeatability.json",),
+        seconds=85,
+        limit_s=170,
+        rehearsal=("benchmarks/repeatability.py", ON_CPU, *ONE_TIMED_CASE, "--runs", "2", *out),
+        reads=(HEADLINE, "problems/layernorm.py"),
+    )
+
+
+# ---------------------------------------------------------------------- verdicts
+
+
+def _hostile() -> Step:
+    out = ("--json", f"{FOLDER}/hostile.json")
+    return Step(
+        name="hostile",
+        words=("-m", "tests.hostile", "--device", "cuda", "--device", "cpu", "--jobs", "8", "--timed-jobs", "3", *out),
+        files=("hostile.json",),
+        seconds=150,
+        limit_s=320,
+        rehearsal=("-m", "tests.hostile", "--device", "cpu", "-k", "control", "--jobs", "2", *out),
+        reads=("tests/hostile",),
+    )
+
+
+def _verdicts() -> Step:
+    program, out = "benchmarks/agreement/verdicts.py", ("--json", f"{FOLDER}/verdicts.json")
+    few = (f"{LADDER}/rung1_block_per_row.py", "tests/hostile/fragile/no_barrier.py", "-k", "l")
+    return Step(
+        name="verdicts",
+        words=(program, "--device", "cuda", "--jobs", "8", "--limit-s", "400", *out),
+        files=("verdicts.json",),
+        seconds=270,
+        limit_s=420,
+        rehearsal=(program, "--device", "emulator", *few, *out),
+        reads=("submissions", "problems", "tests/hostile"),
+    )
+
+
+def _sanitized_corpus() -> Step:
+    program, out = "benchmarks/agreement/corpus.py", ("--json", f"{FOLDER}/emulator_agreement.json")
+    return Step(
+        name="emulator_agreement",
+        words=(program, "--jobs", "8", "--limit-s", "400", *out),
+        files=("emulator_agreement.json",),
+        seconds=270,
+        limit_s=420,
+        rehearsal=(program, *out),
+        refusal="This needs a GPU",
+        reads=("tests/emulator/faults",),
+    )
+
+
+def _counters() -> Step:
+    program, out = "benchmarks/agreement/counters.py", ("--json", f"{FOLDER}/counters.json")
+    return Step(
+        name="counters",
+        words=(program, "--device", "cuda", "--limit-s", "150", *out),
+        files=("counters.json",),
+        seconds=85,
+        limit_s=180,
+        rehearsal=(program, "--device", "emulator", f"{LADDER}/rung1_block_per_row.py", *out),
+        reads=(LADDER,),
+    )
+
+
+def _sanitized() -> Step:
+    program, out = "benchmarks/agreement/verdicts.py", ("--json", f"{FOLDER}/sanitized.json")
+    return Step(
+        name="sanitized",
+        words=(program, "--device", "cuda", "--sanitize", *FAST, "--jobs", "9", "--limit-s", "200", *out),
+        files=("sanitized.json",),
+        seconds=90,
+        limit_s=220,
+        rehearsal=(program, "--device", "cuda", "--sanitize", HEADLINE, *out),
+        refusal="--sanitize needs compute-sanitizer",
+        reads=(*FAST, "problems"),
+    )

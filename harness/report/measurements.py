@@ -1,0 +1,400 @@
+"""Tables of what benchmarks/ leaves in a folder of results, beside the problems' own: the clock, warm evaluations, the
+corpus of hostile files, peers.
+
+Each function takes the folder and gives Markdown. Where a file is missing, the table says how it is made.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from harness.paths import PROBLEMS, ROOT
+from harness.report.terminal import duration
+from harness.verdict import Accepted, Baseline, CasePassed, CaseTiming, Results
+
+# Below this a call is launch and Python, whose noise is not the clock's. What is asked is asked above it.
+LONG_US = 50.0
+ALLOWED_SHARE = 0.01
+
+# What issues ask of a second, warm evaluation: seconds by device.
+WARM_S = {"cuda": 6, "emulator": 8}
+
+
+class NotMeasured(Exception):
+    """A file of results that is not there; the text says how it is made."""
+
+
+def measured(path: Path, step: str) -> dict[str, Any]:
+    """The content of a file of results. Raises NotMeasured with the step of benchmarks/everything.py that makes it."""
+    if not path.exists():
+        raise NotMeasured(how_to_measure(path.parent, step))
+    return json.loads(path.read_text())
+
+
+def how_to_measure(folder: Path, step: str) -> str:
+    more = " --plan cpu" if folder.name == "cpu" else ""
+    return f"Not measured yet: `python benchmarks/everything.py {_relative(folder)}{more} --only {step}`."
+
+
+def _relative(path: Path) -> str:
+    return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+
+
+def machine(environment: dict[str, Any]) -> str:
+    """Machine and versions in one line."""
+    where = environment.get("gpu") or f"CPU, {environment.get('cpus')} cores"
+    parts = [where, f"torch {environment.get('torch')}", environment.get("date")]
+    if environment.get("compute_sanitizer"):
+        parts.insert(2, f"compute-sanitizer {environment['compute_sanitizer']}")
+    return ", ".join(str(part) for part in parts)
+
+
+def _rows(heads: str, rows: Iterator[list[str]] | list[list[str]]) -> str:
+    lines = [f"| {heads} |", "|---" * (heads.count("|") + 1) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+# ---------------------------------------------------------------------- a submission against a copy of itself
+
+
+def _twice(folder: Path) -> list[tuple[str, dict[str, Any], dict[str, Any]]]:
+    """Each A/A run: the submission, its environment and its evaluation. Raises NotMeasured for none."""
+    found = []
+    for path in sorted(folder.glob("same_twice_*.json")):
+        content = json.loads(path.read_text())
+        found += [(e["submission"], content["environment"], e) for e in content["evaluations"]]
+    if not found:
+        step = "same_twice_cpu_vectorised" if folder.name == "cpu" else "same_twice_speed_of_light"
+        raise NotMeasured(how_to_measure(folder, step))
+    return found
+
+
+def _compared(evaluation: dict[str, Any]) -> Iterator[tuple[dict[str, Any], float, dict[str, Any]]]:
+    """Each case that was timed with its copy: the case, its time in µs and the ratio."""
+    for case in evaluation["cases"]:
+        for baseline in (case["timing"] or {"baselines": {}})["baselines"].values():
+            yield case, case["timing"]["median_us"], baseline["speedup"]
+
+
+def same_twice(folder: Path) -> str:
+    """Every case of every A/A run: its ratio, which must be 1."""
+    tables = []
+    for name, environment, evaluation in _twice(folder):
+        rows = [
+            [
+                case["name"],
+                duration(us),
+                f"{ratio['ratio']:.4f} [{ratio['interval'][0]:.4f}, {ratio['interval'][1]:.4f}]",
+                _mark(evaluation["device"], us, ratio),
+            ]
+            for case, us, ratio in _compared(evaluation)
+        ]
+        tables.append(f"`{name}`, {machine(environment)}:\n\n" + _rows("case | time | over its copy | ", rows))
+    return "\n".join(tables)
+
+
+def _mark(device: str, us: float, ratio: dict[str, Any]) -> str:
+    if device == "cpu":
+        return "" if ratio["interval"][0] <= 1 <= ratio["interval"][1] else "leaves out 1"
+    return "further than 1% from 1" if us > LONG_US and abs(ratio["ratio"] - 1) > ALLOWED_SHARE else ""
+
+
+def _twice_checks(folder: Path) -> Iterator[list[str]]:
+    for name, environment, evaluation in _twice(folder):
+        what = f"`{name}` against a copy of itself"
+        compared = list(_compared(evaluation))
+        if evaluation["device"] == "cpu":
+            covering = sum(ratio["interval"][0] <= 1 <= ratio["interval"][1] for *_, ratio in compared)
+            low, high = evaluation["geomean_over_best_interval"] or (float("nan"), float("nan"))
+            shown = f"mean [{low:.3f}, {high:.3f}]; {covering} of {len(compared)} cases cover 1"
+            yield [what, "intervals cover 1", shown, environment["date"][:10]]
+            continue
+        ratios = [ratio["ratio"] for _, us, ratio in compared if us > LONG_US]
+        within = sum(abs(ratio - 1) <= ALLOWED_SHARE for ratio in ratios)
+        shown = f"{within} of {len(ratios)} cases; {_furthest(ratios)}"
+        yield [f"{what}, over {LONG_US:g} µs", "within 1% of 1", shown, environment["date"][:10]]
+
+
+def _furthest(ratios: list[float]) -> str:
+    return f"furthest {max(ratios, key=lambda ratio: abs(ratio - 1)):.4f}" if ratios else "none"
+
+
+# ---------------------------------------------------------------------- the clock against CUDA's events
+
+
+def _accuracy(folder: Path) -> dict[str, Any]:
+    return measured(folder / "clock_accuracy.json", "clock_accuracy")
+
+
+def _difference(row: dict[str, Any]) -> float:
+    """Relative where a call is long, in µs where it is short."""
+    difference = row["outer_us"] - row["device_us"]
+    return float(difference / row["device_us"]) if row["long"] else float(difference)
+
+
+def _range(rows: list[dict[str, Any]]) -> str:
+    if not rows:
+        return "none"
+    values = [_difference(row) for row in rows]
+    low, high = (f"{v:+.1%}" if rows[0]["long"] else f"{v:+.2f} µs" for v in (min(values), max(values)))
+    return f"{sum(row['within'] for row in rows)} of {len(rows)}; {low} to {high}"
+
+
+def _counted(content: dict[str, Any], long: bool) -> list[dict[str, Any]]:
+    return [row for row in content["rows"] if row["counted"] and row["long"] == long]
+
+
+def accuracy(folder: Path) -> str:
+    """By case: how many implementations' times agree with replays of a CUDA graph, and how far apart they are."""
+    content = _accuracy(folder)
+    names = list(dict.fromkeys((row["problem"], row["case"]) for row in content["rows"]))
+    rows = []
+    for problem, case in names:
+        of_case = [row for row in content["rows"] if (row["problem"], row["case"]) == (problem, case)]
+        split = [[row for row in of_case if row["counted"] and row["long"] == long] for long in (True, False)]
+        rows.append([f"{problem}: {case}", *map(_range, split), str(sum(row["launch_bound"] for row in of_case))])
+    heads = "case | over 50 µs: within 2%; range | shorter: within 1 µs; range | launch-bound, not counted"
+    return f"{machine(content['environment'])}.\n\n" + _rows(heads, rows)
+
+
+def _accuracy_checks(folder: Path) -> Iterator[list[str]]:
+    content = _accuracy(folder)
+    date = content["environment"]["date"][:10]
+    for long, what, asked in ((True, "over 50 µs", "within 2%"), (False, "shorter", "within 1 µs")):
+        shown = _range(_counted(content, long))
+        yield [f"the clock against replays of a CUDA graph, {what}", asked, shown, date]
+
+
+# ---------------------------------------------------------------------- from run to run
+
+
+def _repeatability(folder: Path) -> dict[str, Any]:
+    return measured(folder / "repeatability.json", "repeatability")
+
+
+def repeatability(folder: Path) -> str:
+    """How far the runs' results lie apart, largest less smallest over the median."""
+    content = _repeatability(folder)
+    rows = [
+        [
+            name,
+            duration(statistics.median(case["median_us"])) if "median_us" in case else "",
+            f"{case['spread']:.2%}" if "spread" in case else "",
+            f"{statistics.median(case['speedups']):.3f}",
+            f"{case['speedup_spread']:.2%}",
+        ]
+        for name, case in content["cases"].items()
+    ]
+    heads = "case | time, median of the runs | spread | over eager | spread"
+    return f"`{content['submission']}`, {content['runs']} runs, {machine(content['environment'])}.\n\n" + _rows(
+        heads, rows
+    )
+
+
+def _repeatability_checks(folder: Path) -> Iterator[list[str]]:
+    content = _repeatability(folder)
+    spreads = {name: case["spread"] for name, case in content["cases"].items() if "spread" in case}
+    worst = max(spreads, key=lambda name: spreads[name])
+    shown = f"{sum(s < 0.02 for s in spreads.values())} of {len(spreads)} cases; widest {spreads[worst]:.2%}, {worst}"
+    what = f"`{content['submission']}` evaluated {content['runs']} times, times from run to run"
+    yield [what, "spread under 2%", shown, content["environment"]["date"][:10]]
+
+
+# ---------------------------------------------------------------------- warm evaluations
+
+
+def _warm(folder: Path) -> dict[str, Any]:
+    return measured(folder / "warm_evaluation.json", "warm_evaluation")
+
+
+def warm(folder: Path) -> str:
+    """Seconds of a second evaluation, process start included."""
+    content = _warm(folder)
+    rows = [
+        [way, f"{entry['median_s']:.1f} s", ", ".join(f"{s:.1f}" for s in entry["seconds"])]
+        for way, entry in content["ways"].items()
+    ]
+    what = f"`{content['submission']}` on {content['device']}, {content['cases']} cases, {content['timed_cases']} timed"
+    return f"{what}; {machine(content['environment'])}.\n\n" + _rows("evaluation | median | runs", rows)
+
+
+def _warm_checks(folder: Path) -> Iterator[list[str]]:
+    content = _warm(folder)
+    way, entry = next(iter(content["ways"].items()))
+    asked = f"under {WARM_S[content['device']]} s" if content["device"] in WARM_S else ""
+    what = f"a warm evaluation of `{content['submission']}` on {content['device']}, {content['cases']} cases, {way}"
+    yield [what, asked, f"{entry['median_s']:.1f} s", content["environment"]["date"][:10]]
+
+
+# ---------------------------------------------------------------------- hostile files and sanitizers
+
+
+def _hostile(folder: Path) -> dict[str, Any]:
+    return measured(folder / "hostile.json", "hostile")
+
+
+def _counts(outcomes: list[dict[str, Any]]) -> list[str]:
+    controls = [o for o in outcomes if "accepted" in o["must_get"]]
+    return [
+        str(len(outcomes)),
+        str(sum(o["right"] for o in outcomes)),
+        str(len(_fooled(outcomes))),
+        f"{sum(o['got'] == 'accepted' for o in controls)} of {len(controls)}",
+        str(sum(bool(o.get("judged_before")) for o in outcomes)),
+    ]
+
+
+def _fooled(outcomes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [o for o in outcomes if o["got"] == "accepted" and "accepted" not in o["must_get"]]
+
+
+def hostile(folder: Path) -> str:
+    """By device and family: how many files were judged, and what of it was not as it must be."""
+    content = _hostile(folder)
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for outcome in content["outcomes"]:
+        groups.setdefault((outcome["device"], outcome["family"]), []).append(outcome)
+    heads = "device | family | judged | as they must | hostile and accepted | honest and accepted | judged again, alone"
+    rows = [[device, family, *_counts(of)] for (device, family), of in sorted(groups.items())]
+    devices = [f"{device}: {machine(environment)}" for device, environment in content["environment"].items()
+               if isinstance(environment, dict) and "torch" in environment]  # fmt: skip
+    wrong = [
+        f"- `{o['family']}/{o['name']}` on {o['device']} got {o['got']}, and must get {' or '.join(o['must_get'])}."
+        for o in content["outcomes"]
+        if not o["right"]
+    ]
+    text = f"{'; '.join(devices)}.\n\n" + _rows(heads, rows)
+    return text + ("\nNot as they must:\n\n" + "\n".join(wrong) + "\n" if wrong else "")
+
+
+def _hostile_checks(folder: Path) -> Iterator[list[str]]:
+    content = _hostile(folder)
+    for device in dict.fromkeys(o["device"] for o in content["outcomes"]):
+        outcomes = [o for o in content["outcomes"] if o["device"] == device]
+        judged, right, fooled, honest, _ = _counts(outcomes)
+        shown = f"{judged} files: {fooled} hostile accepted, {honest} controls; {right} as named"
+        date = content["environment"].get(device, {}).get("date", "")[:10]
+        yield [f"the hostile corpus on {device}", "none accepted, all controls", shown, date]
+
+
+def sanitized(folder: Path) -> str:
+    """What compute-sanitizer said of submissions that were accepted before."""
+    content = measured(folder / "sanitized.json", "sanitized")
+    rows = [
+        [f"`{name.removeprefix('submissions/').removesuffix('.py')}`", entry["status"], _said(entry)]
+        for name, entry in content["verdicts"].items()
+    ]
+    return f"{machine(content['environment'])}.\n\n" + _rows("submission | verdict | compute-sanitizer", rows)
+
+
+def _said(entry: dict[str, Any]) -> str:
+    said = [note for note in entry.get("notes", []) if note.startswith("compute-sanitizer")]
+    return " ".join(said or [entry.get("message") or ""]).replace("|", "\\|").replace("\n", " ")[:200]
+
+
+# ---------------------------------------------------------------------- peers and launches
+
+
+def _fastest(folder: Path) -> Iterator[tuple[str, Accepted]]:
+    """Each problem's fastest submission on a GPU."""
+    from harness.report.json import load
+
+    for path in sorted(folder.glob("*.json")):
+        if (PROBLEMS / path.name).with_suffix(".py").exists():
+            results: Results = load(path)
+            timed = [e for e in results.evaluations if isinstance(e, Accepted) and e.device == "cuda"]
+            timed = [e for e in timed if e.geomean_speedup is not None]
+            if timed:
+                yield path.stem, max(timed, key=lambda e: e.geomean_speedup or 0.0)
+
+
+def _timings(evaluation: Accepted) -> dict[str, CaseTiming]:
+    return {c.name: c.timing for c in evaluation.cases if isinstance(c, CasePassed) and c.timing}
+
+
+def peers(folder: Path) -> str:
+    """Each problem's fastest submission against each baseline: the mean speedup over the cases where both ran, and
+    where it is slower than the fastest of them."""
+    best = list(_fastest(folder))
+    names = list(dict.fromkeys(n for _, e in best for t in _timings(e).values() for n in t.baselines))
+    rows = []
+    for problem, evaluation in best:
+        timings = _timings(evaluation)
+        cells = [_mean([t.baselines[n] for t in timings.values() if n in t.baselines], len(timings)) for n in names]
+        slower = [case for case, t in timings.items() if t.speedup_over_best and t.speedup_over_best.interval[1] < 1]
+        rows.append([problem, f"`{evaluation.submission}`", *cells, ", ".join(slower) or "none"])
+    if not rows:
+        return "Nothing was timed on a GPU.\n"
+    return _rows(f"problem | submission | {' | '.join(names)} | slower than the fastest of them on", rows)
+
+
+def _mean(baselines: list[Baseline], cases: int) -> str:
+    if not baselines:
+        return "–"
+    mean = statistics.geometric_mean([baseline.speedup.ratio for baseline in baselines])
+    return f"{mean:.2f}×" + ("" if len(baselines) == cases else f" ({len(baselines)} of {cases} cases)")
+
+
+def launches(folder: Path) -> str:
+    """Cases whose time is Python and launch: how long a call takes to return, beside eager's."""
+    rows = []
+    for problem, evaluation in _fastest(folder):
+        for case, timing in _timings(evaluation).items():
+            eager = timing.baselines.get("eager")
+            if timing.launch_bound and eager and timing.issue_us and eager.issue_us:
+                share = f"{timing.issue_us / eager.issue_us:.2f}"
+                times = [duration(us) for us in (timing.issue_us, eager.issue_us, timing.median_us, eager.median_us)]
+                rows.append([problem, f"`{evaluation.submission}`", case, *times[:2], share, *times[2:]])
+    if not rows:
+        return "No timed case was bound by its launch.\n"
+    return _rows("problem | submission | case | returns after | eager | share | call | eager", rows)
+
+
+# ---------------------------------------------------------------------- all at a glance
+
+_CHECKS: dict[str, Callable[[Path], Iterator[list[str]]]] = {
+    "a submission against a copy of itself": _twice_checks,
+    "the clock against replays of a CUDA graph": _accuracy_checks,
+    "one submission evaluated many times": _repeatability_checks,
+    "a warm evaluation": _warm_checks,
+    "the hostile corpus": _hostile_checks,
+}
+_ON_A_CPU = {_twice_checks, _warm_checks}
+
+
+def checks(folder: Path) -> str:
+    """What is asked of the judge itself, and what was measured."""
+    rows: list[list[str]] = []
+    for what, check in _CHECKS.items():
+        if folder.name == "cpu" and check not in _ON_A_CPU:
+            continue
+        try:
+            rows += check(folder)
+        except NotMeasured:
+            rows.append([what, "", "not measured yet", ""])
+    return _rows("what | asked | measured | on", rows)
+
+
+TABLES: dict[str, Callable[[Path], str]] = {
+    "checks": checks,
+    "twice": same_twice,
+    "accuracy": accuracy,
+    "repeatability": repeatability,
+    "warm": warm,
+    "hostile": hostile,
+    "sanitized": sanitized,
+    "peers": peers,
+    "launches": launches,
+}
+
+
+def table(name: str, folder: Path) -> str:
+    """The table of that name, or how to measure what is missing."""
+    try:
+        return TABLES[name](folder)
+    except NotMeasured as reason:
+        return f"{reason}\n"

@@ -1,0 +1,153 @@
+"""The plan of all measurements: its programs take its commands, and a run can be stopped and continued."""
+
+import importlib
+import importlib.util
+import json
+import sys
+
+import pytest
+
+from tests.helpers import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+import everything
+import plan
+
+STEPS = [step for steps in (plan.gpu(), plan.cpu()) for together in steps for step in together]
+
+# Scripts that give eval.py what they do not know themselves.
+PASS_ON = {f"benchmarks/{name}.py" for name in ("same_twice", "clock_accuracy", "repeatability", "warm_evaluation")}
+
+
+def module(path):
+    """A script, which may be called like another's module."""
+    spec = importlib.util.spec_from_file_location(f"script_{path.split('/')[-1].removesuffix('.py')}", ROOT / path)
+    loaded = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+def parse(words):
+    """What the program's own parser makes of its words; SystemExit where it refuses them."""
+    from harness.cli import _parser, _profile_parser
+
+    program, *rest = words
+    if program == "eval.py":
+        parser = _profile_parser() if rest[0] == "profile" else _parser()
+        return parser.parse_args(rest[1:] if rest[0] == "profile" else rest)
+    if program == "-m":
+        program, *rest = rest
+        return importlib.import_module(f"{program}.__main__").parser().parse_args(rest)
+    options, unknown = module(program).parser().parse_known_args(rest)
+    assert program in PASS_ON or not unknown, unknown
+    _parser().parse_args(["submission.py", *unknown])
+    return options
+
+
+@pytest.mark.parametrize("step", STEPS, ids=lambda s: s.name)
+def test_programs_take_the_commands_of_the_plan(step):
+    for words in (step.words, step.rehearsal):
+        parse(words)
+        named = [
+            word for word in words if word.startswith(("submissions/", "tests/", "benchmarks/")) or word == "eval.py"
+        ]
+        assert named or words[0] == "-m"
+        assert [word for word in (*named, *step.reads) if not (ROOT / word).exists()] == []
+    written = [word.removeprefix(f"{plan.FOLDER}/") for word in step.words if word.startswith(plan.FOLDER)]
+    assert step.printed or set(step.files) <= set(written)
+
+
+def test_every_problem_with_submissions_is_measured_and_every_step_is_named_once():
+    names = [step.name for together in plan.gpu() for step in together]
+    assert len(names) == len(set(names))
+    assert {folder.name for folder in (ROOT / "submissions").iterdir() if any(folder.glob("*.py"))} <= set(names)
+
+
+# ---------------------------------------------------------------------- a run
+
+
+def step(name, code, *, reads=(), seconds=1.0, limit_s=20.0):
+    words = ("-c", f"folder = '{plan.FOLDER}'\n{code}")
+    return plan.Step(name=name, words=words, files=(f"{name}.json",), seconds=seconds, limit_s=limit_s,
+                     rehearsal=words, reads=reads)  # fmt: skip
+
+
+def write(name, content="1"):
+    return f"open(folder + '/{name}.json', 'a').write('{content}')"
+
+
+def outcomes(folder):
+    return {name: done["outcome"] for name, done in json.loads((folder / "run.json").read_text()).items()}
+
+
+def test_a_step_that_fails_or_hangs_is_named_and_the_others_go_on(tmp_path, capsys):
+    steps = [
+        [step("fails", "raise SystemExit('no such thing')"), step("hangs", "import time; time.sleep(60)", limit_s=1)],
+        [step("works", write("works"))],
+        [step("large", write("large"), seconds=1000)],
+    ]
+    assert not everything.measure(steps, tmp_path, budget_s=100)
+    said = capsys.readouterr().out
+    assert outcomes(tmp_path) == {"fails": "left no fails.json", "hangs": "stopped after 1 s", "works": "done"}
+    assert "no such thing" in said
+    assert "large (about 1000 s)" in said.splitlines()[-2]
+    assert (tmp_path / "works.json").read_text() == "1"
+
+
+def test_what_is_done_is_left_out_until_what_it_read_changes(tmp_path, monkeypatch):
+    monkeypatch.setattr(plan, "ROOT", tmp_path)
+    source = tmp_path / "kernel.py"
+    source.write_text("a")
+    steps = [[step("one", write("one"), reads=("kernel.py",))]]
+    for content, written in (("a", "1"), ("a", "1"), ("b", "11")):
+        source.write_text(content)
+        assert everything.measure(steps, tmp_path, budget_s=100)
+        assert (tmp_path / "one.json").read_text() == written
+
+
+def test_an_unknown_step_is_answered_with_those_that_there_are():
+    with pytest.raises(SystemExit, match=r"No step is called nothing\. The steps: .*hostile"):
+        everything.chosen(plan.gpu(), ["nothing"])
+
+
+# ---------------------------------------------------------------------- its tables
+
+
+def test_what_was_not_measured_says_which_step_measures_it(tmp_path):
+    from harness.report import agreement, measurements
+
+    for name in set(measurements.TABLES) - {"checks", "peers", "launches"}:
+        text = measurements.table(name, tmp_path)
+        assert text.startswith("Not measured yet: `python benchmarks/everything.py"), name
+        assert text.split("--only ")[1].removesuffix("`.\n") in {s.name for s in STEPS}
+    for name in agreement.TABLES:
+        assert agreement.table(name, tmp_path / "h200").startswith("Not measured yet: ")
+    assert measurements.table("checks", tmp_path).count("not measured yet") == 5
+
+
+def test_checks_count_what_is_asked_and_hide_no_miss(tmp_path):
+    from harness.report import measurements
+
+    environment = {"date": "2026-01-02T03:04:05+00:00", "gpu": "GPU", "torch": "2"}
+    rows = [
+        {"counted": counted, "long": True, "within": within, "outer_us": outer_us, "device_us": 100.0}
+        for counted, within, outer_us in ((True, True, 101.0), (True, False, 104.0), (False, False, 200.0))
+    ]
+    outcomes = [
+        {"device": "cuda", "family": "f", "name": name, "got": got, "must_get": [must], "right": got == must}
+        for name, got, must in (("a", "accepted", "rejected crashed"), ("b", "accepted", "accepted"))
+    ]
+    warm = {"submission": "mine", "device": "cuda", "cases": 3, "timed_cases": 1,
+            "ways": {"timed": {"seconds": [7.0, 7.2], "median_s": 7.1}}}  # fmt: skip
+    files = {
+        "clock_accuracy": {"environment": environment, "rows": rows},
+        "hostile": {"environment": {"cuda": environment}, "outcomes": outcomes},
+        "warm_evaluation": {"environment": environment, **warm},
+    }
+    for name, content in files.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    text = measurements.table("checks", tmp_path)
+    assert "over 50 µs | within 2% | 1 of 2; +1.0% to +4.0% | 2026-01-02 |" in text
+    assert "| under 6 s | 7.1 s | 2026-01-02 |" in text
+    assert "2 files: 1 hostile accepted, 1 of 1 controls; 1 as named" in text
+    assert "`f/a` on cuda got accepted, and must get rejected crashed" in measurements.table("hostile", tmp_path)
