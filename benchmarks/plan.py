@@ -272,7 +272,7 @@ def _hostile() -> Step:
         files=("hostile.json",),
         seconds=150,
         limit_s=320,
-        rehearsal=("-m", "tests.hostile", "--device", "cpu", "-k", "control", "--jobs", "2", *out),
+        rehearsal=("-m", "tests.hostile", "--device", "cpu", "-k", "form/control", "--jobs", "2", *out),
         reads=("tests/hostile",),
     )
 

@@ -44,8 +44,9 @@ def main() -> int:
             table.environment.setdefault(device, run.results.get("environment", {"error": run.stderr}))
             table.add([outcome for outcome in found if outcome.right])
             refused += [outcome for outcome in found if not outcome.right]
-        for outcome in refused:
-            table.add([corpus.judge_again(outcome, *isolation)], first=outcome.verdict)
+        first = {outcome.entry: outcome.verdict for outcome in refused}
+        for outcome in corpus.judge_again(refused, *isolation):
+            table.add([outcome], first[outcome.entry])
     outcomes = [outcome for outcome, _ in table.outcomes]
     wrong = [o for o in outcomes if not o.right]
     accepted = [o.entry.name for o in outcomes if o.verdict == "accepted" and not o.entry.is_control]

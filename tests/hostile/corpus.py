@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -75,6 +76,11 @@ class Outcome:
     def right(self) -> bool:
         return self.verdict in self.entry.allowed or self.verdict.split()[0] in self.entry.allowed
 
+    @property
+    def failed_otherwise(self) -> bool:
+        """Whether it was refused as it must be, but not for a reason that it may be; or is honest and was refused."""
+        return not self.right and (self.verdict != "accepted" or self.entry.is_control)
+
 
 def read(path: Path) -> Entry:
     """The head of a file. Raises ValueError when it lacks a line or names what is not known."""
@@ -108,13 +114,19 @@ def entries() -> list[Entry]:
     return [read(path) for path in sorted(FOLDER.glob("*/*.py"))]
 
 
-def judge(chosen: Iterable[Entry], device: str, *options: str, timing: bool) -> tuple[list[Outcome], EvalRun]:
-    """Judge files in one run of eval.py: whatever one of them does, the next has to be judged as if alone."""
+def judge(
+    chosen: Iterable[Entry], device: str, *options: str, timing: bool, at_once: int = 1
+) -> tuple[list[Outcome], EvalRun]:
+    """Judge files in one run of eval.py: whatever one of them does, the next has to be judged as if alone. Of
+    `at_once` runs beside each other each has its share of the cores."""
     members = list(chosen)
+    limits = CUDA_LIMITS if device == "cuda" else LIMITS
+    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))} if at_once > 1 else {}
     mode = ["-k", "timed", "--quick", "--against", "eager"] if timing else ["--no-timing"]
     run = run_eval(
         *(entry.path for entry in members), "--problem", PROBLEM, "--device", device, *mode,
-        "--timeout", TIMEOUT_S, "--seed", random.SystemRandom().randrange(2**53), *options, env=CUDA_LIMITS if device == "cuda" else LIMITS, timeout_s=60 + 60 * len(members),
+        "--timeout", TIMEOUT_S, "--seed", random.SystemRandom().randrange(2**53), *options,
+        env=limits | threads, timeout_s=60 + 60 * len(members),
     )  # fmt: skip
     found = {evaluation["source_sha256"]: evaluation for evaluation in run.results.get("evaluations", [])}
     return [_outcome(entry, device, found) for entry in members], run
@@ -145,19 +157,22 @@ def judge_all(
             continue
         with ThreadPoolExecutor(at_once) as pool:
             shards = [group[i::at_once] for i in range(min(at_once, len(group)))]
-            running = [pool.submit(judge, shard, device, *options, timing=timing) for shard in shards]
+            running = [pool.submit(judge, shard, device, *options, timing=timing, at_once=at_once) for shard in shards]
             for done in as_completed(running):
                 yield done.result()
 
 
-def judge_again(outcome: Outcome, *options: str) -> Outcome:
-    """One that was refused, but not for the reason that it must be, judged anew and alone, a few times: on a busy
-    machine an attack may fail in another way first. What was accepted and must not be stays as it is."""
-    for _ in range(PATIENCE):
-        if outcome.right or (outcome.verdict == "accepted" and not outcome.entry.is_control):
-            break
-        outcome = judge([outcome.entry], outcome.device, *options, timing="timing" in outcome.entry.needs)[0][0]
-    return outcome
+def judge_again(outcomes: Iterable[Outcome], *options: str) -> list[Outcome]:
+    """Those of one device that were refused, but not for the reason that they must be, judged anew with nothing
+    beside them, a few times: on a busy machine an attack may fail in another way first. What was accepted and must
+    not be stays as it is."""
+    latest = {outcome.entry: outcome for outcome in outcomes}
+    for timing in (False, True) * PATIENCE:
+        failed = [o for e, o in latest.items() if o.failed_otherwise and ("timing" in e.needs) == timing]
+        if failed:
+            judged = judge([o.entry for o in failed], failed[0].device, *options, timing=timing)[0]
+            latest |= {outcome.entry: outcome for outcome in judged}
+    return list(latest.values())
 
 
 def table() -> str:
