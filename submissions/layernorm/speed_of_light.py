@@ -1,19 +1,19 @@
 """LayerNorm with as little traffic as possible: fp32, fp16 and bf16, statistics in fp32. fp64 is right, and not fast.
 
 Rows up to 16,384 fp32 elements (32,768 of 16 bits) live in the registers of a block or a warp: x is read
-once, y is written once. One reduction of (count, mean, squares) replaces one for the mean and one for the
-variance, so that the stretch in which a block loads nothing is short, and enough blocks share a
-multiprocessor to fill it. Loads of x and stores of y are marked as passing by, which leaves L1 and L2 to
-weight and bias.
+once, y is written once. All loads of a thread are on their way before the first is used, and few registers a
+thread leave room for many rows on a multiprocessor, so that some load while others sum or store.
 
 Longer rows are split over blocks, and x is read twice. A block computes the output of a chunk of columns for
-all rows, so that weight and bias are read once: for each row they would move more bytes than x itself. The
-output is computed in the reverse order of the statistics, because their end is what L2 still holds.
+all rows, so that weight and bias are read once: for each row they would move more bytes than x itself. Four
+rows are on their way at a time. The output is computed in the reverse order of the statistics, because their
+end is what L2 still holds, and what will not be used again is marked so.
 
 Other widths and alignments go element by element.
 
-Numerics: sums are taken of differences from a value of the row's bulk, the median of three elements, and merged
-pack by pack by the formula of Chan, Golub and LeVeque (1983), so neither a large mean nor an outlier costs digits.
+Numerics: the mean of what a block or a warp holds, then deviations from it, their squares, and their own mean:
+what rounding took from the first. Neither a large mean nor an outlier costs digits. Chunks of a long row are
+joined in fp64 by the formula of Chan, Golub and LeVeque (1983).
 
 Small inputs cost a call, an allocation and a launch. The function is given to Python without pybind11's
 conversion of arguments, which costs more than all checks.
@@ -70,7 +70,6 @@ constexpr unsigned kAllLanes = 0xffffffffu;
 // Packs: several values in one load or store, of 16 bytes at most.
 
 constexpr int alignment(int bytes) { return bytes >= 16 ? 16 : bytes; }
-constexpr int power_of_two_below(int n) { return n <= 2 ? n - 1 : 2 * power_of_two_below((n + 1) / 2); }
 
 template <typename T, int kSize>
 struct alignas(alignment(kSize * sizeof(T))) Pack {
@@ -90,7 +89,7 @@ __device__ __forceinline__ __half from_float(float v) { return __float2half_rn(v
 template <>
 __device__ __forceinline__ __nv_bfloat16 from_float(float v) { return __float2bfloat16_rn(v); }
 
-// Each x is read and each y written when it has no further use: in passing, not to be kept.
+// The last time a long row's x is read, and its y: in passing, so that L2 keeps the x that is still to come.
 template <typename P>
 __device__ __forceinline__ P load_once(const P* p) {
     static_assert(sizeof(P) == 16, "one load");
@@ -105,135 +104,141 @@ __device__ __forceinline__ void store_once(P* p, const P& pack) {
 }
 
 // ------------------------------------------------------------------------------------------------------
-// Statistics.
+// Statistics: two passes over a row that is held on chip, first its mean, then deviations from it and their
+// squares. The deviations' own mean is what rounding took from the first; it stays a number of its own, since
+// added to a large mean it would be rounded away again.
 
-// Differences are taken from a value of the row's bulk, so that a large mean costs no digits: the median of three
-// elements, of which one may be an outlier.
-template <typename T>
-__device__ __forceinline__ float pivot_of(const T* row, int64_t width) {
-    const float a = to_float(row[0]), b = to_float(row[width / 2]), c = to_float(row[width - 1]);
-    return fmaxf(fminf(a, b), fminf(fmaxf(a, b), c));
+__device__ __forceinline__ float2 operator+(const float2& a, const float2& b) {
+    return make_float2(a.x + b.x, a.y + b.y);
+}
+__device__ __forceinline__ float shuffled(float v, int mask) { return __shfl_xor_sync(kAllLanes, v, mask); }
+__device__ __forceinline__ float2 shuffled(const float2& v, int mask) {
+    return make_float2(shuffled(v.x, mask), shuffled(v.y, mask));
 }
 
-struct Moments {
-    float count, mean, squares;  // the mean less the row's pivot; squares of deviations from the mean
+// The sum over each kLanes neighbouring lanes, for all of them.
+template <int kLanes = kWarp, typename V>
+__device__ __forceinline__ V sum_over_lanes(V v) {
+#pragma unroll
+    for (int mask = kLanes / 2; mask > 0; mask /= 2) v = v + shuffled(v, mask);
+    return v;
+}
+
+// The sum over the threads of a row, at most kWarps warps, for all of them. `of_warps` is shared memory that no
+// sum before the last one has used, so one barrier is enough.
+template <int kWarps, typename V>
+__device__ __forceinline__ V sum_over_row(V v, V* of_warps) {
+    v = sum_over_lanes(v);
+    if constexpr (kWarps > 1) {
+        const int lane = threadIdx.x % kWarp, partial = lane % kWarps;
+        if (lane == 0) of_warps[threadIdx.x / kWarp] = v;
+        __syncthreads();
+        v = sum_over_lanes<kWarps>(partial < blockDim.x / kWarp ? of_warps[partial] : V{});
+    }
+    return v;
+}
+
+// Makes the compiler convert 16-bit values again for the next pass. It would keep them as fp32, in twice the registers.
+template <typename P>
+__device__ __forceinline__ void keep_packed(P& pack) {
+    static_assert(sizeof(P) == 16, "four registers");
+    uint4& v = reinterpret_cast<uint4&>(pack);
+    asm volatile("" : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w));
+}
+
+template <typename T, int kSize>
+__device__ __forceinline__ float sum_of(const Pack<T, kSize>& pack) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int j = 0; j < kSize; j++) sum += to_float(pack.at[j]);
+    return sum;
+}
+
+// -> deviations from `mean`, and their squares
+template <typename T, int kSize>
+__device__ __forceinline__ float2 deviations_of(const Pack<T, kSize>& pack, float mean) {
+    float2 sums = make_float2(0.0f, 0.0f);
+#pragma unroll
+    for (int j = 0; j < kSize; j++) {
+        const float d = to_float(pack.at[j]) - mean;
+        sums.x += d;
+        sums.y = fmaf(d, d, sums.y);
+    }
+    return sums;
+}
+
+struct Statistics {
+    float mean, correction, rstd;  // the mean is the sum of the first two
 };
 
-// Chan, Golub and LeVeque: what two parts of a row say together.
-__device__ __forceinline__ Moments merged(const Moments& a, const Moments& b) {
-    const float count = a.count + b.count, delta = b.mean - a.mean;
-    const float share = count > 0.0f ? __fdividef(b.count, count) : 0.0f;
-    return {count, fmaf(delta, share, a.mean), a.squares + b.squares + delta * delta * a.count * share};
+// `sums`: deviations from `mean`, and their squares.
+__device__ __forceinline__ Statistics statistics_of(float mean, const float2& sums, float width, float eps) {
+    const float correction = __fdividef(sums.x, width);
+    return {mean, correction, rsqrtf(fmaxf(__fdividef(sums.y, width) - correction * correction, 0.0f) + eps)};
 }
-
-// Lane 0 gets what the first kLanes lanes say together; the others get something close to it.
-template <int kLanes = kWarp>
-__device__ __forceinline__ Moments merged_over_lanes(Moments m) {
-#pragma unroll
-    for (int mask = power_of_two_below(kLanes); mask > 0; mask /= 2) {
-        m = merged(m, {__shfl_xor_sync(kAllLanes, m.count, mask), __shfl_xor_sync(kAllLanes, m.mean, mask),
-                       __shfl_xor_sync(kAllLanes, m.squares, mask)});
-    }
-    return m;
-}
-
-// One thread's part of a row, pack by pack. The c-th pack is merged with the c before it, whose count is
-// known when the program is compiled.
-template <typename T>
-struct ThreadMoments {
-    static constexpr int kSize = 16 / sizeof(T);
-    Moments moments{};
-
-    __device__ __forceinline__ void take(int c, const Pack<T, kSize>& pack, float pivot) {
-        float d[kSize], sum = 0.0f, squares = 0.0f;
-#pragma unroll
-        for (int j = 0; j < kSize; j++) sum += d[j] = to_float(pack.at[j]) - pivot;
-        const float mean = sum * (1.0f / kSize);
-#pragma unroll
-        for (int j = 0; j < kSize; j++) squares = fmaf(d[j] - mean, d[j] - mean, squares);
-        moments.count = kSize * (c + 1);
-        if (c == 0) {
-            moments.mean = mean;
-            moments.squares = squares;
-        } else {
-            const float delta = mean - moments.mean;
-            moments.mean = fmaf(delta, 1.0f / (c + 1), moments.mean);
-            moments.squares += fmaf(delta * delta, float(kSize) * c / (c + 1), squares);
-        }
-    }
-};
 
 template <typename T, typename W, int kSize>
 __device__ __forceinline__ Pack<T, kSize> normalised(const Pack<T, kSize>& x, const Pack<W, kSize>& weight,
-                                                     const Pack<W, kSize>& bias, float pivot, float mean,
-                                                     float rstd) {
+                                                     const Pack<W, kSize>& bias, const Statistics& row) {
+    const float shift = -row.correction * row.rstd;
     Pack<T, kSize> y;
 #pragma unroll
     for (int j = 0; j < kSize; j++) {
-        const float d = (to_float(x.at[j]) - pivot) - mean;
-        y.at[j] = from_float<T>(fmaf(d * rstd, to_float(weight.at[j]), to_float(bias.at[j])));
+        const float unit = fmaf(to_float(x.at[j]) - row.mean, row.rstd, shift);
+        y.at[j] = from_float<T>(fmaf(unit, to_float(weight.at[j]), to_float(bias.at[j])));
     }
     return y;
 }
 
 // ------------------------------------------------------------------------------------------------------
-// block_rows: a block or a warp has a row in registers. Many of them share a multiprocessor, so that some
-// load while others reduce or store; one reduction per row keeps the stretch without a load short.
+// block_rows: a block or a warp has a row in registers. All of its loads are on their way before the first
+// is used, and many rows share a multiprocessor, so that some load while others sum or store.
 
-enum class Row { kOfWarp, kOfBlock, kOfBlockEarly };  // early: weight and bias are loaded with x
-
-template <typename T, typename W, int kThreads, int kBlocks, int kLoads, Row kRow>
+template <typename T, typename W, int kThreads, int kBlocks, int kLoads, bool kWarpRow>
 __global__ void __launch_bounds__(kThreads, kBlocks)
 block_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int packs, float eps) {
-    constexpr bool kWarpRow = kRow == Row::kOfWarp, kEarly = kRow == Row::kOfBlockEarly;
-    constexpr int kSize = 16 / sizeof(T), kWarps = kThreads / kWarp, kStride = kWarpRow ? kWarp : kThreads;
+    constexpr int kSize = 16 / sizeof(T), kWarps = kWarpRow ? 1 : kThreads / kWarp;
     using P = Pack<T, kSize>;
-    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp, thread = kWarpRow ? lane : threadIdx.x;
-    const int64_t row = kWarpRow ? int64_t(blockIdx.x) * kWarps + warp : blockIdx.x;
+    const int stride = kWarpRow ? kWarp : blockDim.x;
+    const int64_t row = kWarpRow ? int64_t(blockIdx.x) * blockDim.y + threadIdx.y : blockIdx.x;
     if (kWarpRow && row >= rows) return;
-    const P* in = reinterpret_cast<const P*>(x) + row * packs + thread;
-    P* out = reinterpret_cast<P*>(y) + row * packs + thread;
-    const auto* w = reinterpret_cast<const Pack<W, kSize>*>(weight) + thread;
-    const auto* b = reinterpret_cast<const Pack<W, kSize>*>(bias) + thread;
+    const P* in = reinterpret_cast<const P*>(x) + row * packs + threadIdx.x;
+    P* out = reinterpret_cast<P*>(y) + row * packs + threadIdx.x;
+    const auto* w = reinterpret_cast<const Pack<W, kSize>*>(weight) + threadIdx.x;
+    const auto* b = reinterpret_cast<const Pack<W, kSize>*>(bias) + threadIdx.x;
+    // Only the last pack of a thread may lie behind the row: so few threads are launched. It loads the row's last
+    // pack then. A load under a condition would let the compiler use the others first.
+    const int left = packs - 1 - int(threadIdx.x);
+    const auto here = [&](int k) { return k < kLoads - 1 || k * stride <= left; };
+    const auto at = [&](int k) { return k < kLoads - 1 ? k * stride : min(k * stride, left); };
 
     P kept[kLoads];
 #pragma unroll
-    for (int k = 0; k < kLoads; k++) {
-        if (thread + k * kStride < packs) kept[k] = load_once(in + k * kStride);
-    }
-    const float pivot = pivot_of(x + row * packs * kSize, int64_t(packs) * kSize);
-    Pack<W, kSize> scale[kEarly ? kLoads : 1], shift[kEarly ? kLoads : 1];
-#pragma unroll
-    for (int k = 0; k < (kEarly ? kLoads : 0); k++) {
-        if (thread + k * kStride < packs) {
-            scale[k] = w[k * kStride];
-            shift[k] = b[k * kStride];
-        }
-    }
-    ThreadMoments<T> taken;
+    for (int k = 0; k < kLoads; k++) kept[k] = in[at(k)];
+    __shared__ float of_warps[kWarps];
+    __shared__ float2 deviations_of_warps[kWarps];
+    const float width = float(packs) * kSize;
+    float sum = 0.0f;
 #pragma unroll
     for (int k = 0; k < kLoads; k++) {
-        if (thread + k * kStride < packs) taken.take(k, kept[k], pivot);
+        const float more = sum_of(kept[k]);
+        sum += here(k) ? more : 0.0f;
     }
-    Moments m = merged_over_lanes(taken.moments);
-    if constexpr (!kWarpRow) {
-        __shared__ Moments of_warps[kWarps];
-        if (lane == 0) of_warps[warp] = m;
-        __syncthreads();
-        m = merged_over_lanes<kWarps>(lane < kWarps ? of_warps[lane] : Moments{});
-    }
-    const float mean = __shfl_sync(kAllLanes, m.mean, 0);
-    const float rstd = rsqrtf(__shfl_sync(kAllLanes, m.squares, 0) / (float(packs) * kSize) + eps);
+    const float mean = __fdividef(sum_over_row<kWarps>(sum, of_warps), width);
+    float2 sums = make_float2(0.0f, 0.0f);
 #pragma unroll
     for (int k = 0; k < kLoads; k++) {
-        if (thread + k * kStride < packs) {
-            if constexpr (!kEarly) {
-                scale[0] = w[k * kStride];
-                shift[0] = b[k * kStride];
-            }
-            const int held = kEarly ? k : 0;
-            store_once(out + k * kStride, normalised(kept[k], scale[held], shift[held], pivot, mean, rstd));
-        }
+        keep_packed(kept[k]);
+        const float2 more = deviations_of(kept[k], mean);
+        sums = sums + (here(k) ? more : make_float2(0.0f, 0.0f));
+    }
+    const Statistics statistics =
+        statistics_of(mean, sum_over_row<kWarps>(sums, deviations_of_warps), width, eps);
+#pragma unroll
+    for (int k = 0; k < kLoads; k++) {
+        keep_packed(kept[k]);
+        const Pack<W, kSize> scale = w[at(k)], shift = b[at(k)];
+        if (here(k)) out[k * stride] = normalised(kept[k], scale, shift, statistics);
     }
 }
 
@@ -241,12 +246,13 @@ block_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int p
 // split_*: rows too long for a block. Three launches stand for two grid barriers: statistics of chunks,
 // statistics of rows, output.
 
-constexpr int kSplitThreads = 256;
+constexpr int kSplitThreads = 256, kSplitWarps = kSplitThreads / kWarp;
 constexpr int kStatisticsLoads = 8;  // packs a thread holds; a chunk of a row is kSplitThreads times as many
-constexpr int kOutputBlocks = 4;     // to share a multiprocessor
-// Fewer for output: a thread holds weight and bias as well, for all its rows; those of 16 bits as fp32.
+constexpr int kOutputBlocks = 3;     // to share a multiprocessor
+constexpr int kOutputRows = 4;       // of which a thread has packs on their way at the same time
+// Packs of each row; a thread holds weight and bias for them as well, those of 16 bits twice the values.
 template <typename T>
-constexpr int kOutputLoads = sizeof(T) == 4 ? 4 : 2;
+constexpr int kOutputLoads = sizeof(T) == 4 ? 2 : 1;
 
 // Both passes go by strips, each as many columns as the blocks of the output that are resident together can
 // hold; in a strip by rows, in a row by chunks. The output goes backwards. So it begins with what the
@@ -261,67 +267,79 @@ struct Order {
     }
 };
 
+// A chunk -> its mean, what rounding took from that, and the squares of deviations from both.
 template <typename T>
 __global__ void __launch_bounds__(kSplitThreads)
-split_statistics(const T* x, float2* of_chunks, int64_t packs, Order order) {
+split_statistics(const T* x, float4* of_chunks, int64_t packs, Order order) {
     constexpr int kSize = 16 / sizeof(T);
+    constexpr int64_t kPacks = kSplitThreads * kStatisticsLoads;
     using P = Pack<T, kSize>;
-    constexpr int kWarps = kSplitThreads / kWarp;
     const uint2 place = order.row_and_chunk(blockIdx.x);
-    const int64_t row = place.x, first = int64_t(place.y) * kSplitThreads * kStatisticsLoads + threadIdx.x;
-    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-    const P* in = reinterpret_cast<const P*>(x) + row * packs + first;
+    const int64_t row = place.x, first = place.y * kPacks;
+    const int here = static_cast<int>(min(packs - first, kPacks)) - threadIdx.x;
+    const P* in = reinterpret_cast<const P*>(x) + row * packs + first + threadIdx.x;
     P kept[kStatisticsLoads];
 #pragma unroll
     for (int k = 0; k < kStatisticsLoads; k++) {
-        if (first + k * kSplitThreads < packs) kept[k] = in[k * kSplitThreads];
+        if (k * kSplitThreads < here) kept[k] = in[k * kSplitThreads];
     }
-    const float pivot = pivot_of(x + row * packs * kSize, int64_t(packs) * kSize);
-    ThreadMoments<T> taken;
+    __shared__ float of_warps[kSplitWarps];
+    __shared__ float2 deviations_of_warps[kSplitWarps];
+    const float count = float(min(packs - first, kPacks)) * kSize;
+    float sum = 0.0f;
 #pragma unroll
     for (int k = 0; k < kStatisticsLoads; k++) {
-        if (first + k * kSplitThreads < packs) taken.take(k, kept[k], pivot);
+        if (k * kSplitThreads < here) sum += sum_of(kept[k]);
     }
-    __shared__ Moments of_warps[kWarps];
-    const Moments of_warp = merged_over_lanes(taken.moments);
-    if (lane == 0) of_warps[warp] = of_warp;
-    __syncthreads();
-    if (warp > 0) return;
-    const Moments m = merged_over_lanes<kWarps>(lane < kWarps ? of_warps[lane] : Moments{});
-    if (lane == 0) of_chunks[row * order.chunks + place.y] = make_float2(m.mean, m.squares);
+    const float mean = __fdividef(sum_over_row<kSplitWarps>(sum, of_warps), count);
+    float2 sums = make_float2(0.0f, 0.0f);
+#pragma unroll
+    for (int k = 0; k < kStatisticsLoads; k++) {
+        keep_packed(kept[k]);
+        if (k * kSplitThreads < here) sums = sums + deviations_of(kept[k], mean);
+    }
+    sums = sum_over_row<kSplitWarps>(sums, deviations_of_warps);
+    if (threadIdx.x == 0) {
+        const float correction = __fdividef(sums.x, count);
+        const float squares = sums.y - sums.x * correction;
+        of_chunks[row * order.chunks + place.y] = make_float4(mean, correction, squares, 0.0f);
+    }
 }
 
-// -> the row's mean less its pivot, and one over its deviation
+// All chunks of a row -> its statistics. In fp64, which costs nothing here.
 template <int kSize>
 __global__ void __launch_bounds__(kSplitThreads)
-split_merge(const float2* of_chunks, float2* of_rows, int64_t packs, int chunks, float eps) {
-    constexpr int kWarps = kSplitThreads / kWarp;
+split_merge(const float4* of_chunks, float4* of_rows, int64_t packs, int chunks, double eps) {
     constexpr int64_t kPacks = kSplitThreads * kStatisticsLoads;
-    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-    Moments m{};
+    __shared__ double means_of_warps[kSplitWarps], squares_of_warps[kSplitWarps];
+    of_chunks += int64_t(blockIdx.x) * chunks;
+    const double width = double(packs) * kSize;
+    const auto count_of = [&](int c) { return double(min(kPacks, packs - c * kPacks)) * kSize; };
+    double sum = 0.0, squares = 0.0;
     for (int c = threadIdx.x; c < chunks; c += kSplitThreads) {
-        const float2 chunk = of_chunks[int64_t(blockIdx.x) * chunks + c];
-        const float count = kSize * min(kPacks, packs - c * kPacks);
-        m = merged(m, {count, chunk.x, chunk.y});
+        sum += count_of(c) * (double(of_chunks[c].x) + of_chunks[c].y);
     }
-    __shared__ Moments of_warps[kWarps];
-    m = merged_over_lanes(m);
-    if (lane == 0) of_warps[warp] = m;
-    __syncthreads();
-    if (warp > 0) return;
-    m = merged_over_lanes<kWarps>(lane < kWarps ? of_warps[lane] : Moments{});
-    const float variance = m.squares / (float(packs) * kSize);
-    if (lane == 0) of_rows[blockIdx.x] = make_float2(m.mean, rsqrtf(variance + eps));
+    const double mean = sum_over_row<kSplitWarps>(sum, means_of_warps) / width;
+    for (int c = threadIdx.x; c < chunks; c += kSplitThreads) {
+        const double delta = double(of_chunks[c].x) - mean + of_chunks[c].y;
+        squares += of_chunks[c].z + count_of(c) * delta * delta;
+    }
+    const double variance = sum_over_row<kSplitWarps>(squares, squares_of_warps) / width;
+    const float rounded = static_cast<float>(mean);
+    if (threadIdx.x == 0) {
+        of_rows[blockIdx.x] = make_float4(rounded, static_cast<float>(mean - rounded),
+                                          static_cast<float>(rsqrt(variance + eps)), 0.0f);
+    }
 }
 
 template <typename T, typename W>
 __global__ void __launch_bounds__(kSplitThreads, kOutputBlocks)
-split_output(const T* x, const W* weight, const W* bias, T* y, const float2* of_rows, int64_t rows,
+split_output(const T* x, const W* weight, const W* bias, T* y, const float4* of_rows, int rows,
              int64_t packs, int rows_per_block, Order order) {
     constexpr int kSize = 16 / sizeof(T), kLoads = kOutputLoads<T>;
     using P = Pack<T, kSize>;
     const uint2 place = order.row_and_chunk(gridDim.x - 1 - blockIdx.x);
-    const int64_t first_row = int64_t(place.x) * rows_per_block;
+    const int first_row = place.x * rows_per_block, last_row = min(first_row + rows_per_block, rows) - 1;
     const int64_t column = int64_t(place.y) * kSplitThreads * kLoads + threadIdx.x;
     const int here = static_cast<int>(min(packs - column, int64_t(kSplitThreads) * kLoads));
     Pack<W, kSize> scale[kLoads], shift[kLoads];
@@ -332,21 +350,30 @@ split_output(const T* x, const W* weight, const W* bias, T* y, const float2* of_
             shift[k] = reinterpret_cast<const Pack<W, kSize>*>(bias)[column + k * kSplitThreads];
         }
     }
-    for (int64_t row = min(first_row + rows_per_block, rows) - 1; row >= first_row; row--) {
+    for (int row = last_row; row >= first_row; row -= kOutputRows) {
         const P* in = reinterpret_cast<const P*>(x) + row * packs + column;
         P* out = reinterpret_cast<P*>(y) + row * packs + column;
-        P kept[kLoads];
+        P kept[kOutputRows][kLoads];
 #pragma unroll
-        for (int k = 0; k < kLoads; k++) {
-            if (k * kSplitThreads < here) kept[k] = load_once(in + k * kSplitThreads);
+        for (int r = 0; r < kOutputRows; r++) {
+#pragma unroll
+            for (int k = 0; k < kLoads; k++) {
+                if (row - r >= first_row && k * kSplitThreads < here) {
+                    kept[r][k] = load_once(in - r * packs + k * kSplitThreads);
+                }
+            }
         }
-        const float pivot = pivot_of(x + row * packs * kSize, int64_t(packs) * kSize);
-        const float2 of_row = of_rows[row];
 #pragma unroll
-        for (int k = 0; k < kLoads; k++) {
-            if (k * kSplitThreads < here) {
-                store_once(out + k * kSplitThreads,
-                           normalised(kept[k], scale[k], shift[k], pivot, of_row.x, of_row.y));
+        for (int r = 0; r < kOutputRows; r++) {
+            if (row - r < first_row) break;
+            const float4 of_row = of_rows[row - r];
+            const Statistics statistics = {of_row.x, of_row.y, of_row.z};
+#pragma unroll
+            for (int k = 0; k < kLoads; k++) {
+                if (k * kSplitThreads < here) {
+                    store_once(out - r * packs + k * kSplitThreads,
+                               normalised(kept[r][k], scale[k], shift[k], statistics));
+                }
             }
         }
     }
@@ -357,34 +384,14 @@ split_output(const T* x, const W* weight, const W* bias, T* y, const float2* of_
 
 constexpr int kDirectThreads = 512;
 
-__device__ __forceinline__ float warp_sum(float v) {
-#pragma unroll
-    for (int mask = kWarp / 2; mask > 0; mask /= 2) v += __shfl_xor_sync(kAllLanes, v, mask);
-    return v;
-}
-
-// Two sums at once over the threads of a row.
-template <bool kWarpRow>
-__device__ __forceinline__ float2 row_sum(float2 v) {
-    v = make_float2(warp_sum(v.x), warp_sum(v.y));
-    if constexpr (kWarpRow) {
-        return v;
-    } else {
-        __shared__ float2 sums[kDirectThreads / kWarp];
-        const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-        __syncthreads();  // the previous sums may still be being read
-        if (lane == 0) sums[warp] = v;
-        __syncthreads();
-        v = lane < blockDim.x / kWarp ? sums[lane] : make_float2(0.0f, 0.0f);
-        return make_float2(warp_sum(v.x), warp_sum(v.y));
-    }
-}
-
 // Packs of kSize, of which a thread holds kLoads; with kLoads of 0 the row is read again for each pass.
 template <typename T, typename W, int kSize, int kLoads, bool kWarpRow>
 __global__ void __launch_bounds__(kDirectThreads)
 direct_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int64_t width, float eps) {
+    constexpr int kWarps = kWarpRow ? 1 : kDirectThreads / kWarp;
     const int64_t packs = width / kSize;
+    __shared__ float of_warps[kWarps];
+    __shared__ float2 deviations_of_warps[kWarps];
     for (int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y; row < rows;
          row += int64_t(gridDim.x) * blockDim.y) {
         const auto* in = reinterpret_cast<const Pack<T, kSize>*>(x + row * width);
@@ -397,7 +404,6 @@ direct_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int6
             const int i = threadIdx.x + k * blockDim.x;
             if (i < packs) kept[k] = in[i];
         }
-        const float pivot = pivot_of(x + row * width, width);
         const auto for_each = [&](auto use) {
             if constexpr (kLoads > 0) {
 #pragma unroll
@@ -411,32 +417,15 @@ direct_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int6
         };
 
         float sum = 0.0f;
-        for_each([&](const Pack<T, kSize>& pack, int64_t) {
-#pragma unroll
-            for (int j = 0; j < kSize; j++) sum += to_float(pack.at[j]) - pivot;
-        });
-        const float first_mean = row_sum<kWarpRow>({sum, 0.0f}).x / width;
-        float2 sums = {0.0f, 0.0f};
-        for_each([&](const Pack<T, kSize>& pack, int64_t) {
-#pragma unroll
-            for (int j = 0; j < kSize; j++) {
-                const float d = (to_float(pack.at[j]) - pivot) - first_mean;
-                sums.x += d;
-                sums.y = fmaf(d, d, sums.y);
-            }
-        });
-        sums = row_sum<kWarpRow>(sums);
-        const float correction = sums.x / width, mean = first_mean + correction;  // what rounding had lost
-        const float rstd = rsqrtf(fmaxf(sums.y / width - correction * correction, 0.0f) + eps);
+        for_each([&](const Pack<T, kSize>& pack, int64_t) { sum += sum_of(pack); });
+        const float mean = __fdividef(sum_over_row<kWarps>(sum, of_warps), width);
+        float2 sums = make_float2(0.0f, 0.0f);
+        for_each([&](const Pack<T, kSize>& pack, int64_t) { sums = sums + deviations_of(pack, mean); });
+        const Statistics statistics =
+            statistics_of(mean, sum_over_row<kWarps>(sums, deviations_of_warps), width, eps);
         for_each([&](const Pack<T, kSize>& pack, int64_t i) {
             const Pack<W, kSize> scale = w[i], shift = b[i];
-            Pack<T, kSize> result;
-#pragma unroll
-            for (int j = 0; j < kSize; j++) {
-                const float d = (to_float(pack.at[j]) - pivot) - mean;
-                result.at[j] = from_float<T>(fmaf(d * rstd, to_float(scale.at[j]), to_float(shift.at[j])));
-            }
-            out[i] = result;
+            out[i] = normalised(pack, scale, shift, statistics);
         });
     }
 }
@@ -496,17 +485,34 @@ struct Call {
     cudaStream_t stream;
 };
 
-template <typename T, typename W, int kThreads, int kBlocks, int kLoads, Row kRow>
+// The threads that hold a row of `packs` with kLoads in each.
+template <int kLoads>
+constexpr int64_t threads_for(int64_t packs) {
+    return (packs + kLoads * kWarp - 1) / (kLoads * kWarp) * kWarp;
+}
+
+template <typename T, typename W, int kThreads, int kBlocks, int kLoads, bool kWarpRow = false>
 void block(const Call& call) {
-    constexpr int kRows = kRow == Row::kOfWarp ? kThreads / kWarp : 1;
-    const int64_t blocks = (call.rows + kRows - 1) / kRows;
+    constexpr unsigned kRows = kWarpRow ? kThreads / kWarp : 1;
+    const int64_t packs = call.width * sizeof(T) / 16, blocks = (call.rows + kRows - 1) / kRows;
     TORCH_CHECK(blocks <= INT_MAX, "layer_norm: ", call.rows, " rows are more than a grid can have");
-    block_rows<T, W, kThreads, kBlocks, kLoads, kRow>
-        <<<static_cast<unsigned>(blocks), kThreads, 0, call.stream>>>(
+    const unsigned threads = threads_for<kLoads>(packs);
+    block_rows<T, W, kThreads, kBlocks, kLoads, kWarpRow>
+        <<<static_cast<unsigned>(blocks), dim3(threads, kRows), 0, call.stream>>>(
             static_cast<const T*>(call.x), static_cast<const W*>(call.weight),
-            static_cast<const W*>(call.bias), static_cast<T*>(call.y), call.rows,
-            static_cast<int>(call.width * sizeof(T) / 16), call.eps);
+            static_cast<const W*>(call.bias), static_cast<T*>(call.y), call.rows, static_cast<int>(packs), call.eps);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
+
+constexpr int kWarpRowLoads = 6;
+
+// A warp for each row: as many packs in a lane as the row needs.
+template <typename T, typename W, int kLoads = 1>
+void warp(const Call& call) {
+    if constexpr (kLoads < kWarpRowLoads) {
+        if (threads_for<kLoads>(call.width * sizeof(T) / 16) > kWarp) return warp<T, W, kLoads + 1>(call);
+    }
+    block<T, W, 2 * kWarp, kLoads <= 4 || sizeof(T) == 4 ? 16 : 10, kLoads, true>(call);
 }
 
 template <typename T, typename W, int kSize, int kLoads, bool kWarpRow>
@@ -541,9 +547,9 @@ void split(const Call& call) {
         return Order{unsigned(rows), unsigned(of_row), unsigned(std::min(of_strip, of_row))};
     };
     const auto floats = torch::device(call.device).dtype(torch::kFloat);
-    const auto scratch = torch::empty({2 * call.rows * (chunks + 1)}, floats);
-    float2* of_rows = reinterpret_cast<float2*>(scratch.template data_ptr<float>());
-    float2* of_chunks = of_rows + call.rows;
+    const auto scratch = torch::empty({4 * call.rows * (chunks + 1)}, floats);
+    float4* of_rows = reinterpret_cast<float4*>(scratch.template data_ptr<float>());
+    float4* of_chunks = of_rows + call.rows;
 
     split_statistics<T><<<static_cast<unsigned>(call.rows * chunks), kSplitThreads, 0, call.stream>>>(
         static_cast<const T*>(call.x), of_chunks, packs, order(call.rows, chunks, strip));
@@ -554,31 +560,26 @@ void split(const Call& call) {
     split_output<T, W>
         <<<static_cast<unsigned>(row_groups * output_chunks), kSplitThreads, 0, call.stream>>>(
             static_cast<const T*>(call.x), static_cast<const W*>(call.weight),
-            static_cast<const W*>(call.bias), static_cast<T*>(call.y), of_rows, call.rows, packs,
-            static_cast<int>(rows_per_block),
+            static_cast<const W*>(call.bias), static_cast<T*>(call.y), of_rows, static_cast<int>(call.rows),
+            packs, static_cast<int>(rows_per_block),
             order(row_groups, output_chunks, strip * kChunk / kOutputChunk));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-// The one place that chooses. The arguments of `block`: threads in a block, blocks to share a multiprocessor,
-// 16-byte packs in a thread's registers, and how a row is divided; each the fastest of those measured.
+// The one place that chooses. The arguments of `block`: the most threads of a block, how many such blocks share
+// a multiprocessor's registers, and 16-byte packs in a thread's registers.
 template <typename T, typename W>
 void choose(const Call& call, bool aligned) {
     constexpr int kSize = 16 / sizeof(T);
     if (aligned && call.width % kSize == 0) {
         const int64_t packs = call.width / kSize;
-        // 16-bit values need twice the registers once converted: fewer packs, and no early weights.
-        constexpr bool kWide = sizeof(T) == 4;
-        constexpr Row kEarly = kWide ? Row::kOfBlockEarly : Row::kOfBlock;
-        if (packs <= 128) return block<T, W, 64, 16, 4, Row::kOfWarp>(call);
-        if (packs <= 192) return block<T, W, 64, 10, 6, Row::kOfWarp>(call);
-        if (packs <= 256) return block<T, W, 128, 10, 2, Row::kOfBlock>(call);
-        if (packs <= 512) return block<T, W, 128, 8, 4, Row::kOfBlock>(call);
-        if (packs <= 1024) return block<T, W, 256, 4, 4, kEarly>(call);
-        if (packs <= 2048) return block<T, W, 512, 2, 4, Row::kOfBlock>(call);
+        constexpr bool kWide = sizeof(T) == 4;  // 16-bit values take more registers once converted
+        if (packs <= kWarpRowLoads * kWarp) return warp<T, W>(call);
+        if (3 * threads_for<4>(packs) > packs) return block<T, W, 256, kWide ? 6 : 4, 2>(call);
+        if (packs <= 2048) return block<T, W, 512, kWide ? 3 : 2, 4>(call);
         if (packs <= 4096) {
-            if constexpr (kWide) return block<T, W, 512, 2, 8, Row::kOfBlock>(call);
-            return block<T, W, 1024, 1, 4, Row::kOfBlock>(call);
+            if constexpr (kWide) return block<T, W, 512, 2, 8>(call);
+            return block<T, W, 1024, 1, 4>(call);
         }
         return split<T, W>(call);
     }
