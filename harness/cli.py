@@ -83,6 +83,8 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    # Read when torch is loaded: threads of the judge that have nothing to do must not spin beside what is timed.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     protect_judge()
     try:
         if arguments[:1] in (["list"], ["env"]):

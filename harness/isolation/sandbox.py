@@ -179,6 +179,7 @@ class Worker:
         return (
             kept
             | (STEADY_MALLOC if self._device == "cpu" else {})
+            | ({"OMP_WAIT_POLICY": "passive"} if self._device == "emulator" else {})
             | {
                 "HOME": self._folder("home"),
                 "TMPDIR": self._folder("tmp"),
