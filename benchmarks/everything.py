@@ -14,6 +14,7 @@ others go on. `python -m harness.report.markdown` makes the documents' tables of
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shlex
@@ -111,7 +112,8 @@ def _wait(process: subprocess.Popen[bytes], limit_s: float) -> str:
         return "done"
     except subprocess.TimeoutExpired:
         for number, patience_s in ((signal.SIGINT, ENDING_S), (signal.SIGKILL, ENDING_S)):
-            os.killpg(process.pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
             try:
                 process.wait(patience_s)
                 break
@@ -154,7 +156,7 @@ def measure(steps: plan.Plan, folder: Path, budget_s: float) -> bool:
                       f"{last_words(folder, step)}", flush=True)  # fmt: skip
                 if done.outcome != "done":
                     wanting.append(f"{step.name} ({done.outcome})")
-    print(f"\n{time.monotonic() - begun:.0f} s. Wanting: {', '.join(wanting) or 'nothing'}.")
+    print(f"\n{time.monotonic() - begun:.0f} s. Still wanting: {', '.join(wanting) or 'nothing'}.")
     print("The tables of the documents: python -m harness.report.markdown")
     return not wanting
 

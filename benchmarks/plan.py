@@ -71,8 +71,8 @@ class Step:
 
 
 def _files(paths: Iterable[str]) -> list[str]:
-    found = [f for path in paths for f in ((ROOT / path).rglob("*.py") if (ROOT / path).is_dir() else [ROOT / path])]
-    return [str(file.relative_to(ROOT)) for file in found]
+    found = [f for path in paths for f in ((ROOT / path).rglob("*.*") if (ROOT / path).is_dir() else [ROOT / path])]
+    return [str(file.relative_to(ROOT)) for file in found if file.suffix in (".py", ".cu")]
 
 
 # A list's steps run side by side; what is timed is alone.

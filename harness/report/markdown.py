@@ -57,16 +57,17 @@ def _by_device(results: Results) -> list[list[Accepted]]:
     return [[e for e in timed if e.device == device] for device in devices]
 
 
-def cases_table(results: Results) -> str:
-    """For each device every timed case: the floor, and the time of each implementation with its share of the floor."""
+def cases_table(results: Results, part: str = "") -> str:
+    """For each device every timed case: the floor, and the time of each implementation with its share of the floor.
+    Of the whole call, or of a `part` of it, as `backward`."""
     tables = []
     for timed in _by_device(results):
-        baselines = list(dict.fromkeys(name for e in timed for _, t in _timings(e) for name in t.baselines))
+        baselines = list(dict.fromkeys(name for e in timed for _, t in _timings(e, part) for name in t.baselines))
         heads = [*(f"*{name}*" for name in baselines), *(f"`{e.submission}`" for e in timed)]
         lines = [f"| case | floor | {' | '.join(heads)} |", "|---" * (len(heads) + 2) + "|"]
-        for row, (case, timing) in enumerate(_timings(timed[0])):
+        for row, (case, timing) in enumerate(_timings(timed[0], part)):
             times: list[Timing | None] = [timing.baselines.get(name) for name in baselines]
-            times += [_timings(e)[row][1] for e in timed]
+            times += [_timings(e, part)[row][1] for e in timed]
             cells = [
                 "–" if t is None else f"{duration(t.median_us)}, {timing.floor_us / t.median_us:.0%}" for t in times
             ]
@@ -96,9 +97,16 @@ def summary(folder: Path) -> str:
 
 def sections(folder: Path) -> str:
     """A section for each problem."""
-    parts = [f"## {name}\n\n{table(results)}\n{cases_table(results)}" for name, results in _problems(folder)]
+    parts = [f"## {name}\n\n{table(results)}\n{_all_cases(results)}" for name, results in _problems(folder)]
     parts += [f"## {name}\n\n{measurements.how_to_measure(folder, name)}\n" for name in _missing(folder)]
     return "\n".join(parts)
+
+
+def _all_cases(results: Results) -> str:
+    """The table of cases, and one for each part that was timed alone."""
+    names = {name: None for timed in _by_device(results) for c in timed[0].cases for name in getattr(c, "parts", {})}
+    alone = [f"The {name} alone:\n\n{cases_table(results, name)}" for name in names]
+    return "\n".join([cases_table(results), *alone])
 
 
 def _missing(folder: Path) -> list[str]:
@@ -139,12 +147,10 @@ def _device_table(timed: list[Accepted], environment: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _timings(evaluation: Accepted) -> list[tuple[str, CaseTiming]]:
-    return [
-        (f"{case.name}{' (scaled)' if case.scaled else ''}, {case.shape}", case.timing)
-        for case in evaluation.cases
-        if isinstance(case, CasePassed) and case.timing
-    ]
+def _timings(evaluation: Accepted, part: str = "") -> list[tuple[str, CaseTiming]]:
+    timed = [case for case in evaluation.cases if isinstance(case, CasePassed) and case.timing]
+    found = [(case, case.parts.get(part) if part else case.timing) for case in timed]
+    return [(f"{c.name}{' (scaled)' if c.scaled else ''}, {c.shape}", timing) for c, timing in found if timing]
 
 
 def _fastest_of(timed: list[Accepted]) -> str:

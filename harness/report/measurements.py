@@ -312,24 +312,31 @@ def _fastest(folder: Path) -> Iterator[tuple[str, Accepted]]:
                 yield path.stem, max(timed, key=lambda e: e.geomean_speedup or 0.0)
 
 
-def _timings(evaluation: Accepted) -> dict[str, CaseTiming]:
-    return {c.name: c.timing for c in evaluation.cases if isinstance(c, CasePassed) and c.timing}
+def _timings(evaluation: Accepted) -> Iterator[tuple[str, dict[str, CaseTiming]]]:
+    """The whole call under '', and each part that was timed alone: its cases."""
+    timed = [case for case in evaluation.cases if isinstance(case, CasePassed) and case.timing]
+    yield "", {case.name: case.timing for case in timed if case.timing}
+    for part in dict.fromkeys(name for case in timed for name in case.parts):
+        yield part, {case.name: case.parts[part] for case in timed if part in case.parts}
 
 
 def peers(folder: Path) -> str:
     """Each problem's fastest submission against each baseline: the mean speedup over the cases where both ran, and
     where it is slower than the fastest of them."""
-    best = list(_fastest(folder))
-    names = list(dict.fromkeys(n for _, e in best for t in _timings(e).values() for n in t.baselines))
+    timed = [(problem, e, part, timings) for problem, e in _fastest(folder) for part, timings in _timings(e)]
+    names = list(dict.fromkeys(name for *_, timings in timed for t in timings.values() for name in t.baselines))
     rows = []
-    for problem, evaluation in best:
-        timings = _timings(evaluation)
+    for problem, evaluation, part, timings in timed:
         cells = [_mean([t.baselines[n] for t in timings.values() if n in t.baselines], len(timings)) for n in names]
+        shares = [t.floor_fraction for t in timings.values()]
         slower = [case for case, t in timings.items() if t.speedup_over_best and t.speedup_over_best.interval[1] < 1]
-        rows.append([problem, f"`{evaluation.submission}`", *cells, ", ".join(slower) or "none"])
+        what = f"{problem}, {part}" if part else problem
+        floor = f"{min(shares):.0%} to {max(shares):.0%}"
+        rows.append([what, f"`{evaluation.submission}`", floor, *cells, ", ".join(slower) or "none"])
     if not rows:
         return "Nothing was timed on a GPU.\n"
-    return _rows(f"problem | submission | {' | '.join(names)} | slower than the fastest of them on", rows)
+    heads = f"problem | submission | of the floor | {' | '.join(names)} | slower than the fastest of them on"
+    return _rows(heads, rows)
 
 
 def _mean(baselines: list[Baseline], cases: int) -> str:
@@ -343,7 +350,7 @@ def launches(folder: Path) -> str:
     """Cases whose time is Python and launch: how long a call takes to return, beside eager's."""
     rows = []
     for problem, evaluation in _fastest(folder):
-        for case, timing in _timings(evaluation).items():
+        for case, timing in dict(_timings(evaluation))[""].items():
             eager = timing.baselines.get("eager")
             if timing.launch_bound and eager and timing.issue_us and eager.issue_us:
                 share = f"{timing.issue_us / eager.issue_us:.2f}"
