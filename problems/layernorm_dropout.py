@@ -23,7 +23,8 @@ RANDOM = {0: "dropout"}
 
 # The dropout is replaced as well. Seeds may be drawn with torch.randint.
 FORBIDDEN_OPS = (
-    "native_dropout", "native_dropout_backward", "bernoulli", "bernoulli_.float", "bernoulli_.Tensor", "bernoulli.p",
+    "native_dropout", "native_dropout_backward", "_fused_dropout", "bernoulli", "bernoulli_.float",
+    "bernoulli_.Tensor",
 )  # fmt: skip
 
 

@@ -1,14 +1,17 @@
 """Operators that a submission must not run: in its process they do not exist.
 
-The normalisation operators are replaced in PyTorch's dispatcher, on the CPU and on CUDA, by a function
-that records the operator's name and raises. Python, C++, other threads and timed calls all go through
-the dispatcher, so there is nothing to detect: a submission that calls one gets no result from it, and a
-fallback inside `try` is reported all the same. The baselines run in other processes.
+The normalisation operators are replaced in PyTorch's dispatcher, with all of their overloads and wherever the
+CPU or CUDA has a kernel for them, dense tensors or not, by a function that records the operator's name and raises.
+Python, C++, other threads and timed calls all go through the dispatcher, so there is nothing to detect: a submission
+that calls one gets no result from it, and a fallback inside `try` is reported all the same. Inductor, the compiler
+behind torch.compile, cannot be imported, and TorchScript's static runtime, whose operators are its own, cannot be
+entered. The baselines run in other processes.
 """
 
 from __future__ import annotations
 
 import ctypes
+import sys
 import warnings
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -21,20 +24,42 @@ NORMALISATION_OPS = (
     "native_group_norm",
     "native_batch_norm",
     "_native_batch_norm_legit",
-    "_native_batch_norm_legit.no_stats",
     "_native_batch_norm_legit_no_training",
     "_batch_norm_with_update",
     "_batch_norm_no_update",
     "cudnn_batch_norm",
     "miopen_batch_norm",
+    "batch_norm_stats",
+    "batch_norm_update_stats",
+    "batch_norm_elemt",
     "_fused_rms_norm",
     "native_layer_norm_backward",
     "native_group_norm_backward",
     "native_batch_norm_backward",
     "_fused_rms_norm_backward",
+    "cudnn_batch_norm_backward",
+    "miopen_batch_norm_backward",
+    "batch_norm_backward",
+    "batch_norm_backward_reduce",
+    "batch_norm_backward_elemt",
 )
 
-DISPATCH_KEYS = ("CPU", "CUDA")
+# Dense tensors' keys, and those of other layouts, such as oneDNN's and nested tensors, that have kernels of their own.
+DENSE_KEYS = ("CPU", "CUDA")
+LAYOUT_KEYS = (
+    "MkldnnCPU",  # the only one that Python has no member for
+    *(
+        key
+        for key in torch._C.DispatchKey.__members__
+        if key.endswith(DENSE_KEYS) and not key.startswith(("Auto", *DENSE_KEYS))
+    ),
+)
+
+# What every way into inductor imports.
+COMPILER = "torch._inductor.compile_fx"
+
+# TorchScript's second interpreter calls kernels without the dispatcher; these are the ways into it.
+STATIC_RUNTIME = ("_jit_to_static_module", "_fuse_to_static_module")
 
 
 class ForbiddenOperator(RuntimeError):
@@ -44,6 +69,18 @@ class ForbiddenOperator(RuntimeError):
 def _keep_for_ever(thing: object) -> None:
     """Never free `thing`, and leave no name through which a submission could find and undo it."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+
+
+class _Refusing:
+    """A finder of modules that calls `refuse` when `module` is to be imported."""
+
+    def __init__(self, module: str, refuse: Callable[..., Any]) -> None:
+        self._module = module
+        self._refuse = refuse
+
+    def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
+        if name == self._module:
+            self._refuse()
 
 
 class Guard:
@@ -70,15 +107,24 @@ class Guard:
         return calls
 
     def _forbid(self, name: str) -> None:
-        operator, _, overload = name.partition(".")
+        """An overload, or all that an operator has; none where this version of torch does not have it."""
+        operator, _, asked = name.partition(".")
         packet = getattr(torch.ops.aten, operator, None)
-        if packet is None or (overload and overload not in packet.overloads()):
-            return  # this version of torch does not have it
-        for key in DISPATCH_KEYS:
-            self._registrations.impl(name, key, self._refusal(f"aten::{name}"))
+        for overload in packet.overloads() if packet else ():
+            if asked and overload != asked:
+                continue
+            full = operator if overload == "default" else f"{operator}.{overload}"
+            refuse = self._refusal(f"aten::{full}")
+            for key in (*DENSE_KEYS, *LAYOUT_KEYS):
+                if key in DENSE_KEYS or torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{full}", key):
+                    self._registrations.impl(full, key, refuse)
 
     def _forbid_compile(self) -> None:
-        torch.compile = self._refusal("torch.compile")
+        refuse = self._refusal("torch.compile")
+        torch.compile = refuse
+        sys.meta_path.insert(0, _Refusing(COMPILER, refuse))
+        for name in STATIC_RUNTIME:
+            setattr(torch._C, name, self._refusal("TorchScript's static runtime"))
 
     def _refusal(self, name: str) -> Callable[..., Any]:
         def refuse(*_args: Any, **_kwargs: Any) -> Any:
