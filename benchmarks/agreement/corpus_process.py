@@ -14,6 +14,8 @@ import json
 import os
 import sys
 import zlib
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -44,12 +46,18 @@ def context_is_lost() -> bool:
     return True
 
 
-def main() -> None:
-    path, *names = sys.argv[1:]
-    spec = importlib.util.spec_from_file_location("faults", path)
+def load(path: Path) -> ModuleType:
+    """The extension in a file, which is called like the file: so is the function that Python looks for in it."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
     extension = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(extension)
+    return extension
+
+
+def main() -> None:
+    path, *names = sys.argv[1:]
+    extension = load(Path(path))
     torch.zeros(1, device="cuda")
     for name in names:
         print(f"\n@@ start {name}", flush=True)

@@ -121,8 +121,8 @@ def counted(submission: Path, device: str, metrics: list[str]) -> list[dict[str,
             kernels = from_ncu(submission, metrics)
         else:
             kernels = [from_emulator(submission, shape) for shape in SHAPES]
-    except (RuntimeError, subprocess.TimeoutExpired) as error:
-        return [call | {"error": str(error)} for call in calls]
+    except (RuntimeError, ValueError, KeyError, subprocess.TimeoutExpired) as error:
+        return [call | {"error": f"{type(error).__name__}: {error}"} for call in calls]
     return [call | {"kernels": found} for call, found in zip(calls, kernels, strict=True)]
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
+import sysconfig
 from types import ModuleType
 
 import pytest
@@ -87,3 +89,19 @@ def test_counters_are_given_to_the_call_whose_mark_stands_before_them():
              '"2","rows","6"', '"3","spin_kernel","0"', '"4","columns","7"']  # fmt: skip
     assert counters.by_call(table, ["a"]) == [{"rows": {"launches": 2, "a": 1030.0}},
                                               {"columns": {"launches": 1, "a": 7.0}}]  # fmt: skip
+
+
+# What pybind11 leaves of an extension called `faults_on_gpu`, in plain C.
+C = """
+#include <Python.h>
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "faults_on_gpu", NULL, -1, NULL};
+PyMODINIT_FUNC PyInit_faults_on_gpu(void) { return PyModule_Create(&module); }
+"""
+
+
+def test_the_process_loads_an_extension_by_the_name_that_it_was_built_with(tmp_path):
+    (tmp_path / "faults.c").write_text(C)
+    library = tmp_path / "faults_on_gpu.so"
+    command = ["cc", "-shared", "-fPIC", "-I", sysconfig.get_paths()["include"], "-o", library, tmp_path / "faults.c"]
+    subprocess.run(command, check=True)
+    assert _module("corpus_process").load(library).__name__ == "faults_on_gpu"

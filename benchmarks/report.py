@@ -1,0 +1,39 @@
+#!/usr/bin/env python3
+"""The report of an evaluation that has been run, as eval.py prints it, from its JSON.
+
+python benchmarks/report.py results/h200/layernorm.json speed_of_light
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+import common  # noqa: F401  makes the harness importable
+from rich.console import Console
+
+from harness.report import json, terminal
+from harness.verdict import Results
+
+
+def parser():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("results", type=Path, help="what eval.py --json wrote")
+    parser.add_argument("submission", help="the name of one of its submissions")
+    return parser
+
+
+def main():
+    options = parser().parse_args()
+    results = json.load(options.results)
+    chosen = [e for e in results.evaluations if e.submission == options.submission]
+    if not chosen:
+        sys.exit(f"{options.results} has {', '.join(e.submission for e in results.evaluations)}.")
+    used = {device: level for device, level in results.environment.get("isolation", {}).items()
+            if device in {e.device for e in chosen}}  # fmt: skip
+    environment = results.environment | {"isolation": used}
+    console = Console(file=sys.stdout, no_color=True, width=160, highlight=False)
+    terminal.print_results(console, Results(schema=results.schema, environment=environment, evaluations=chosen))
+
+
+if __name__ == "__main__":
+    main()
