@@ -74,15 +74,24 @@ def resident_bytes(pids: Iterable[int]) -> int:
 
 def zombies(pids: Iterable[int]) -> set[int]:
     """Those of `pids` that have ended and wait for somebody to ask how."""
-    ended = set()
+    return {pid for pid in pids if _state(f"/proc/{pid}") in "ZX"}
+
+
+def all_stopped(pids: Iterable[int]) -> bool:
+    """Whether every thread of `pids` stands still or has ended: one that waits for a core takes its stop late."""
     for pid in pids:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            state = "X"
-        if state in "ZX":
-            ended.add(pid)
-    return ended
+        with contextlib.suppress(OSError):
+            if any(_state(f"/proc/{pid}/task/{thread}") not in "TtZX" for thread in os.listdir(f"/proc/{pid}/task")):
+                return False
+    return True
+
+
+def _state(folder: str) -> str:
+    """proc(5)'s letter for the state of a process or thread; X when it is gone."""
+    try:
+        return Path(f"{folder}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
 
 
 def send(pids: Iterable[int], number: signal.Signals) -> None:

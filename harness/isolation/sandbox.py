@@ -67,9 +67,9 @@ OUTPUT_TAIL_BYTES = 4000
 # A family that starts processes while it is being ended is ended again; a fork bomb takes a few passes.
 ENDING_PASSES = 200
 
-# A stopped process uses no processor. It is looked at so often after it was stopped until that is so, and may have used
-# so much more when it is told to go on: threads that waited for a core take their stop late.
-STOP_LOOKS, STOP_LOOK_S = 100, 0.0005
+# How long threads may wait for a core to take their stop on, and how often it is looked whether they have. What stands
+# still uses no processor from there on; so much is allowed it all the same.
+STOP_TIMEOUT_S, STOP_LOOK_S = 5.0, 0.0005
 HELD_PROCESSOR_S = 0.001
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -346,7 +346,8 @@ class Worker:
         Raises SubmissionError when it has processes beside the one that runs it."""
         if not self._stops_as_before():
             self._stop_everything()
-        self._processor_s = self._settled_processor_s()
+        self._wait_until_stopped()
+        self._processor_s = processes.processor_s(self._stopped)
 
     def _stop_everything(self) -> None:
         started = processes.started_so_far()
@@ -373,16 +374,13 @@ class Worker:
         self._stopped = set(self._held_before)
         return processes.started_so_far() == started
 
-    def _settled_processor_s(self) -> float:
-        """What it has used of the processors by the time that it stands still. Raises SubmissionError when it does
-        not: a process can have itself continued, by a timer of the kernel for one."""
-        used = processes.processor_s(self._stopped)
-        for _ in range(STOP_LOOKS):
+    def _wait_until_stopped(self) -> None:
+        """Raises SubmissionError when it does not stand still."""
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while not processes.all_stopped(self._stopped):
+            if time.monotonic() > deadline:
+                self._end_for("ran_while_held", _RAN_WHILE_HELD)
             time.sleep(STOP_LOOK_S)
-            before, used = used, processes.processor_s(self._stopped)
-            if used == before:
-                return used
-        self._end_for("ran_while_held", _RAN_WHILE_HELD)
 
     @property
     def _own_processes(self) -> int:
@@ -392,7 +390,8 @@ class Worker:
         return 3 if self._isolation.private_tree else 2
 
     def _resume(self) -> None:
-        """Raises SubmissionError when it did not stand still since `pause`."""
+        """Raises SubmissionError when it did not stand still since `pause`: a process can have itself continued, by a
+        timer of the kernel for one."""
         used_s = processes.processor_s(self._stopped) - self._processor_s
         if used_s > HELD_PROCESSOR_S and not processes.zombies(self._stopped):  # a dying process uses some, too
             self._end_for("ran_while_held", _RAN_WHILE_HELD)

@@ -70,6 +70,12 @@ WHOLE_CALLS = 3
 # A drop rate in a timed call is wrong when it is less probable than this: there are a hundred such calls in a case.
 IMPROBABLE = 1e-12
 
+# The masks of so many rounds, at most so many elements of each, are looked at together; the rates at which honest ones
+# are refused add up over cases and contenders.
+MASKED_ROUNDS = 3
+MASK_ELEMENTS = 1 << 22
+MASKS_FALSE_ALARM_RATE = dropout.FALSE_ALARM_RATE / 100
+
 # From nine samples on, the interval of a median leaves out the two outermost.
 MIN_ROUNDS = 9
 MAX_ROUNDS = 200
@@ -101,6 +107,8 @@ class Contender:
     stub_s: list[float] = field(default_factory=list)
     issue_us: list[float] = field(default_factory=list)
     finished: bool = False
+    masks: dict[int, list[np.ndarray]] = field(default_factory=dict)
+    """What was dropped of an output, by its position, in calls of the first rounds."""
 
     def samples_us(self) -> list[float]:
         """Time of a call in each round, microseconds; never below a nanosecond."""
@@ -169,6 +177,7 @@ class Clock:
         self._first = stub
         self._in_play: Sequence[int] = range(dealer.slot_count)
         self._notes: list[str] = []
+        self._window_seed = secrets.randbits(63)
 
     # ------------------------------------------------------------------ one round
 
@@ -319,6 +328,7 @@ class Clock:
                 ref: OutputRef = named.outputs[played.full][position]
                 got = played.contender.reader.read(ref, named.handles)
                 self._compare_fully(name, got, wanted.full[position], position)
+                self._compare_masks(played.contender, got, position)
         return played
 
     def _as_wanted(self, seen: np.ndarray, rows: torch.Tensor, elements: np.ndarray, position: int) -> bool:
@@ -342,6 +352,24 @@ class Clock:
             raise SubmissionError("wrong_when_timed", f"{name}, in a timed call: {text}.")
         if not comparison.ok:
             raise SubmissionError("wrong_when_timed", f"{name}, in a timed call: {comparison.message}.")
+
+    def _compare_masks(self, contender: Contender, got: torch.Tensor, position: int) -> None:
+        """Masks of timed calls are judged as those of observed ones are, of which there are too few to time."""
+        p = self._dealer.forms[position].dropout
+        masks = contender.masks.setdefault(position, [])
+        if not p or len(masks) == MASKED_ROUNDS:
+            return
+        masks.append(self._mask_window(got == 0).cpu().numpy())
+        text = len(masks) == MASKED_ROUNDS and dropout.unlikely(masks, p, MASKS_FALSE_ALARM_RATE)
+        if text:
+            raise SubmissionError("not_random", f"{contender.name}, the mask of timed calls: {text}.")
+
+    def _mask_window(self, dropped: torch.Tensor) -> torch.Tensor:
+        """Neighbouring rows, the same in every round, of at most MASK_ELEMENTS."""
+        rows = dropped.reshape(-1, dropped.shape[-1])
+        count = max(1, MASK_ELEMENTS // rows.shape[1])
+        first = self._window_seed % max(len(rows) - count + 1, 1)
+        return rows[first : first + count]
 
     def _or_drop(self, contender: Contender, step: Callable[..., _Played], *arguments: Any) -> _Played | None:
         """What `step` gives. A contender that fails is dropped with a note, but for the first, the submission."""

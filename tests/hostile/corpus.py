@@ -7,13 +7,14 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.helpers import PATIENCE, ROOT, EvalRun, run_eval
 
 FOLDER = Path(__file__).parent
-PROBLEM = ROOT / "tests" / "fixtures" / "problems" / "corpus_layernorm.py"
+PROBLEMS = ROOT / "tests" / "fixtures" / "problems"
+PROBLEM = PROBLEMS / "corpus_layernorm.py"
 
 # Words of `needs:`. Devices: `cuda` runs CUDA, emulated or not; `gpu` a real one only; `cpu` and `emulator` only those.
 # Isolation: `landlock` and `namespaces` name the weakest level that stops it. `timing`: only timed calls show it.
@@ -42,6 +43,7 @@ class Entry:
     surface: str
     needs: frozenset[str]
     allowed: tuple[str, ...]
+    problem: Path = PROBLEM
 
     @property
     def name(self) -> str:
@@ -87,13 +89,14 @@ def read(path: Path) -> Entry:
     head = re.match(r'"""(.*?)"""', path.read_text(), re.DOTALL)
     if not head:
         raise ValueError(f"{path} has no docstring at its head")
-    fields = dict(re.findall(r"^(surface|needs|expect): (.*)$", head[1], re.MULTILINE))
+    fields = dict(re.findall(r"^(surface|problem|needs|expect): (.*)$", head[1], re.MULTILINE))
     if not {"surface", "expect"} <= set(fields):
         raise ValueError(f"{path}: the docstring needs the lines 'surface:' and 'expect:'")
     needs = frozenset(word.strip() for word in fields.get("needs", "").split(",") if word.strip())
     if needs - WORDS:
         raise ValueError(f"{path}: 'needs:' has {sorted(needs - WORDS)}; known are {sorted(WORDS)}")
-    return Entry(path, head[1].strip().splitlines()[0], fields["surface"], needs, _allowed(fields["expect"]))
+    problem = PROBLEMS / f"{fields.get('problem', PROBLEM.stem)}.py"
+    return Entry(path, head[1].strip().splitlines()[0], fields["surface"], needs, _allowed(fields["expect"]), problem)
 
 
 def _allowed(text: str) -> tuple[str, ...]:
@@ -117,14 +120,27 @@ def entries() -> list[Entry]:
 def judge(
     chosen: Iterable[Entry], device: str, *options: str, timing: bool, at_once: int = 1
 ) -> tuple[list[Outcome], EvalRun]:
-    """Judge files in one run of eval.py: whatever one of them does, the next has to be judged as if alone. Of
-    `at_once` runs beside each other each has its share of the cores."""
+    """Judge files in one run of eval.py for each problem: whatever one of them does, the next has to be judged as if
+    alone. Of `at_once` runs beside each other each has its share of the cores. The run is that of the last problem,
+    with what all have said."""
     members = list(chosen)
+    outcomes, said = [], ""
+    for problem in dict.fromkeys(entry.problem for entry in members):
+        of_it = [entry for entry in members if entry.problem == problem]
+        found, run = _judge(problem, of_it, device, *options, timing=timing, at_once=at_once)
+        outcomes += found
+        said += run.stderr
+    return outcomes, replace(run, stderr=said)
+
+
+def _judge(
+    problem: Path, members: list[Entry], device: str, *options: str, timing: bool, at_once: int
+) -> tuple[list[Outcome], EvalRun]:
     limits = CUDA_LIMITS if device == "cuda" else LIMITS
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))} if at_once > 1 else {}
     mode = ["-k", "timed", "--quick", "--against", "eager"] if timing else ["--no-timing"]
     run = run_eval(
-        *(entry.path for entry in members), "--problem", PROBLEM, "--device", device, *mode,
+        *(entry.path for entry in members), "--problem", problem, "--device", device, *mode,
         "--timeout", TIMEOUT_S, "--seed", random.SystemRandom().randrange(2**53), *options,
         env=limits | threads, timeout_s=60 + 60 * len(members),
     )  # fmt: skip
