@@ -116,12 +116,13 @@ def test_an_unknown_step_is_answered_with_those_that_there_are():
 def test_what_was_not_measured_says_which_step_measures_it(tmp_path):
     from harness.report import agreement, measurements
 
-    for name in set(measurements.TABLES) - {"checks", "peers", "launches"}:
+    for name in set(measurements.TABLES) - {"checks", "peers", "launches", "runs"}:
         text = measurements.table(name, tmp_path)
         assert text.startswith("Not measured yet: `python benchmarks/everything.py"), name
         assert text.split("--only ")[1].removesuffix("`.\n") in {s.name for s in STEPS}
     for name in agreement.TABLES:
         assert agreement.table(name, tmp_path / "h200").startswith("Not measured yet: ")
+    assert measurements.table("runs", tmp_path).startswith("No run has been recorded yet: ")
     assert measurements.table("checks", tmp_path).count("not measured yet") == 5
 
 

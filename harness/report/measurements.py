@@ -361,6 +361,21 @@ def launches(folder: Path) -> str:
     return _rows("problem | submission | case | returns after | eager | share | call | eager", rows)
 
 
+# ---------------------------------------------------------------------- how all of it was made
+
+
+def runs(folder: Path) -> str:
+    """The commands of benchmarks/everything.py that were run, when, and how long they took."""
+    path = folder / "run.json"
+    if not path.exists():
+        raise NotMeasured(f"No run has been recorded yet: `python benchmarks/everything.py {_relative(folder)}`.")
+    rows = [
+        [name, done["date"], f"{done['seconds']:.0f} s", done["outcome"], f"`{done['command']}`".replace("|", "\\|")]
+        for name, done in json.loads(path.read_text()).items()
+    ]
+    return _rows("step | ended | took | outcome | command", rows)
+
+
 # ---------------------------------------------------------------------- all at a glance
 
 _CHECKS: dict[str, Callable[[Path], Iterator[list[str]]]] = {
@@ -396,6 +411,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "sanitized": sanitized,
     "peers": peers,
     "launches": launches,
+    "runs": runs,
 }
 
 

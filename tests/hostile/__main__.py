@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -60,6 +62,8 @@ class Table:
 
     def __init__(self, path: Path | None):
         self._path = path
+        words = [Path(word).name if os.path.isabs(word) else word for word in sys.argv[1:]]
+        self._command = shlex.join(["python", "-m", "tests.hostile", *words])
         self.environment: dict[str, dict] = {}
         self.outcomes: list[tuple[corpus.Outcome, str]] = []
 
@@ -71,7 +75,12 @@ class Table:
             rows = [_row(*pair) for pair in self.outcomes]
             rows.sort(key=lambda row: (row["device"], row["family"], row["name"]))
             self._path.write_text(
-                json.dumps({"environment": self.environment, "outcomes": rows}, indent=1, ensure_ascii=False) + "\n"
+                json.dumps(
+                    {"environment": self.environment, "command": self._command, "outcomes": rows},
+                    indent=1,
+                    ensure_ascii=False,
+                )
+                + "\n"
             )
 
 
