@@ -16,6 +16,9 @@ ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
+# Exit code of a script that ran out of its --limit-s: its file holds what was done until then. (EX_TEMPFAIL)
+INCOMPLETE = 75
+
 
 def evaluate(*words: object) -> dict[str, Any]:
     """The results of one run of eval.py. Ends this process with eval.py's own words when it gave none."""

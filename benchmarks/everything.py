@@ -31,9 +31,10 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import plan
-from common import ROOT
+from common import INCOMPLETE, ROOT
 from plan import FOLDER, Step
 
+from harness.cli import EXIT_HARNESS
 from harness.peers import DISTRIBUTIONS
 
 PLANS = {"gpu": plan.gpu, "cpu": plan.cpu}
@@ -90,7 +91,11 @@ def run(step: Step, words: Sequence[str], folder: Path, limit_s: float) -> Done:
     missing = [name for name in step.files if not _is_newer(folder / name, started)]
     if outcome == "done" and missing:
         outcome = f"left no {', '.join(missing)}"
-    if step.printed and process.returncode:
+    if process.returncode == INCOMPLETE:
+        outcome = "ran out of its own time; what was done is there"
+    elif words[0] == "eval.py" and process.returncode == EXIT_HARNESS:
+        outcome = "the harness or the device failed"
+    elif step.printed and process.returncode:
         outcome = f"exit code {process.returncode}"
     return Done(
         outcome=outcome,

@@ -83,12 +83,18 @@ def outcomes(folder):
 def test_a_step_that_fails_or_hangs_is_named_and_the_others_go_on(tmp_path, capsys):
     steps = [
         [step("fails", "raise SystemExit('no such thing')"), step("hangs", "import time; time.sleep(60)", limit_s=1)],
+        [step("partial", write("partial") + "\nraise SystemExit(75)")],
         [step("works", write("works"))],
         [step("large", write("large"), seconds=1000)],
     ]
     assert not everything.measure(steps, tmp_path, budget_s=100)
     said = capsys.readouterr().out
-    assert outcomes(tmp_path) == {"fails": "left no fails.json", "hangs": "stopped after 1 s", "works": "done"}
+    assert outcomes(tmp_path) == {
+        "fails": "left no fails.json",
+        "hangs": "stopped after 1 s",
+        "partial": "ran out of its own time; what was done is there",
+        "works": "done",
+    }
     assert "no such thing" in said
     assert "large (about 1000 s)" in said.splitlines()[-2]
     assert (tmp_path / "works.json").read_text() == "1"

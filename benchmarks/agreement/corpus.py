@@ -29,7 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import save
+from common import INCOMPLETE, save
 
 from tests.emulator import corpus_sources
 
@@ -241,6 +241,8 @@ def main() -> None:
     table.save()
     left = [f"{n} {t}" for n, by_tool in table.cases.items() for t, r in by_tool.items() if r.outcome == "not run"]
     print(f"{len(table.cases)} kernels, {len(TOOLS)} ways each; not run: {', '.join(left) or 'none'}")
+    if left and time.monotonic() > deadline:
+        sys.exit(INCOMPLETE)
 
 
 if __name__ == "__main__":

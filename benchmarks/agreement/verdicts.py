@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from common import ROOT, save
+from common import INCOMPLETE, ROOT, save
 
 FAULTY = ROOT / "tests" / "hostile"
 SEED = 20
@@ -82,6 +82,8 @@ def main() -> None:
             content = {"device": options.device, "seed": SEED, "verdicts": dict(sorted(results.items()))}
             save(options.json, content)
             print(name, results[name]["status"], results[name].get("reason") or "", flush=True)
+    if time.monotonic() > deadline:
+        sys.exit(INCOMPLETE)
     if all(entry["status"] == "not run" for entry in results.values()):
         sys.exit(f"Nothing was judged: {next(iter(results.values()), {}).get('message', 'no submission')}")
 
