@@ -112,6 +112,10 @@ class Judge:
     def _time(
         self, submission: Submission, runner: Runner, common: dict, results: list[verdict.Case]
     ) -> verdict.Evaluation:
+        try:
+            runner.worker.pause()  # what it does meanwhile would slow the copies that measure the bandwidth
+        except SubmissionError as error:
+            return _refusal(error, common)
         timer = self._ready_timer()
         assert self._baselines is not None
         notes: list[str] = []

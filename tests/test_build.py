@@ -5,6 +5,7 @@ from pathlib import Path
 from harness.build.compiler_output import kernel_resources, short_errors
 from harness.build.extension import Extension, SourceText
 from harness.build.locate import locate
+from harness.isolation import builds
 from tests.helpers import run_eval
 
 PROBLEM = Path(__file__).parent / "fixtures" / "problems" / "small_layernorm.py"
@@ -113,3 +114,17 @@ def test_an_error_names_the_line_of_the_python_file(tmp_path):
     evaluation = judged(write(tmp_path, NATIVE.replace("ANSWER", "no_such_name")))
     assert evaluation["reason"] == "build_failed"
     assert "submission.py:7:" in evaluation["message"]
+
+
+def test_a_run_adds_a_bounded_amount_to_the_cache(tmp_path, monkeypatch):
+    """A worker's folder may hold files that take no room there, being holes, and would take it in the cache."""
+    monkeypatch.setattr(builds, "MAX_BYTES", 1 << 20)
+    for number in range(4):
+        folder = tmp_path / "build" / f"{number:032x}"
+        folder.mkdir(parents=True)
+        (folder / "kernels.json").write_text("[]")
+        with open(folder / f"hole_{number:016x}.so", "wb") as file:
+            file.truncate(400_000)
+    builds.keep(tmp_path / "build", tmp_path / "cache")
+    kept = [path.stat().st_size for path in (tmp_path / "cache").rglob("*.so")]
+    assert kept == [400_000] * 2

@@ -5,8 +5,11 @@ What needs a GPU is judged by `python -m tests.hostile --device cuda` on a machi
 """
 
 import ast
+import json
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -151,6 +154,18 @@ def test_a_worker_opens_no_connection(tmp_path):
         condition = f"socket.socket().connect_ex(('127.0.0.1', {server.getsockname()[1]})) != 0"
         run = run_eval(nosy(tmp_path, "caller", condition), "--problem", corpus.PROBLEM, "-k", "large eps")
     assert run.code == 0, run.results
+
+
+def test_a_worker_that_closes_its_memory_ends_no_run_but_its_own(tmp_path):
+    """A judge without the privilege to trace everything may not read a process that made itself unreadable."""
+    closed = tmp_path / "closed.py"
+    closing = "def forward(self, x):\n        __import__('ctypes').CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE"
+    closed.write_text(CONTROL.read_text().replace("def forward(self, x):", closing))
+    unprivileged = ["setpriv", "--bounding-set=-sys_ptrace"] if os.geteuid() == 0 else []
+    command = [sys.executable, "eval.py", closed, CONTROL, "--problem", corpus.PROBLEM, "-k", "large eps",
+               "--no-timing", "--isolation", "basic", "--json", "-"]  # fmt: skip
+    run = subprocess.run([*unprivileged, *map(str, command)], cwd=ROOT, capture_output=True, text=True)
+    assert [e["reason"] for e in json.loads(run.stdout)["evaluations"]] == ["bad_output", None], run.stderr
 
 
 def test_require_refuses_where_namespaces_do_not_work(tmp_path):

@@ -20,6 +20,7 @@ from pathlib import Path
 _FOLDER = re.compile(r"[0-9a-f]{32}")
 _FILE = re.compile(r"\w+_[0-9a-f]{16}\.so|kernels\.json")
 
+# Of all that one run adds. What a worker left as holes of a file is written out in full here.
 MAX_BYTES = 1 << 28
 MAX_FOLDERS = 64
 MAX_FILES = 2
@@ -38,36 +39,39 @@ def keep(folder: Path, cache: Path) -> None:
     worker can hold anything, links and pipes too."""
     with contextlib.suppress(OSError), _opened(folder) as root:
         built = [name for name in sorted(os.listdir(root)) if _FOLDER.fullmatch(name)][:MAX_FOLDERS]
+        left = MAX_BYTES
         for name in built:
             if not (cache / name).exists():
                 with contextlib.suppress(OSError), _opened(name, root) as inner:
-                    _keep_one(inner, cache / name)
+                    left -= _keep_one(inner, cache / name, left)
 
 
-def _keep_one(inner: int, final: Path) -> None:
+def _keep_one(inner: int, final: Path, at_most: int) -> int:
+    """Copy a build of at most so many bytes; how many it had, 0 when it was not kept."""
     names = [name for name in sorted(os.listdir(inner)) if _FILE.fullmatch(name)]
     if len(names) != MAX_FILES:
-        return
+        return 0
+    contents = {name: _read(inner, name, at_most) for name in names}
+    size = sum(len(content or b"") for content in contents.values())
+    if size > at_most or None in contents.values():
+        return 0
     final.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="keeping-", dir=final.parent))
     try:
-        if all(_copy(inner, name, scratch / name) for name in names):
-            scratch.rename(final)
+        for name, content in contents.items():
+            (scratch / name).write_bytes(content or b"")
+        scratch.rename(final)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+    return size
 
 
-def _copy(folder: int, name: str, target: Path) -> bool:
-    """Copy a regular file of bounded size; whether it was one."""
+def _read(folder: int, name: str, at_most: int) -> bytes | None:
+    """The content of a regular file of at most so many bytes; None where it is something else."""
     opened = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
     with open(opened, "rb") as source:
-        if not stat.S_ISREG(os.fstat(opened).st_mode):
-            return False
-        data = source.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        return False
-    target.write_bytes(data)
-    return True
+        about = os.fstat(opened)
+        return source.read(at_most + 1) if stat.S_ISREG(about.st_mode) and about.st_size <= at_most else None
 
 
 @contextlib.contextmanager

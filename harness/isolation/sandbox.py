@@ -29,7 +29,7 @@ from harness.errors import HarnessError, SubmissionError
 from harness.isolation import bubblewrap, builds, processes
 from harness.isolation.levels import Isolation
 from harness.paths import ROOT, build_cache, compile_cache, emulator_cache
-from harness.protocol.turns import Turns
+from harness.protocol.turns import Other, Turns
 from harness.protocol.wire import BadMessage, Channel, ChannelClosed, ChannelTimeout, Reply, Request
 
 # Variables that a worker may see: what finds compilers, CUDA and the device, and nothing else.
@@ -247,11 +247,14 @@ class Worker:
     def wait_for_warm_up(self, timeout_s: float) -> None:
         """Wait until a worker that was told to play waits for its first slot. One that answers instead, or does
         not come back, is found out by `hear`."""
-        self.turns.wait_until_ready(timeout_s, self._channel.fileno(), self._has_answered)
+        self.turns.wait_until_ready(timeout_s, self._other())
 
     def hand_out(self, slots: list[int], timeout_s: float) -> None:
         """Hand `slots` out one by one to a worker that was told to play; `hear` gives its reply."""
-        self.turns.hand_out(slots, timeout_s, self._channel.fileno(), self._has_answered)
+        self.turns.hand_out(slots, timeout_s, self._other())
+
+    def _other(self) -> Other:
+        return Other(self._channel.fileno(), self._has_answered, self._check_holdings)
 
     def _has_answered(self) -> bool:
         return self._channel.spin(0.0)

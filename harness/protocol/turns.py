@@ -21,6 +21,7 @@ import select
 import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 _SLOT_BITS = 32
 _SLOT_MASK = (1 << _SLOT_BITS) - 1
@@ -32,8 +33,21 @@ _READY = 1 << 63
 # How often a waiting judge looks whether the worker still lives: some hundred microseconds.
 _SPINS_BETWEEN_LOOKS = 2048
 
+# A round that takes so long is no short one, in which every look would be timed.
+LOOK_S = 0.25
+
 # More than a side rings before the other looks.
 _BELL_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Other:
+    """What the judge minds beside the page while it waits for a worker: the socket that it answers through, whether
+    it has, and a look at what it holds every LOOK_S."""
+
+    socket_fd: int
+    has_answered: Callable[[], bool]
+    look: Callable[[], None]
 
 
 class Turns:
@@ -89,19 +103,19 @@ class Turns:
 
     # ------------------------------------------------------------------ the judge's side
 
-    def wait_until_ready(self, timeout_s: float, socket_fd: int, something_came: Callable[[], bool]) -> bool:
+    def wait_until_ready(self, timeout_s: float, other: Other) -> bool:
         """Whether the worker waits for the first slot; False as in `hand_out`."""
-        return self._wait_for(self.number | _READY, time.monotonic() + timeout_s, socket_fd, something_came)
+        return self._wait_for(self.number | _READY, time.monotonic() + timeout_s, other)
 
-    def hand_out(self, slots: list[int], timeout_s: float, socket_fd: int, something_came: Callable[[], bool]) -> None:
+    def hand_out(self, slots: list[int], timeout_s: float, other: Other) -> None:
         """Hand each of `slots` out when the worker is back from the one before, and end the round.
 
-        Returns early when the worker says something (`something_came`, on `socket_fd`) or when `timeout_s` is
-        over: its reply, or that there is none, then says what happened."""
+        Returns early when the worker says something else or when `timeout_s` is over: its reply, or that there is
+        none, then says what happened. What `other.look` raises passes through."""
         deadline = time.monotonic() + timeout_s
         for slot in slots:
             self._say(slot + 1)
-            if not self._wait_for(self.number, deadline, socket_fd, something_came):
+            if not self._wait_for(self.number, deadline, other):
                 return
         self._say(_ROUND_IS_OVER)
 
@@ -115,27 +129,33 @@ class Turns:
         with contextlib.suppress(OSError):  # full or closed: then the worker does not listen, or is gone
             self._bell.send(b"!", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
-    def _wait_for(self, word: int, deadline: float, socket_fd: int, something_came: Callable[[], bool]) -> bool:
+    def _wait_for(self, word: int, deadline: float, other: Other) -> bool:
         """Whether the worker says `word`; False when it spoke otherwise, died or took too long."""
         words = self._words
+        next_look = time.monotonic() + LOOK_S
         while True:
             if self._spins:
                 for _ in range(_SPINS_BETWEEN_LOOKS):
                     if words[1] == word:
                         return True
-                if something_came():
+                if other.has_answered():
                     return False
             else:
                 bell_fd = self._bell.fileno()
-                ready, _, _ = select.select([bell_fd, socket_fd], [], [], max(deadline - time.monotonic(), 0.0))
+                wait_s = max(min(deadline, next_look) - time.monotonic(), 0.0)
+                ready, _, _ = select.select([bell_fd, other.socket_fd], [], [], wait_s)
                 if bell_fd in ready and not self._answer():
                     return False
                 if words[1] == word:
                     return True
-                if socket_fd in ready:
+                if other.socket_fd in ready:
                     return False
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now > deadline:
                 return False
+            if now > next_look:
+                other.look()
+                next_look = time.monotonic() + LOOK_S
 
     def _answer(self) -> bool:
         """Take what the bell rang, so that it can ring again; False when the worker closed its end."""

@@ -102,14 +102,8 @@ class Timer:
         self._problem = problem
         self._settings = settings
         self._stub = stub
-        self._bandwidth = 0.0
-
-    @property
-    def bandwidth(self) -> float:
-        """Copy bandwidth of the device, bytes a second; measured at the first use in this run."""
-        if not self._bandwidth:
-            self._bandwidth = self._device.copy_bandwidth()
-        return self._bandwidth
+        self.bandwidth = device.copy_bandwidth()
+        """Copy bandwidth of the device, bytes a second; measured now, when nothing else should run."""
 
     def time_case(self, runner: Runner, baselines: Mapping[str, Runner], drawn: Drawn, name: str) -> list[CaseTimes]:
         """Each of the case's timed parts, the whole of it first.
