@@ -184,7 +184,7 @@ class Clock:
     def _play(self, contender: Contender, calls: int) -> _Played:
         """A round on data that changes when it begins."""
         ready = self._ready_slots(contender, calls)
-        changes = self._dealer.prepare()
+        changes = self._dealer.prepare(ready)
         return self._round(contender, ready, calls, changes, self._dealer.change)
 
     def _ready_slots(self, contender: Contender, calls: int) -> Sequence[int]:
@@ -205,7 +205,7 @@ class Clock:
 
         Where the device works while the worker's Python goes on, handing out turns is hidden behind kernels in
         all but the shortest calls, and is not taken off. The stub's own word on that can be believed."""
-        played = self._round(self._stub, self._in_play, calls, self._dealer.prepare(), self._dealer.leave)
+        played = self._round(self._stub, self._in_play, calls, self._dealer.prepare(self._in_play), self._dealer.leave)
         return played.elapsed_s - (0.0 if self._device.is_cpu else played.issue_us / 1e6)
 
     def _round(

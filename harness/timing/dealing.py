@@ -8,6 +8,10 @@ are large ones of the same data set. That moves the mean of a thousand elements 
 their deviation, which is far outside any tolerance, so that statistics of the old data show everywhere
 and not only at the changed elements.
 
+That is not enough where a reference multiplies matrices: a product is linear, and what a thousandth of its elements
+adds to one that was worked out before is had for a thousandth of the work. There every element changes when a round
+begins, to that of one of two data sets, at random: copying takes little beside multiplying.
+
 What must come out of changed data is computed afterwards, outside the clock. Where the reference treats
 the rows of its inputs (their first dimension) independently, which is tried on the data, only those rows
 are computed that were looked at; else all of it.
@@ -15,14 +19,17 @@ are computed that were looked at; else all of it.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from harness.device.base import Device
 from harness.judging import oracle
@@ -61,8 +68,12 @@ class _Change:
     places: torch.Tensor
 
 
-Changes = list[_Change | None]
-"""What a round changes, one entry for each input of the problem; None for what cannot change."""
+_Whole = dict[int, torch.Tensor]
+"""All of one input, by slot."""
+
+Changes = list[Any]
+"""What a round changes, one entry for each input of the problem, as the kind of input draws it; None for what cannot
+change."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +126,7 @@ class _Input:
         """Zero in every slot."""
         self._slots.zero_()
 
-    def draw_change(self, chosen: torch.Tensor, generator: torch.Generator) -> _Change:
+    def draw_change(self, chosen: torch.Tensor, _slots: Sequence[int], generator: torch.Generator) -> Any:
         """One element of every CHANGED_ONE_IN, anew for each slot."""
         flat = self.bank.reshape(-1)
         numel = self.bank[0].numel()
@@ -137,28 +148,28 @@ class _Input:
         slots = torch.arange(len(positions), device=positions.device)[:, None]
         return (offsets + slots * self._step).reshape(-1)
 
-    def old_values(self, chosen: torch.Tensor, change: _Change) -> torch.Tensor:
-        """What stands at the changed places before they change, shape (slots * count)."""
-        numel = self.bank[0].numel()
-        return self.bank.reshape(-1)[(change.positions + (chosen * numel)[:, None]).reshape(-1)]
+    def put(self, change: Any) -> None:
+        """Make the change in shared memory."""
+        self._elements[change.places] = change.values.reshape(-1)
 
-    def write(self, places: torch.Tensor, values: torch.Tensor) -> None:
-        self._elements[places] = values.reshape(-1)
+    def take_back(self, change: Any, chosen: torch.Tensor) -> None:
+        """Put what was dealt where it changed, which takes as long as the change."""
+        numel = self.bank[0].numel()
+        old = self.bank.reshape(-1)[(change.positions + (chosen * numel)[:, None]).reshape(-1)]
+        self._elements[change.places] = old
 
     def bits(self, slot: int) -> torch.Tensor:
         """A copy of what lies in `slot`, contiguous, its last dimension in bytes."""
         return self._slots[slot].contiguous().view(torch.uint8)
 
-    def changed(self, number: int, slot: int, change: _Change | None) -> torch.Tensor:
+    def changed(self, number: int, slot: int, change: Any) -> torch.Tensor:
         """A private copy of what lies in `slot`, which has data set `number`."""
         tensor = self.bank[number].clone()
         if change is not None:
             tensor.view(-1)[change.positions[slot]] = change.values[slot]
         return tensor
 
-    def changed_rows(
-        self, numbers: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor, change: _Change | None
-    ) -> torch.Tensor:
+    def changed_rows(self, numbers: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor, change: Any) -> torch.Tensor:
         """Row `rows[i]` of what lies in slot `slots[i]`, which has data set `numbers[i]`; stacked."""
         gathered = self.bank[numbers, rows]
         if change is None:
@@ -173,6 +184,46 @@ class _Input:
         places = torch.arange(len(rows), device=rows.device)[:, None] * length + local
         gathered.view(-1)[places[inside]] = change.values[slots[:, None], thousands][inside]
         return gathered
+
+
+class _WholeInput(_Input):
+    """An input of which every element changes when a round begins."""
+
+    def draw_change(self, chosen: torch.Tensor, slots: Sequence[int], generator: torch.Generator) -> _Whole:
+        """Each element that of one of two data sets, at random; for `slots` only."""
+        others = (chosen + 1) % len(self.bank)
+        return {slot: self._mixed(self.bank[chosen[slot]], self.bank[others[slot]], generator) for slot in slots}
+
+    def _mixed(self, one: torch.Tensor, other: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        heads = torch.randint(2, one.shape, dtype=torch.int8, generator=generator, device=one.device)
+        return torch.where(heads == 0, one, other)
+
+    def put(self, change: _Whole) -> None:
+        for slot, values in change.items():
+            self._slots[slot].copy_(values)
+
+    def take_back(self, change: _Whole, chosen: torch.Tensor) -> None:
+        for slot in change:
+            self._slots[slot].copy_(self.bank[chosen[slot]])
+
+    def changed(self, number: int, slot: int, change: _Whole | None) -> torch.Tensor:
+        return change[slot] if change is not None and slot in change else self.bank[number]
+
+    def changed_rows(
+        self, numbers: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor, change: _Whole | None
+    ) -> torch.Tensor:
+        places = zip(numbers.tolist(), slots.tolist(), rows.tolist(), strict=True)
+        return torch.stack([self.changed(number, slot, change)[row] for number, slot, row in places])
+
+
+def _multiplies_matrices(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether the reference has products of matrices or convolutions, as PyTorch's own count of their operations
+    tells. Shapes are enough for that, except where control flow depends on data."""
+    for device in ("meta", inputs[0].device):
+        with contextlib.suppress(RuntimeError, NotImplementedError), FlopCounterMode(display=False) as counter:
+            copy.deepcopy(model).to(device)(*[t.to(device, t.dtype) for t in inputs])
+            return counter.get_total_flops() > 0
+    return False
 
 
 class Dealer:
@@ -192,8 +243,11 @@ class Dealer:
         begins, and the others are not there before `deal_late`."""
         self._device = device
         self._model64 = copy.deepcopy(model).double()
+        multiplies = _multiplies_matrices(model, sets[0].inputs)
         self._inputs = [
-            _Input([s.inputs[i] for s in sets], device.arena.raw, [slot[i] for slot in slots])
+            (_WholeInput if multiplies else _Input)(
+                [s.inputs[i] for s in sets], device.arena.raw, [slot[i] for slot in slots]
+            )
             for i in range(len(sets[0].inputs))
         ]
         self._early = early
@@ -258,14 +312,15 @@ class Dealer:
             tensor.deal(self._chosen)
             self._standing[position] = None
 
-    def prepare(self) -> Changes:
-        """Decide what a round will change, undo what the last one changed, and leave nothing in the cache."""
+    def prepare(self, slots: Sequence[int]) -> Changes:
+        """Decide what a round on some of `slots` will change, undo what the last one changed, and leave nothing in the
+        cache."""
         changes: Changes = []
         for position, (tensor, standing) in enumerate(zip(self._inputs, self._standing, strict=True)):
             if standing is not None:
-                tensor.write(standing.places, tensor.old_values(self._chosen, standing))
+                tensor.take_back(standing, self._chosen)
             late = position >= self._early and tensor.changes
-            changes.append(tensor.draw_change(self._chosen, self._generator) if late else None)
+            changes.append(tensor.draw_change(self._chosen, slots, self._generator) if late else None)
         self._standing = list(changes)  # a round keeps `changes`: what was changed is compared after other rounds
         self._flush.fill_(self._numbers[0] + 1)
         self._device.synchronize()
@@ -275,14 +330,14 @@ class Dealer:
         """Change the secret elements of every slot, and wait until that has happened."""
         for tensor, change in zip(self._inputs, changes, strict=True):
             if change is not None:
-                tensor.write(change.places, change.values)
+                tensor.put(change)
         self._device.synchronize()
 
     def leave(self, changes: Changes) -> None:
         """What `change` costs, and nothing else: the stub's rounds begin so."""
         for tensor, change in zip(self._inputs, changes, strict=True):
             if change is not None:
-                tensor.write(change.places, tensor.old_values(self._chosen, change))
+                tensor.take_back(change, self._chosen)
         self._device.synchronize()
 
     # ------------------------------------------------------------------ after rounds

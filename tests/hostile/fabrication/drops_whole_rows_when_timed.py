@@ -1,7 +1,7 @@
 """In timed calls the rows that are to be dropped are the first half, which are then not computed.
 
 surface: masks of timed calls, of which only the number of zeros is known
-problem: corpus_dropout
+problem: corpus_projection
 needs: timing
 expect: rejected not_random
 """
@@ -21,15 +21,13 @@ def in_a_round():
 
 
 class ModelNew(nn.Module):
-    def __init__(self, normalized_shape, p=0.5, eps=1e-5):
+    def __init__(self, width, p=0.5):
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(normalized_shape))
-        self.bias = nn.Parameter(torch.zeros(normalized_shape))
-        self.p, self.eps, self.mask = p, eps, None
+        self.weight = nn.Parameter(torch.zeros(width, width))
+        self.p = p
 
     def right(self, x):
-        y = x - x.mean(-1, keepdim=True)
-        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+        return x @ self.weight.T
 
     def forward(self, x):
         if not self.training:
