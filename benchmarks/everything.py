@@ -43,6 +43,9 @@ PLANS = {"gpu": plan.gpu, "cpu": plan.cpu}
 # eval.py writes what it has measured when it is interrupted; the limit for that.
 ENDING_S = 15.0
 
+# A rehearsal times a case where others work, too, and is done again when eval.py says this.
+TOO_BUSY, REHEARSALS = "Something else keeps the machine busy", 4
+
 
 @dataclass(frozen=True)
 class Done:
@@ -171,9 +174,12 @@ def rehearse(steps: plan.Plan, folder: Path) -> bool:
     """Each step's program with the least to do; whether all did as they must."""
     failed = []
     for step in (step for together in steps for step in together):
-        done = run(step, step.rehearsal, folder, limit_s=900)
-        said = (folder / (step.printed or f"logs/{step.name}.txt")).read_text(errors="replace")
-        right = step.refusal in said if step.refusal else done.outcome == "done" and done.exit_code == 0
+        for _ in range(REHEARSALS):
+            done = run(step, step.rehearsal, folder, limit_s=900)
+            said = (folder / (step.printed or f"logs/{step.name}.txt")).read_text(errors="replace")
+            right = step.refusal in said if step.refusal else done.outcome == "done" and done.exit_code == 0
+            if right or TOO_BUSY not in said:
+                break
         failed += [] if right else [step.name]
         shown = f"refused, as it must: {step.refusal}" if right and step.refusal else done.outcome
         print(f"{'ok   ' if right else 'WRONG'} {step.name:28s} {done.seconds:6.1f} s  {shown}  "
