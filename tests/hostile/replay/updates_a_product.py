@@ -3,7 +3,7 @@
 surface: data that can be seen before a round begins, of which a part changes then
 problem: corpus_projection
 needs: timing
-expect: too_slow|rejected out_of_memory
+expect: rejected wrong_when_timed
 """
 
 import sys
@@ -37,7 +37,7 @@ class ModelNew(nn.Module):
         if x.data_ptr() not in known:
             return x @ self.weight.T
         old, y = known.pop(x.data_ptr())
-        rows, columns = (x != old).nonzero(as_tuple=True)
+        rows, columns = (x != old).nonzero()[: x.numel() // 512].T  # more would take longer than a product
         change = (x[rows, columns] - old[rows, columns])[:, None] * self.weight.T[columns]
         return y.index_add_(0, rows, change)
 
