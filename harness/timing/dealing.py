@@ -283,6 +283,11 @@ class Dealer:
     def _outputs(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         return oracle.outputs_of(self._model64(*[t.double() if t.is_floating_point() else t for t in inputs]))
 
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether no input can be changed when a round begins."""
+        return not any(tensor.changes for tensor in self._inputs[self._early :])
+
     # ------------------------------------------------------------------ before and at the beginning of a round
 
     @property

@@ -152,6 +152,11 @@ class Timer:
         clock = Clock(self._device, dealer, self._contender("stub", stub, part, slots), self._settings.timeout_s)
         budgets = QUICK_BUDGET_S if self._settings.quick else BUDGET_S
         what = f"'{name}'" if part.name == part.drawn.timed_parts[0] else f"'{name}', {part.name}"
+        if dealer.changes_nothing:
+            notes.append(
+                "the inputs hold no floating numbers, so they do not change when a round begins: a time of results "
+                "that were kept from earlier rounds would not be found out."
+            )
         notes += clock.measure(contenders, budgets[self._device.name])
         notes += self._leave_out_the_drowned(contenders[1:])
         times = CaseTimes(
