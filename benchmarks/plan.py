@@ -21,6 +21,7 @@ FOLDER = "{folder}"
 PEERS = "eager,compile,unfused,liger,cudnn,quack"
 
 LADDER = "submissions/layernorm"
+FIRST_RUNG = f"{LADDER}/rung1_block_per_row.py"
 HEADLINE = f"{LADDER}/speed_of_light.py"
 ON_CPU = f"{LADDER}/cpu_vectorised.py"
 BACKWARD = "submissions/layernorm_train/fused_function.py"
@@ -41,6 +42,7 @@ FAST = (
 # The least that shows a script at work where there is no GPU.
 ONE_SMALL_CASE = ("--device", "emulator", "--no-timing", "-k", "random 1")
 ONE_TIMED_CASE = ("--device", "cpu", "-k", "2048x16384")
+FEW_VERDICTS = (FIRST_RUNG, "tests/hostile/fragile/no_barrier.py", "-k", "l")
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def cpu() -> Plan:
                 words=(f"{agreement}/verdicts.py", *emulated, f"{FOLDER}/verdicts_emulator.json", "--jobs", "2",
                        "--limit-s", "3000"),
                 files=("verdicts_emulator.json",), seconds=1200, limit_s=3100,
-                rehearsal=_verdicts().rehearsal, reads=("submissions", "problems", "tests/hostile"),
+                rehearsal=(f"{agreement}/verdicts.py", *emulated, f"{FOLDER}/verdicts_emulator.json", *FEW_VERDICTS), reads=("submissions", "problems", "tests/hostile"),
             )
         ],
         [
@@ -129,7 +131,7 @@ def cpu() -> Plan:
                 name="counters_emulator",
                 words=(f"{agreement}/counters.py", *emulated, f"{FOLDER}/counters_emulator.json"),
                 files=("counters_emulator.json",), seconds=120, limit_s=900,
-                rehearsal=_counters().rehearsal, reads=(LADDER,),
+                rehearsal=(f"{agreement}/counters.py", *emulated, f"{FOLDER}/counters_emulator.json", FIRST_RUNG), reads=(LADDER,),
             )
         ],
         [
@@ -278,14 +280,13 @@ def _hostile() -> Step:
 
 def _verdicts() -> Step:
     program, out = "benchmarks/agreement/verdicts.py", ("--json", f"{FOLDER}/verdicts.json")
-    few = (f"{LADDER}/rung1_block_per_row.py", "tests/hostile/fragile/no_barrier.py", "-k", "l")
     return Step(
         name="verdicts",
         words=(program, "--device", "cuda", "--jobs", "8", "--limit-s", "400", *out),
         files=("verdicts.json",),
         seconds=270,
         limit_s=420,
-        rehearsal=(program, "--device", "emulator", *few, *out),
+        rehearsal=(program, "--device", "emulator", *FEW_VERDICTS, *out),
         reads=("submissions", "problems", "tests/hostile"),
     )
 
@@ -312,7 +313,7 @@ def _counters() -> Step:
         files=("counters.json",),
         seconds=85,
         limit_s=180,
-        rehearsal=(program, "--device", "emulator", f"{LADDER}/rung1_block_per_row.py", *out),
+        rehearsal=(program, "--device", "emulator", FIRST_RUNG, *out),
         reads=(LADDER,),
     )
 

@@ -53,8 +53,8 @@ def test_programs_take_the_commands_of_the_plan(step):
         ]
         assert named or words[0] == "-m"
         assert [word for word in (*named, *step.reads) if not (ROOT / word).exists()] == []
-    written = [word.removeprefix(f"{plan.FOLDER}/") for word in step.words if word.startswith(plan.FOLDER)]
-    assert step.printed or set(step.files) <= set(written)
+        written = [word.removeprefix(f"{plan.FOLDER}/") for word in words if word.startswith(plan.FOLDER)]
+        assert step.printed or set(step.files) <= set(written)
 
 
 def test_every_problem_with_submissions_is_measured_and_every_step_is_named_once():
