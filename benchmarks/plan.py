@@ -104,49 +104,34 @@ def gpu() -> Plan:
 
 def cpu() -> Plan:
     """What is compared with a GPU's results, and what a CPU is asked for itself. Seconds are of two cores."""
-    agreement = "benchmarks/agreement"
-    emulated = ("--device", "emulator", "--json")
-    corpus = (f"{agreement}/corpus_on_emulator.py", "--json", f"{FOLDER}/emulator_corpus.json")
-    warm = ("benchmarks/warm_evaluation.py", f"{LADDER}/rung3_warp_shuffle.py", "--device", "emulator", "--json",
-            f"{FOLDER}/warm_evaluation.json")  # fmt: skip
-    twice = ("benchmarks/same_twice.py", ON_CPU, "--json", f"{FOLDER}/same_twice_cpu_vectorised.json")
+    agreement, emulated = "benchmarks/agreement", ("--device", "emulator")
+    verdicts = (f"{agreement}/verdicts.py", *emulated)
+    counters = (f"{agreement}/counters.py", *emulated)
+    warm = ("benchmarks/warm_evaluation.py", f"{LADDER}/rung3_warp_shuffle.py", *emulated)
+    twice = ("benchmarks/same_twice.py", ON_CPU)
+    on_emulator = (f"{agreement}/corpus_on_emulator.py",)
+    everything = ("submissions", "problems", "tests/hostile")
     return [
-        [
-            Step(
-                name="emulator_corpus", words=corpus, files=("emulator_corpus.json",), seconds=120, limit_s=900,
-                rehearsal=corpus, reads=("tests/emulator",),
-            )
-        ],
-        [
-            Step(
-                name="verdicts_emulator",
-                words=(f"{agreement}/verdicts.py", *emulated, f"{FOLDER}/verdicts_emulator.json", "--jobs", "2",
-                       "--limit-s", "3000"),
-                files=("verdicts_emulator.json",), seconds=1200, limit_s=3100,
-                rehearsal=(f"{agreement}/verdicts.py", *emulated, f"{FOLDER}/verdicts_emulator.json", *FEW_VERDICTS), reads=("submissions", "problems", "tests/hostile"),
-            )
-        ],
-        [
-            Step(
-                name="counters_emulator",
-                words=(f"{agreement}/counters.py", *emulated, f"{FOLDER}/counters_emulator.json"),
-                files=("counters_emulator.json",), seconds=120, limit_s=900,
-                rehearsal=(f"{agreement}/counters.py", *emulated, f"{FOLDER}/counters_emulator.json", FIRST_RUNG), reads=(LADDER,),
-            )
-        ],
-        [
-            Step(
-                name="warm_evaluation", words=warm, files=("warm_evaluation.json",), seconds=60, limit_s=300,
-                rehearsal=_warm_evaluation().rehearsal, reads=(warm[1], "problems/layernorm.py"),
-            )
-        ],
-        [
-            Step(
-                name="same_twice_cpu_vectorised", words=twice, files=("same_twice_cpu_vectorised.json",), seconds=60,
-                limit_s=300, rehearsal=(*twice, *ONE_TIMED_CASE), reads=(ON_CPU, "problems/layernorm.py"),
-            )
-        ],
-    ]  # fmt: skip
+        [_on_cpu("emulator_corpus", 140, on_emulator, (), ("tests/emulator",))],
+        [_on_cpu("verdicts_emulator", 1200, (*verdicts, "--jobs", "2", "--limit-s", "3000"), FEW_VERDICTS, everything)],
+        [_on_cpu("counters_emulator", 120, counters, (FIRST_RUNG,), (LADDER,))],
+        [_on_cpu("warm_evaluation", 60, warm, ("-k", "random 1", "--runs", "1"), (LADDER, "problems/layernorm.py"))],
+        [_on_cpu("same_twice_cpu_vectorised", 60, twice, ONE_TIMED_CASE, (ON_CPU, "problems/layernorm.py"))],
+    ]
+
+
+def _on_cpu(name: str, seconds: float, words: tuple[str, ...], least: tuple[str, ...], reads: tuple[str, ...]) -> Step:
+    """A step that runs here and is rehearsed by itself, with `least` to do."""
+    words = (*words, "--json", f"{FOLDER}/{name}.json")
+    return Step(
+        name=name,
+        words=words,
+        files=(f"{name}.json",),
+        seconds=seconds,
+        limit_s=5 * seconds,
+        rehearsal=(*words, *least),
+        reads=reads,
+    )
 
 
 # ---------------------------------------------------------------------- evaluations
