@@ -112,6 +112,7 @@ __device__ __forceinline__ float2 operator+(const float2& a, const float2& b) {
     return make_float2(a.x + b.x, a.y + b.y);
 }
 __device__ __forceinline__ float shuffled(float v, int mask) { return __shfl_xor_sync(kAllLanes, v, mask); }
+__device__ __forceinline__ double shuffled(double v, int mask) { return __shfl_xor_sync(kAllLanes, v, mask); }
 __device__ __forceinline__ float2 shuffled(const float2& v, int mask) {
     return make_float2(shuffled(v.x, mask), shuffled(v.y, mask));
 }
