@@ -170,6 +170,14 @@ def measure(steps: plan.Plan, folder: Path, budget_s: float) -> bool:
     return not wanting
 
 
+def with_builds(steps: plan.Plan, folder: Path) -> plan.Plan:
+    """`steps` behind a step that builds what is missing. The verdicts on everything do that by themselves; where they
+    are from an earlier machine, each step would wait for its own compilers."""
+    record = Record(folder)
+    due = [step for together in steps for step in together if not record.has(step)]
+    return steps if any(step.name == "verdicts" for step in due) else [*plan.builds(due), *steps]
+
+
 def rehearse(steps: plan.Plan, folder: Path) -> bool:
     """Each step's program with the least to do; whether all did as they must."""
     failed = []
@@ -245,7 +253,10 @@ def main() -> int:
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     print_machine()
-    return 0 if (rehearse(steps, folder) if options.rehearse else measure(steps, folder, options.budget_s)) else 1
+    if options.rehearse:
+        return 0 if rehearse(steps, folder) else 1
+    steps = with_builds(steps, folder) if options.plan == "gpu" else steps
+    return 0 if measure(steps, folder, options.budget_s) else 1
 
 
 if __name__ == "__main__":

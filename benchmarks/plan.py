@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from common import ROOT
 
-from harness.paths import PROBLEMS, SUBMISSIONS
+from harness.paths import PROBLEMS, SUBMISSIONS, build_cache
 from harness.problem import Problem, load_problem
 
 # In a step's words: the folder that results go to.
@@ -132,6 +133,22 @@ def _on_cpu(name: str, seconds: float, words: tuple[str, ...], least: tuple[str,
         rehearsal=(*words, *least),
         reads=reads,
     )
+
+
+def builds(due: Iterable[Step]) -> Plan:
+    """What builds side by side the submissions that some steps read and this machine has no build of."""
+    read = {file for step in due for file in _files(step.reads) if file.startswith("submissions/")}
+    files = sorted(file for file in read if _is_unbuilt(ROOT / file))
+    program, out = "benchmarks/agreement/verdicts.py", ("--json", f"{FOLDER}/logs/builds.json")
+    words = (program, "--device", "cuda", "-k", "random 1", *files, *out)
+    seconds = 40 + 6.0 * len(files)
+    step = Step("builds", words, ("logs/builds.json",), seconds, 3 * seconds, rehearsal=words, reads=tuple(files))
+    return [[step]] if files else []
+
+
+def _is_unbuilt(file: Path) -> bool:
+    source = file.read_bytes()
+    return b"cuda_sources" in source and not build_cache(hashlib.sha256(source).hexdigest()).exists()
 
 
 # ---------------------------------------------------------------------- evaluations

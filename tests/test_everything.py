@@ -111,6 +111,18 @@ def test_what_is_done_is_left_out_until_what_it_read_changes(tmp_path, monkeypat
         assert (tmp_path / "one.json").read_text() == written
 
 
+def test_a_machine_without_builds_makes_them_first_unless_the_verdicts_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNELGATE_CACHE", str(tmp_path / "empty"))
+    whole, one = plan.gpu(), everything.chosen(plan.gpu(), ["rmsnorm"])
+    assert everything.with_builds(whole, tmp_path) == whole
+    ((builds,), *rest) = everything.with_builds(one, tmp_path)
+    assert rest == one
+    assert set(builds.reads) == {
+        f"submissions/rmsnorm/{path.name}" for path in (ROOT / "submissions/rmsnorm").glob("*.py")
+    }
+    parse(builds.words)
+
+
 def test_an_unknown_step_is_answered_with_those_that_there_are():
     with pytest.raises(SystemExit, match=r"No step is called nothing\. The steps: .*hostile"):
         everything.chosen(plan.gpu(), ["nothing"])
