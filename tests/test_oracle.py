@@ -93,3 +93,14 @@ def test_strides_of_dimensions_that_place_nothing_are_free():
     assert oracle.same_strides((4, 1, 8), (8, 99, 1), (8, 8, 1))
     assert not oracle.same_strides((4, 2, 8), (16, 1, 2), (16, 8, 1))
     assert oracle.same_strides((0, 8), (1, 1), (8, 1))
+
+
+@pytest.mark.parametrize(("step", "ok"), [(1, True), (16, False), (64, False)])
+def test_sixteen_bits_do_not_excuse_statistics_of_a_sample(step, ok):
+    """The output is as coarse as its dtype, and nothing else is: sums are kept in float32."""
+    model = torch.nn.LayerNorm(4096).bfloat16()
+    x = torch.randn(64, 4096, generator=torch.Generator().manual_seed(1)).bfloat16()
+    sample = x.float()[:, ::step]
+    mean, variance = sample.mean(-1, keepdim=True), sample.var(-1, keepdim=True, unbiased=False)
+    got = ((x.float() - mean) * torch.rsqrt(variance + 1e-5)).bfloat16()
+    assert oracle.compare(got, oracle.expect(model, [x], seed=1)[0]).ok is ok

@@ -15,6 +15,10 @@ backward error). The second term is the rounding of the result and of the sums o
 are largest values over the whole output. docs/judging.md has the figures for LayerNorm: eager on both
 kinds of machine passes, E[x^2] - m^2 on data with a large mean does not.
 
+In 16 bits the second term and the changes of p would be too wide: sums are kept in float32, and what is given in 16
+bits is not rounded again. There p changes by float32's roundoff, each operator's result by that of the 16 bits, and
+the second term is one rounding of the result.
+
 A backward works with what its forward stored. There the result of each operator of the reference is
 changed, too, by 2 eps (Monte Carlo arithmetic, Parker 1997): a mean that was rounded once is off in the
 same direction for a whole row, and no change of p shows that.
@@ -41,6 +45,10 @@ TOLERANCE_FACTOR = 4.0
 # Four, because that is what the reference itself needs: eager on a GPU
 # sums a row of four million elements in 128 running sums and is then off by 11 eps in every element.
 ROUNDING_EPS = 4.0
+
+# Sums over 16-bit numbers are kept in float32, by PyTorch (at::opmath_type) and by everybody else: of such a result
+# only its own rounding to 16 bits is as coarse as its dtype.
+SUMS_EPS = torch.finfo(torch.float32).eps
 
 
 @dataclass(frozen=True)
@@ -113,21 +121,23 @@ _STEP_BY_STEP = get_decompositions(
 
 
 class _RoundedResults(TorchDispatchMode):
-    """Changes what each operator gives by 2 eps, signs at random; views and what is written in place stay."""
+    """Changes what each operator gives by a relative `eps` / 2, signs at random; views and what is written in place
+    stay. With `step_by_step` the results inside of some operators, too."""
 
-    def __init__(self, eps: float, generator: torch.Generator) -> None:
+    def __init__(self, eps: float, generator: torch.Generator, *, step_by_step: bool) -> None:
         super().__init__()
         self._eps = eps
         self._generator = generator
+        self._step_by_step = step_by_step
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func in _STEP_BY_STEP:
+        if self._step_by_step and func in _STEP_BY_STEP:
             with self:
                 return _STEP_BY_STEP[func](*args, **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
         if func._schema.is_mutable or any(returned.alias_info for returned in func._schema.returns):
             return result
-        return tree_map_only(torch.Tensor, lambda t: _nudged(t, ROUNDING_EPS * self._eps, self._generator), result)
+        return tree_map_only(torch.Tensor, lambda t: _nudged(t, self._eps, self._generator), result)
 
 
 def _finite_max(tensor: torch.Tensor) -> float:
@@ -190,13 +200,21 @@ def _exact(
     exact = outputs_of(model64(*inputs64))
     generator = torch.Generator(exact[0].device).manual_seed(seed)
     eps = _working_eps(inputs, forms)
+    kept_eps = min(eps, SUMS_EPS)  # of what is kept inside an operator
+    given_eps = eps if stores else kept_eps
     for parameter in model64.parameters():
-        parameter.copy_(_nudged(parameter, eps, generator))
-    nudged = [_nudged(t, eps, generator) for t in inputs64]
-    with _RoundedResults(eps, generator) if stores else contextlib.nullcontext(), warnings.catch_warnings():
+        parameter.copy_(_nudged(parameter, given_eps, generator))
+    nudged = [_nudged(t, given_eps, generator) for t in inputs64]
+    rounded: contextlib.AbstractContextManager = contextlib.nullcontext()
+    if stores:
+        rounded = _RoundedResults(ROUNDING_EPS * eps, generator, step_by_step=True)
+    elif eps > kept_eps:
+        rounded = _RoundedResults(eps, generator, step_by_step=False)
+    with rounded, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # rows of one element have no degree of freedom
         moved = outputs_of(model64(*nudged))
-    yardsticks = [_finite_max(m - e) + ROUNDING_EPS * eps * _finite_max(e) for m, e in zip(moved, exact, strict=True)]
+    rounding = max(eps / 2, ROUNDING_EPS * kept_eps)
+    yardsticks = [_finite_max(m - e) + rounding * _finite_max(e) for m, e in zip(moved, exact, strict=True)]
     return exact, [TOLERANCE_FACTOR * yardstick for yardstick in yardsticks]
 
 
