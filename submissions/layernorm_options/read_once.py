@@ -73,7 +73,7 @@ struct Moments {
 // Chan, Golub and LeVeque: what two parts of a row say together.
 __device__ Moments merged(const Moments& a, const Moments& b) {
     const float count = a.count + b.count, delta = b.mean - a.mean;
-    const float share = count > 0.0f ? b.count / count : 0.0f;
+    const float share = count > 0.0f ? __fdividef(b.count, count) : 0.0f;
     return {count, a.mean + delta * share, a.squares + b.squares + delta * delta * a.count * share};
 }
 

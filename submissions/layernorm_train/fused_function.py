@@ -6,7 +6,7 @@ threads on the same columns, and so adds up dweight and dbias in registers, too.
 partial sums for each block, which a second kernel adds up in a fixed order.
 
 Rows that do not fit are cut into chunks of columns, a block for each: one kernel sums a chunk, the next merges
-the chunks of its row and writes. In the backward that block goes down many rows, for the sake of the columns.
+the chunks of a row, the third writes. In the backward that block goes down many rows, for the sake of the columns.
 
 The two operators are torch.library's, with shapes for tracing, and a torch.autograd.Function calls them, so that
 torch.compile(fullgraph=True) sees through; under autocast it computes in float32, as nn.LayerNorm does.
@@ -69,6 +69,16 @@ __device__ Two<T> block_sums(T first, T second) {
     return {warp_sum(has ? sums[0][lane] : T(0)), warp_sum(has ? sums[1][lane] : T(0))};
 }
 
+template <typename T, int kSize, int kPacks>
+__device__ void store_packs(const Pack<T, kSize> (&kept)[kPacks], T* to, int packs) {
+    auto* out = reinterpret_cast<Pack<T, kSize>*>(to);
+#pragma unroll
+    for (int k = 0; k < kPacks; k++) {
+        const int i = threadIdx.x + k * blockDim.x;
+        if (i < packs) out[i] = kept[k];
+    }
+}
+
 // kPacks packs of a row for each thread, blockDim.x apart.
 template <typename T, int kSize, int kPacks>
 struct Held {
@@ -95,14 +105,7 @@ struct Held {
         }
     }
 
-    __device__ void store(T* to, int packs) const {
-        auto* out = reinterpret_cast<Pack<T, kSize>*>(to);
-#pragma unroll
-        for (int k = 0; k < kPacks; k++) {
-            const int i = threadIdx.x + k * blockDim.x;
-            if (i < packs) out[i] = kept[k];
-        }
-    }
+    __device__ void store(T* to, int packs) const { store_packs(kept, to, packs); }
 };
 
 // Mean of what the block holds, and the sum of squared deviations from it, in two corrected passes.
@@ -155,7 +158,7 @@ backward_rows(const T* dy, const T* x, const T* weight, const T* mean_of, const 
     using H = Held<T, kSize, kPacks>;
     const int64_t width = int64_t(packs) * kSize;
     const H scale(weight, packs);
-    T dweight[kPacks][kSize] = {}, dbias[kPacks][kSize] = {};
+    Pack<T, kSize> dweight[kPacks] = {}, dbias[kPacks] = {};
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         H upstream(dy + row * width, packs), values(x + row * width, packs);
         const T mean = mean_of[row], inv_std = inv_std_of[row];
@@ -164,8 +167,8 @@ backward_rows(const T* dy, const T* x, const T* weight, const T* mean_of, const 
             T& xhat = values.kept[k].at[j];
             T& g = upstream.kept[k].at[j];
             xhat = (xhat - mean) * inv_std;
-            dweight[k][j] += g * xhat;
-            dbias[k][j] += g;
+            dweight[k].at[j] += g * xhat;
+            dbias[k].at[j] += g;
             g *= scale.kept[k].at[j];
             sum_g += g;
             sum_g_xhat += g * xhat;
@@ -178,16 +181,13 @@ backward_rows(const T* dy, const T* x, const T* weight, const T* mean_of, const 
         });
         upstream.store(dx + row * width, packs);
     }
-    const int64_t start = blockIdx.x * width;
-    H::for_each(packs, [&](int k, int j) {
-        const int64_t i = start + (threadIdx.x + k * blockDim.x) * kSize + j;
-        dweight_of[i] = dweight[k][j];
-        dbias_of[i] = dbias[k][j];
-    });
+    store_packs(dweight, dweight_of + blockIdx.x * width, packs);
+    store_packs(dbias, dbias_of + blockIdx.x * width, packs);
 }
 
 // ------------------------------------------------------------------------------------------------------
-// Rows in chunks of kChunk packs. Blocks cannot wait for each other: a second kernel does instead.
+// Rows in chunks of kChunk packs. Blocks cannot wait for each other: the next kernel does instead. A row's chunks are
+// merged once, and not by every block that writes a part of it, which would read as much as x is long.
 
 constexpr int kChunkThreads = 256, kChunkPacks = 4, kChunk = kChunkThreads * kChunkPacks;
 
@@ -211,11 +211,12 @@ chunk_statistics(const T* x, double* mean_of, double* squares_of, int64_t packs,
     }
 }
 
+// The chunks of a row -> its mean, in two parts that together are the double, and inverse deviation.
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kChunkThreads)
-forward_chunks(const T* x, const T* weight, const T* bias, T* y, T* mean_of, T* inv_std_of, const double* chunk_mean,
-               const double* chunk_squares, int64_t packs, int64_t chunks, T eps) {
-    const int64_t row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
+merge_statistics(const double* chunk_mean, const double* chunk_squares, T* mean_of, T* low_of, T* inv_std_of,
+                 int64_t packs, int64_t chunks, T eps) {
+    const int64_t row = blockIdx.x;
     const double width = double(packs) * kSize;
     double sum = 0, squares = 0;
     for (int64_t c = threadIdx.x; c < chunks; c += kChunkThreads) {
@@ -227,21 +228,29 @@ forward_chunks(const T* x, const T* weight, const T* bias, T* y, T* mean_of, T* 
         squares += chunk_squares[row * chunks + c] + double(packs_of(c, packs)) * kSize * between * between;
     }
     const T inv_std = T(1) / sqrt(T(block_sums(squares, 0.0).first / width) + eps);
-    const T high = mean, low = mean - high;  // together the double
+    if (threadIdx.x == 0) {
+        const T high = mean;
+        mean_of[row] = high;
+        low_of[row] = mean - high;
+        inv_std_of[row] = inv_std;
+    }
+}
 
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kChunkThreads)
+forward_chunks(const T* x, const T* weight, const T* bias, T* y, const T* mean_of, const T* low_of, const T* inv_std_of,
+               int64_t packs, int64_t chunks) {
+    const int64_t row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
     const int count = packs_of(chunk, packs);
     const int64_t column = chunk * kChunk * kSize, start = row * packs * kSize + column;
     Held<T, kSize, kChunkPacks> held(x + start, count);
     const Held<T, kSize, kChunkPacks> scale(weight + column, count), shift(bias + column, count);
+    const T high = mean_of[row], low = low_of[row], inv_std = inv_std_of[row];
     held.for_each(count, [&](int k, int j) {
         T& value = held.kept[k].at[j];
         value = ((value - high) - low) * inv_std * scale.kept[k].at[j] + shift.kept[k].at[j];
     });
     held.store(y + start, count);
-    if (chunk == 0 && threadIdx.x == 0) {
-        mean_of[row] = high;
-        inv_std_of[row] = inv_std;
-    }
 }
 
 template <typename T, int kSize>
@@ -267,44 +276,51 @@ chunk_means(const T* dy, const T* x, const T* weight, const T* mean_of, const T*
     }
 }
 
+// The chunks of a row -> the two means that dx needs.
+template <typename T>
+__global__ void __launch_bounds__(kChunkThreads)
+merge_means(const T* sum_g_of, const T* sum_g_xhat_of, T* mean_g_of, T* mean_g_xhat_of, int64_t chunks, int64_t width) {
+    const int64_t row = blockIdx.x;
+    T sum_g = 0, sum_g_xhat = 0;
+    for (int64_t c = threadIdx.x; c < chunks; c += kChunkThreads) {
+        sum_g += sum_g_of[row * chunks + c];
+        sum_g_xhat += sum_g_xhat_of[row * chunks + c];
+    }
+    const Two<T> sums = block_sums(sum_g, sum_g_xhat);
+    if (threadIdx.x == 0) {
+        mean_g_of[row] = sums.first / width;
+        mean_g_xhat_of[row] = sums.second / width;
+    }
+}
+
 // Block (chunk, group) has the columns of one chunk in every row of one group.
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kChunkThreads)
-backward_chunks(const T* dy, const T* x, const T* weight, const T* mean_of, const T* inv_std_of, const T* sum_g_of,
-                const T* sum_g_xhat_of, T* dx, T* dweight_of, T* dbias_of, int64_t rows, int64_t packs, int64_t chunks,
+backward_chunks(const T* dy, const T* x, const T* weight, const T* mean_of, const T* inv_std_of, const T* mean_g_of,
+                const T* mean_g_xhat_of, T* dx, T* dweight_of, T* dbias_of, int64_t rows, int64_t packs, int64_t chunks,
                 int64_t group_rows) {
     using H = Held<T, kSize, kChunkPacks>;
     const int64_t chunk = blockIdx.x % chunks, group = blockIdx.x / chunks, width = packs * kSize;
     const int64_t column = chunk * kChunk * kSize;
     const int count = packs_of(chunk, packs);
     const H scale(weight + column, count);
-    T dweight[kChunkPacks][kSize] = {}, dbias[kChunkPacks][kSize] = {};
+    Pack<T, kSize> dweight[kChunkPacks] = {}, dbias[kChunkPacks] = {};
     const int64_t last = min((group + 1) * group_rows, rows);
     for (int64_t row = group * group_rows; row < last; row++) {
-        T sum_g = 0, sum_g_xhat = 0;
-        for (int64_t c = threadIdx.x; c < chunks; c += kChunkThreads) {
-            sum_g += sum_g_of[row * chunks + c];
-            sum_g_xhat += sum_g_xhat_of[row * chunks + c];
-        }
-        const Two<T> sums = block_sums(sum_g, sum_g_xhat);
-        const T mean_g = sums.first / width, mean_g_xhat = sums.second / width;
         H upstream(dy + row * width + column, count), values(x + row * width + column, count);
         const T mean = mean_of[row], inv_std = inv_std_of[row];
+        const T mean_g = mean_g_of[row], mean_g_xhat = mean_g_xhat_of[row];
         H::for_each(count, [&](int k, int j) {
             const T xhat = (values.kept[k].at[j] - mean) * inv_std;
             T& g = upstream.kept[k].at[j];
-            dweight[k][j] += g * xhat;
-            dbias[k][j] += g;
+            dweight[k].at[j] += g * xhat;
+            dbias[k].at[j] += g;
             g = inv_std * (g * scale.kept[k].at[j] - mean_g - xhat * mean_g_xhat);
         });
         upstream.store(dx + row * width + column, count);
     }
-    const int64_t start = group * width + column;
-    H::for_each(count, [&](int k, int j) {
-        const int64_t i = start + (threadIdx.x + k * blockDim.x) * kSize + j;
-        dweight_of[i] = dweight[k][j];
-        dbias_of[i] = dbias[k][j];
-    });
+    store_packs(dweight, dweight_of + group * width + column, count);
+    store_packs(dbias, dbias_of + group * width + column, count);
 }
 
 // Adds up the partial sums of each column: kRowsAtOnce threads share one, each in order, then a tree.
@@ -390,9 +406,14 @@ struct Forward {
         chunk_statistics<T, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(x.data_ptr<T>(), means, squares,
                                                                                       packs, chunks);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
+        const auto low = torch::empty({rows}, x.options());
+        merge_statistics<T, kSize><<<grid(rows), kChunkThreads, 0, stream>>>(
+            means, squares, mean.data_ptr<T>(), low.data_ptr<T>(), inv_std.data_ptr<T>(), packs, chunks,
+            static_cast<T>(eps));
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
         forward_chunks<T, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(
             x.data_ptr<T>(), weight.data_ptr<T>(), bias.data_ptr<T>(), y.data_ptr<T>(), mean.data_ptr<T>(),
-            inv_std.data_ptr<T>(), means, squares, packs, chunks, static_cast<T>(eps));
+            low.data_ptr<T>(), inv_std.data_ptr<T>(), packs, chunks);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     }
 
@@ -442,11 +463,14 @@ struct Backward {
     template <typename T, int kSize>
     void by_chunks(int64_t packs) const {
         const int64_t chunks = (packs + kChunk - 1) / kChunk;
-        const auto sums = torch::empty({2, rows * chunks}, x.options());
+        const auto sums = torch::empty({2, rows * (chunks + 1)}, x.options());
         T *sum_g = sums.data_ptr<T>(), *sum_g_xhat = sum_g + rows * chunks;
+        T *mean_g = sum_g_xhat + rows * chunks, *mean_g_xhat = mean_g + rows;
         chunk_means<T, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(
             dy.data_ptr<T>(), x.data_ptr<T>(), weight.data_ptr<T>(), mean.data_ptr<T>(), inv_std.data_ptr<T>(), sum_g,
             sum_g_xhat, packs, chunks);
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+        merge_means<T><<<grid(rows), kChunkThreads, 0, stream>>>(sum_g, sum_g_xhat, mean_g, mean_g_xhat, chunks, width);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
         // Enough groups to fill the device, and no more: each costs a row of partial sums.
         const int64_t wanted = std::min(rows, (4 * multiprocessors() + chunks - 1) / chunks);
@@ -455,8 +479,8 @@ struct Backward {
         const auto partials = torch::empty({2, direct ? 0 : groups, width}, x.options());
         T *of = partials.data_ptr<T>(), *dweight_of = direct ? dweight.data_ptr<T>() : of;
         backward_chunks<T, kSize><<<grid(chunks * groups), kChunkThreads, 0, stream>>>(
-            dy.data_ptr<T>(), x.data_ptr<T>(), weight.data_ptr<T>(), mean.data_ptr<T>(), inv_std.data_ptr<T>(), sum_g,
-            sum_g_xhat, dx.data_ptr<T>(), dweight_of, direct ? dbias.data_ptr<T>() : of + groups * width, rows, packs,
+            dy.data_ptr<T>(), x.data_ptr<T>(), weight.data_ptr<T>(), mean.data_ptr<T>(), inv_std.data_ptr<T>(), mean_g,
+            mean_g_xhat, dx.data_ptr<T>(), dweight_of, direct ? dbias.data_ptr<T>() : of + groups * width, rows, packs,
             chunks, group_rows);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
         if (!direct) add<T>(partials, groups);
