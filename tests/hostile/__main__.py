@@ -46,7 +46,7 @@ def main() -> int:
             table.environment.setdefault(device, run.results.get("environment", {"error": run.stderr}))
             table.add([outcome for outcome in found if outcome.right])
             refused += [outcome for outcome in found if not outcome.right]
-        first = {outcome.entry: outcome.verdict for outcome in refused}
+        first = {o.entry: o.verdict if o.failed_otherwise else "" for o in refused}
         for outcome in corpus.judge_again(refused, *isolation):
             table.add([outcome], first[outcome.entry])
     outcomes = [outcome for outcome, _ in table.outcomes]

@@ -156,8 +156,11 @@ def _outcome(entry: Entry, device: str, found: dict[str, dict]) -> Outcome:
         return Outcome(entry, device, "not judged", "The run ended before it.")
     verdict = " ".join(filter(None, (evaluation["status"], evaluation["reason"])))
     speedup = evaluation["geomean_speedup"]
-    if verdict == "accepted" and speedup is not None and "too_slow" in entry.allowed and speedup < TOO_SLOW:
-        verdict = "too_slow"
+    if verdict == "accepted" and "too_slow" in entry.allowed:
+        if speedup is None:  # the baseline was lost in the noise, so that nothing is said of its time
+            verdict = "not compared"
+        elif speedup < TOO_SLOW:
+            verdict = "too_slow"
     return Outcome(entry, device, verdict, evaluation["message"] or (f"{speedup:.3g}×" if speedup else ""))
 
 
