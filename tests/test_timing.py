@@ -3,7 +3,9 @@
 import statistics
 
 import pytest
+import torch
 
+from harness.timing.dealing import _multiplies_matrices
 from tests.helpers import ROOT, run_timed
 
 CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
@@ -69,3 +71,18 @@ def test_baselines_that_fail_are_left_out_with_a_note(tmp_path):
     assert set(timings(evaluation)[0]["baselines"]) == {"eager"}
     for name in ("ignores_weight", "dies"):
         assert any(f"{name} was left out" in note for note in evaluation["notes"])
+
+
+class Detached(torch.nn.Linear):
+    def forward(self, x):
+        return super().forward(x).detach()
+
+
+@pytest.mark.parametrize(
+    ("model", "multiplies"),
+    [(torch.nn.LayerNorm(8), False), (torch.nn.Linear(8, 4), True), (torch.nn.Conv1d(3, 4, 3), True),
+     (torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()), True), (Detached(8, 4), True)],
+)  # fmt: skip
+def test_a_reference_that_multiplies_matrices_is_known(model, multiplies):
+    """All of its inputs change in a timed call; where nothing can be told, too."""
+    assert _multiplies_matrices(model, [torch.randn(2, 3, 8)]) is multiplies

@@ -23,13 +23,13 @@ import contextlib
 import copy
 import math
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils.flop_counter import flop_registry
 
 from harness.device.base import Device
 from harness.judging import oracle
@@ -45,6 +45,9 @@ DATA_SETS = 3
 
 # Up to this many bytes a deal is one gather; beyond it a copy for each slot needs no second copy of everything.
 GATHER_BYTES = 64 << 20
+
+# Autograd names its nodes after operators: AddmmBackward0.
+_PRODUCTS = {packet.__name__.replace("_", "") for packet in flop_registry}
 
 # How exactly rows alone must give what they give among the others, relative to the output's scale.
 SAME_ROWS = 1e-9
@@ -217,13 +220,39 @@ class _WholeInput(_Input):
 
 
 def _multiplies_matrices(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> bool:
-    """Whether the reference has products of matrices or convolutions, as PyTorch's own count of their operations
-    tells. Shapes are enough for that, except where control flow depends on data."""
-    for device in ("meta", inputs[0].device):
-        with contextlib.suppress(RuntimeError, NotImplementedError), FlopCounterMode(display=False) as counter:
-            copy.deepcopy(model).to(device)(*[t.to(device, t.dtype) for t in inputs])
-            return counter.get_total_flops() > 0
-    return False
+    """Whether the reference has products of matrices or convolutions: operators whose operations PyTorch counts, by
+    their names in the graph that autograd makes of a call. Where there is no graph it is taken to have them.
+
+    torch.utils.flop_counter finds the same, and loads torch's compiler for it, as every dispatch mode does: a second
+    of an evaluation, and a folder among the temporary files."""
+    watched = copy.deepcopy(model)
+    given: list[Any] = []
+    for module in watched.modules():  # a training step gives gradients, and what it differentiates stands inside it
+        module.register_forward_hook(lambda _module, _inputs, output: given.append(output))
+    leaves = [t.detach().requires_grad_(t.is_floating_point()) for t in inputs]
+    devices = [t.device for t in inputs[:1] if t.is_cuda]
+    with contextlib.suppress(RuntimeError, NotImplementedError), torch.enable_grad(), torch.random.fork_rng(devices):
+        watched(*[leaf.clone() for leaf in leaves])
+    tensors = [t for output in given for t in (output if isinstance(output, tuple | list) else [output])]
+    starts = [t.grad_fn for t in tensors if isinstance(t, torch.Tensor) and t.grad_fn is not None]
+    return not starts or any(_is_product(node) for node in _graph(starts))
+
+
+def _is_product(node: Any) -> bool:
+    name = node.name().partition("Backward")[0].lower()
+    return name in _PRODUCTS or name.startswith("scaleddotproduct")
+
+
+def _graph(starts: Iterable[Any]) -> Iterator[Any]:
+    """The nodes of autograd's graph from `starts` on, each once."""
+    waiting = list(starts)
+    seen = set()
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen.add(node)
+            waiting += [above for above, _ in node.next_functions]
+            yield node
 
 
 class Dealer:
