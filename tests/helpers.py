@@ -45,7 +45,7 @@ def run_eval(*arguments, json_results=True, timeout_s=580, env=None):
     command = [sys.executable, str(ROOT / "eval.py"), *map(str, arguments)]
     if json_results:
         command += ["--json", "-"]
-    if not {"--quick", "list", "env", "profile"} & set(map(str, arguments)):
+    if not {"--quick", "--no-timing", "list", "env", "profile"} & set(map(str, arguments)):
         command.append("--no-timing")
     with machine.alone() if "--quick" in arguments else contextlib.nullcontext():
         process = subprocess.run(

@@ -44,7 +44,7 @@ def test_a_shipped_submission_is_accepted_on_every_case_with_all_detectors_silen
 
 
 def test_a_shipped_submission_without_cuda_is_accepted_on_the_cpu():
-    run = run_eval(*CPU_ONLY, "--no-timing")
+    run = run_eval(*CPU_ONLY)
     assert {e["submission"]: e["status"] for e in run.results["evaluations"]} == {p.stem: "accepted" for p in CPU_ONLY}
 
 

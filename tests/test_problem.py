@@ -55,7 +55,7 @@ def test_a_kernelbench_file_is_judged_from_the_command_line(tmp_path):
     text = control.read_text().replace("mean(-1, ", "mean((-3, -2, -1), ")
     submission = tmp_path / "submission.py"
     submission.write_text(text)
-    run = run_eval(submission, "--problem", write(tmp_path, KERNELBENCH), "--no-timing")
+    run = run_eval(submission, "--problem", write(tmp_path, KERNELBENCH))
     (evaluation,) = run.results["evaluations"]
     assert run.code == 0, evaluation
     assert evaluation["problem"] == "40_LayerNorm"

@@ -91,7 +91,7 @@ def test_a_wrong_declaration_is_named(tmp_path, extra, said):
     ("extra", "said"), [('GRADIENTS = ["ln.gamma"]', "ln.gamma"), ('RANDOM = {0: "ln"}', "not an nn.Dropout")]
 )
 def test_names_that_the_reference_lacks_are_named(tmp_path, extra, said):
-    run = run_eval(CONTROL, "--problem", problem_with(tmp_path, extra), "-k", "1x7", "--no-timing")
+    run = run_eval(CONTROL, "--problem", problem_with(tmp_path, extra), "-k", "1x7")
     assert run.code == 2
     assert said in run.stderr
 
@@ -99,7 +99,7 @@ def test_names_that_the_reference_lacks_are_named(tmp_path, extra, said):
 def test_gradients_of_some_names_alone(tmp_path):
     run = run_eval(
         FIXTURES / "wrong" / "layernorm_train" / "gradient_of_bias_missing.py",
-        *("--problem", problem_with(tmp_path, 'GRADIENTS = ["x", "ln.weight"]'), "-k", "4x128", "--no-timing"),
+        *("--problem", problem_with(tmp_path, 'GRADIENTS = ["x", "ln.weight"]'), "-k", "4x128"),
     )
     assert run.code == 0, run.results
 

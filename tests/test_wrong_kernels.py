@@ -16,7 +16,7 @@ FILES = sorted(FOLDER.rglob("*.py"))
 @pytest.fixture(scope="module")
 def evaluations():
     """One run without --problem: the folder of each file says which problem it answers."""
-    run = run_eval(FOLDER, "--no-timing", "-x")
+    run = run_eval(FOLDER, "-x")
     return {(e["problem"], e["submission"]): e for e in run.results["evaluations"]}
 
 
