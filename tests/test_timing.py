@@ -2,10 +2,14 @@
 
 import statistics
 
+import numpy as np
 import pytest
 import torch
 
-from harness.timing.dealing import _multiplies_matrices
+from harness.device.host import HostDevice
+from harness.device.memory_file import MemoryFile
+from harness.judging import oracle
+from harness.timing.dealing import DataSet, Dealer, Pick, _multiplies_matrices
 from tests.helpers import ROOT, run_timed
 
 CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
@@ -86,3 +90,24 @@ class Detached(torch.nn.Linear):
 def test_a_reference_that_multiplies_matrices_is_known(model, multiplies):
     """All of its inputs change in a timed call; where nothing can be told, too."""
     assert _multiplies_matrices(model, [torch.randn(2, 3, 8)]) is multiplies
+
+
+def test_a_right_answer_stays_within_the_tolerance_when_elements_change():
+    """Rows differ in offset and scale, as in LayerNorm's cases: another row's value would be an outlier in this one,
+    and what an outlier becomes is rounded in 16 bits by more than anything in the data as they were drawn."""
+    device, shape = HostDevice("cpu", MemoryFile()), (16, 16384)
+    model = torch.nn.LayerNorm(shape[1:]).bfloat16()
+    draw = torch.Generator().manual_seed(1)
+    sets = []
+    for seed in range(2):
+        offset = 1000 * torch.randn(16, 1, generator=draw)
+        x = (4 * torch.randn(shape, generator=draw) + offset).bfloat16()
+        sets.append(DataSet([x], oracle.expect(model, [x], seed)))
+    slots = [[ref] for ref in device.arena.lay_out([(s.inputs[0], "contiguous") for s in sets])]
+    dealer = Dealer(device, model, sets, slots)
+    dealer.deal()
+    changes = dealer.prepare(range(2))
+    dealer.change(changes)
+    (wanted,) = dealer.expected([(Pick([0], np.array([[0]]), full=1), changes)])
+    (values,), (tolerance,) = wanted.full, dealer.tolerances
+    assert (values.bfloat16().double() - values).abs().max() <= tolerance

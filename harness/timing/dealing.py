@@ -4,9 +4,11 @@ A few data sets are drawn for a case and judged in float64. Again and again each
 at random, and whenever a round begins one element in CHANGED_ONE_IN of every input is overwritten, at places
 and with values that nobody else knows, so that no input was ever seen before: what was computed
 earlier, in another slot, in another round or before the round began, belongs to other data. The new values
-are large ones of the same data set. That moves the mean of a thousand elements by about a thousandth of
+are large ones of the same last dimensions. That moves the mean of a thousand elements by about a thousandth of
 their deviation, which is far outside any tolerance, so that statistics of the old data show everywhere
-and not only at the changed elements.
+and not only at the changed elements. Values from farther away would move it more, and would not do: where rows
+differ in offset and scale, another row's value is an outlier, and what an outlier becomes may be rounded by more
+than the tolerance, which is of the data as they were drawn.
 
 That is not enough where a reference multiplies matrices: a product is linear, and what a thousandth of its elements
 adds to one that was worked out before is had for a thousandth of the work. There every element changes when a round
@@ -37,8 +39,10 @@ from harness.protocol.wire import TensorRef
 
 CHANGED_ONE_IN = 1024
 
-# A new value is the largest of so many of the data set's own.
+# A new value is the largest of so many that stand near: in the same last dimensions, as many of them as have so many
+# elements together.
 LARGEST_OF = 4
+NEAR_ELEMENTS = 256
 
 # Data sets of a case, dealt again and again; more of them would only repeat what the changes do.
 DATA_SETS = 3
@@ -139,9 +143,20 @@ class _Input:
         shape = (len(chosen), len(starts))
         positions = starts + (torch.rand(shape, generator=generator, device=device) * lengths).long()
         positions = torch.minimum(positions, starts + lengths - 1)
-        others = torch.randint(numel, (*shape, LARGEST_OF), generator=generator, device=device)
-        values = flat[others + (chosen * numel)[:, None, None]].amax(dim=2)
+        near = self._near_elements()
+        others = torch.randint(near, (*shape, LARGEST_OF), generator=generator, device=device)
+        first = positions // near * near + (chosen * numel)[:, None]
+        values = flat[others + first[:, :, None]].amax(dim=2)
         return _Change(positions, values, self._places(positions))
+
+    def _near_elements(self) -> int:
+        """How many neighbouring elements a changed one is like."""
+        count = 1
+        for size in reversed(self._shape):
+            count *= size
+            if count >= NEAR_ELEMENTS:
+                break
+        return count
 
     def _places(self, positions: torch.Tensor) -> torch.Tensor:
         offsets, rest = torch.zeros_like(positions), positions
