@@ -21,6 +21,8 @@ from harness.errors import HarnessError, SubmissionError, UsageError
 from harness.isolation.levels import ASKED, Isolation, choose_isolation, protect_judge
 from harness.paths import PROBLEMS, SUBMISSIONS
 from harness.settings import Settings, fresh_seed, sub_seed
+from harness.storage import cache
+from harness.storage.disk import full_is_said
 from harness.submission import Submission, find_submissions, read_submission
 from harness.verdict import SCHEMA, Accepted, Errored, Evaluation, Rejected, Results
 
@@ -87,11 +89,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     protect_judge()
     try:
-        if arguments[:1] in (["list"], ["env"]):
-            return _verb(arguments)
-        if arguments[:1] == ["profile"]:
-            return _profile(arguments[1:])
-        return _evaluate(_parser().parse_args(arguments))
+        with full_is_said():
+            code = _run(arguments)
+            sys.stdout.flush()  # here, where it is said what is wrong with it
+        return code
     except UsageError as error:
         return _complain(error, EXIT_USAGE)
     except HarnessError as error:
@@ -100,23 +101,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_HARNESS
     except Exception:
-        path = _keep_traceback()
-        return _complain(f"An error of the harness itself; nothing is said about the submission. Report {path}.",
-                         EXIT_HARNESS)  # fmt: skip
+        return _complain(_of_the_harness(), EXIT_HARNESS)
     except KeyboardInterrupt:
         return _complain(STOPPED, EXIT_HARNESS)
 
 
+def _run(arguments: list[str]) -> int:
+    if arguments[:1] in (["list"], ["env"]):
+        return _verb(arguments)
+    with cache.in_use():
+        if arguments[:1] == ["profile"]:
+            return _profile(arguments[1:])
+        return _evaluate(_parser().parse_args(arguments))
+
+
 def _complain(error: object, code: int) -> int:
-    print(f"eval.py: {error}", file=sys.stderr)
+    with contextlib.suppress(OSError):  # the code says it, too
+        print(f"eval.py: {error}", file=sys.stderr)
     return code
 
 
-def _keep_traceback() -> str:
-    """Write the current exception where it can be attached to a report; returns the file's path."""
-    with tempfile.NamedTemporaryFile("w", prefix="kernelgate-error-", suffix=".txt", delete=False) as file:
-        file.write(traceback.format_exc())
-    return file.name
+def _of_the_harness() -> str:
+    """What is said about the current exception, which nobody foresaw. Its traceback goes to a file."""
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="kernelgate-error-", suffix=".txt", delete=False) as file:
+            file.write(traceback.format_exc())
+        report = f"Report {file.name}."
+    except OSError as error:
+        last = traceback.format_exc().strip().splitlines()[-1]
+        report = f"Report '{last}'; a file with more could not be written: {error.strerror}."
+    return f"An error of the harness itself; nothing is said about the submission. {report}"
 
 
 def _console(color: str, *, stderr: bool = False) -> Console:
@@ -148,7 +162,7 @@ def _env(as_json: bool) -> int:
         print(msgspec.json.encode(facts).decode())
         return EXIT_ACCEPTED
     for name, value in facts.items():
-        print(f"{name:12s} {'not found' if value is None else value}")
+        print(f"{name:16s} {'not found' if value is None else value}")
     return EXIT_ACCEPTED
 
 
@@ -242,8 +256,9 @@ def _evaluate(options: argparse.Namespace) -> int:
     failure: HarnessError | UsageError | None = None
     with _progress(options) as progress:
         try:
-            for evaluation in _all_evaluations(submissions, options, isolation, progress):
-                evaluations.append(evaluation)
+            with full_is_said():
+                for evaluation in _all_evaluations(submissions, options, isolation, progress):
+                    evaluations.append(evaluation)
         except (HarnessError, UsageError, KeyboardInterrupt) as error:
             if not evaluations:
                 raise
@@ -413,14 +428,14 @@ def _contained(
 ) -> tuple[Evaluation, bool]:
     """An evaluation, and whether the judge can go on: an error of the harness itself costs the others nothing."""
     try:
-        return judge.evaluate(submission), True
+        with full_is_said():
+            return judge.evaluate(submission), True
     except (HarnessError, UsageError):
         raise
     except Exception:
-        sentence = "An error of the harness itself; nothing is said about the submission."
         evaluation = Errored(
             reason="harness_error",
-            message=f"{sentence} Report {_keep_traceback()}.",
+            message=_of_the_harness(),
             problem=problem,
             submission=submission.name,
             source_sha256=submission.sha256,

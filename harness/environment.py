@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from harness.paths import cache_root
+from harness.storage import cache
 
 
 def describe() -> dict[str, Any]:
@@ -34,8 +35,9 @@ def describe() -> dict[str, Any]:
 
 
 def for_people() -> dict[str, Any]:
-    """As `describe`, with what helps to set a machine up."""
-    return describe() | {"cache": str(cache_root())}
+    """As `describe`, with what helps to set a machine up. Raises HarnessError for a limit that is none."""
+    kept = {"cache_gib": cache.size_bytes() / 2**30, "cache_limit_gib": cache.limit_bytes() / 2**30}
+    return describe() | {"cache": str(cache_root())} | {name: round(gib, 3) for name, gib in kept.items()}
 
 
 def version_of(package: str) -> str | None:

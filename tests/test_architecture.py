@@ -12,22 +12,24 @@ from harness.paths import ROOT
 LEAVES = {"errors", "paths", "inputs", "settings", "verdict"}
 ALLOWED = {
     "cli": LEAVES
-    | {"against", "device", "environment", "evaluate", "isolation", "problem", "report", "submission", "tools"},
+    | {"against", "device", "environment", "evaluate", "isolation", "problem", "report", "storage"}
+    | {"submission", "tools"},
     "report": {"paths", "tools", "verdict"},
     "tools": LEAVES | {"judging", "problem", "protocol", "submission", "timing"},
     "evaluate": LEAVES | {"device", "isolation", "judging", "problem", "protocol", "submission", "timing"},
     "timing": LEAVES | {"device", "isolation", "judging", "problem", "protocol"},
     "against": {"errors", "peers"},
     "judging": LEAVES | {"against", "device", "isolation", "peers", "problem", "protocol", "submission"},
-    "isolation": {"device", "errors", "paths", "protocol"},
+    "isolation": {"device", "errors", "paths", "protocol", "storage"},
     "worker": {"build", "device", "peers", "protocol"},
-    "device": {"build", "errors", "inputs", "paths", "protocol"},
+    "device": {"build", "errors", "inputs", "paths", "protocol", "storage"},
     "build": set(),
     "protocol": {"errors"},
     "peers": set(),
     "problem": {"errors", "inputs", "paths"},
     "submission": {"errors", "paths"},
-    "environment": {"paths"},
+    "environment": {"paths", "storage"},
+    "storage": {"errors", "paths"},
     **{leaf: set() for leaf in LEAVES},
 }
 

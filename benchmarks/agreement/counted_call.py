@@ -44,18 +44,20 @@ def main() -> None:
     from harness.build import intercept
     from harness.build.torch_toolchain import TorchToolchain
     from harness.paths import build_cache
+    from harness.storage.cache import in_use
 
     path = Path(os.environ["SUBMISSION"])
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    intercept.install(TorchToolchain(cuda=True), build_cache(sha256), path)
-    for call in calls(torch):
-        call()  # the first one asks the device for its limits and sets up memory
-        torch.cuda.synchronize()
-        torch.cuda.profiler.start()
-        torch.cuda._sleep(1)  # the mark: a kernel of PyTorch's that no submission launches
-        call()
-        torch.cuda.synchronize()
-        torch.cuda.profiler.stop()
+    with in_use():
+        intercept.install(TorchToolchain(cuda=True), build_cache(sha256), path)
+        for call in calls(torch):
+            call()  # the first one asks the device for its limits and sets up memory
+            torch.cuda.synchronize()
+            torch.cuda.profiler.start()
+            torch.cuda._sleep(1)  # the mark: a kernel of PyTorch's that no submission launches
+            call()
+            torch.cuda.synchronize()
+            torch.cuda.profiler.stop()
 
 
 if __name__ == "__main__":

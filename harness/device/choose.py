@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError
 from harness.paths import emulator_cache
+from harness.storage.disk import full_is_said
 
 if TYPE_CHECKING:
     from harness.device.base import Device
@@ -48,10 +49,14 @@ def prepare_device(name: str, *, check: bool) -> None:
     """Build what workers of the device read and must not write. Raises HarnessError when it cannot be built."""
     if name != "emulator":
         return
-    from harness.device.emulator import Missing, prepare
+    from harness.device.emulator import CompilerError, Missing, prepare
 
     try:
-        prepare(emulator_cache(), check=check)
+        with full_is_said():
+            prepare(emulator_cache(), check=check)
+    except CompilerError as error:
+        said = "\n".join(error.log.strip().splitlines()[:5])
+        raise HarnessError(f"The emulator cannot be used here, since it does not compile:\n{said}") from error
     except (Missing, OSError) as error:
         raise HarnessError(f"The emulator cannot be used here: {error}") from error
 

@@ -16,6 +16,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from harness.storage.cache import mark_used
+
 # What harness.build.intercept makes: a folder named by a digest, with a library and the compiler's report.
 _FOLDER = re.compile(r"[0-9a-f]{32}")
 _FILE = re.compile(r"\w+_[0-9a-f]{16}\.so|kernels\.json")
@@ -29,6 +31,7 @@ MAX_FILES = 2
 def lend(cache: Path, folder: Path) -> None:
     """Copy what is in `cache` into `folder`, which is made."""
     if cache.is_dir():
+        mark_used(cache)
         shutil.copytree(cache, folder)
     else:
         folder.mkdir()

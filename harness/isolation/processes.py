@@ -99,15 +99,3 @@ def send(pids: Iterable[int], number: signal.Signals) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
-
-
-def folder_bytes(folder: Path, enough: int) -> int:
-    """What lies in `folder`, in allocated bytes; counting ends at `enough`."""
-    total = 0
-    for root, folders, files in os.walk(folder):
-        for name in (*files, *folders):
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(root, name)).st_blocks * 512
-        if total >= enough:
-            break
-    return total

@@ -31,6 +31,8 @@ from harness.isolation.levels import Isolation
 from harness.paths import ROOT, build_cache, compile_cache, emulator_cache
 from harness.protocol.turns import Other, Turns
 from harness.protocol.wire import BadMessage, Channel, ChannelClosed, ChannelTimeout, Reply, Request
+from harness.storage import cache, disk
+from harness.storage.limits import bytes_of
 
 # Variables that a worker may see: what finds compilers, CUDA and the device, and nothing else.
 KEPT_VARIABLES = (
@@ -109,7 +111,7 @@ class Worker:
         self._device = device
         self._isolation = isolation
         self._inner_pid = 0
-        self.home = Path(os.path.realpath(tempfile.mkdtemp(prefix="kernelgate-")))
+        self.home = Path(os.path.realpath(tempfile.mkdtemp(prefix="kernelgate-", dir=disk.temporary_folder())))
         # Kept open: a submission can put something else under the file's name.
         self._log = os.open(self.home / "output", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._free_at_start = shutil.disk_usage(self.home).free
@@ -117,6 +119,7 @@ class Worker:
         writable = _kept_by_compilers() if keeps_compile_cache else []
         for folder in (*writable, self.home / "work"):
             folder.mkdir(parents=True, exist_ok=True)
+            cache.mark_used(folder)
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours, judge=True)
         self.turns = Turns.create(spins=device == "cuda")
@@ -305,12 +308,17 @@ class Worker:
         if memory.available < memory.total * MEMORY_LEFT_FRACTION:
             self._end_for("out_of_memory", "While it ran, the machine's memory was nearly used up.")
         # One cheap question; only when the answer is suspicious is the folder walked through.
-        disk = _bytes_of(DISK_VARIABLE, MAX_DISK_BYTES)
-        if (
-            self._free_at_start - shutil.disk_usage(self.home).free > disk
-            and processes.folder_bytes(self.home, disk) >= disk
-        ):
-            self._end_for("too_much_disk", f"It wrote more than {disk / 2**30:.3g} GiB of files.")
+        most = bytes_of(DISK_VARIABLE, MAX_DISK_BYTES)
+        if self._free_at_start - shutil.disk_usage(self.home).free > most and self._has_written(most):
+            self._end_for("too_much_disk", f"It wrote more than {most / 2**30:.3g} GiB of files.")
+
+    def _has_written(self, size: int) -> bool:
+        return disk.folder_bytes(self.home, size) >= size
+
+    def require_room(self) -> None:
+        """Raises HarnessError when others have filled the disk: what failed then says nothing about a submission."""
+        if not self._has_written(disk.MIN_FREE_BYTES):
+            disk.temporary_folder()
 
     def _end_for(self, reason: str, message: str) -> NoReturn:
         self.end()
@@ -461,16 +469,7 @@ _RAN_WHILE_HELD = (
 
 
 def _memory_limit(total: int) -> int:
-    return min(_bytes_of(MEMORY_VARIABLE, total), int(total * MEMORY_FRACTION))
-
-
-def _bytes_of(variable: str, otherwise: int) -> int:
-    """A limit from the environment, in GiB there. Raises HarnessError for what is no number."""
-    text = os.environ.get(variable)
-    try:
-        return int(float(text) * 2**30) if text else otherwise
-    except ValueError:
-        raise HarnessError(f"{variable} is '{text}'; it should be a number of GiB.") from None
+    return min(bytes_of(MEMORY_VARIABLE, total), int(total * MEMORY_FRACTION))
 
 
 def _remove(folder: Path) -> None:

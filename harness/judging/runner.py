@@ -69,11 +69,14 @@ class Runner:
         return msgspec.structs.replace(load, path=str(copy), build_cache=str(builds))
 
     def finish_loading(self) -> Loaded:
-        """Wait for the build. Raises SubmissionError, and HarnessError when the worker could not start."""
+        """Wait for the build. Raises SubmissionError, and HarnessError when the worker could not start or
+        there was no room for it."""
         self.worker.wait_until_ready()
         said = self.worker.hear(LOAD_TIMEOUT_S)
         if isinstance(said, Failed) and said.reason == "unsupported_by_emulator" and self.device.name == "emulator":
             raise Inconclusive(said.reason, said.message)
+        if isinstance(said, Failed):
+            self.worker.require_room()
         reply = required(said, Loaded)
         self.version = reply.version
         if self._sha256 and reply.built and not reply.build_cached:

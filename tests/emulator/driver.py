@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from harness.build.extension import BuildFailed, Extension, SourceText, Unsupported
 from harness.device import emulator
 from harness.device.emulator import paths
+from harness.storage.cache import in_use
 
 
 def _strings(value: Any) -> list[Any]:
@@ -107,4 +108,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    with in_use():
+        main()

@@ -10,11 +10,21 @@ import sys
 from pathlib import Path
 
 from harness.device.emulator import libraries, runtime, standins
+from harness.device.emulator.building import CompilerError
 from harness.device.emulator.paths import Missing
 from harness.device.emulator.runtime import configure, take_counts, take_findings
 from harness.device.emulator.toolchain import EmulatorToolchain
 
-__all__ = ["EmulatorToolchain", "Missing", "activate", "configure", "prepare", "take_counts", "take_findings"]
+__all__ = [
+    "CompilerError",
+    "EmulatorToolchain",
+    "Missing",
+    "activate",
+    "configure",
+    "prepare",
+    "take_counts",
+    "take_findings",
+]
 
 
 def prepare(cache: Path, *, check: bool) -> None:

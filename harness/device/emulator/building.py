@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
@@ -22,10 +23,12 @@ class CompilerError(Exception):
 
 
 def run(command: list[str], folder: Path) -> str:
-    """Run a compiler in `folder` and return what it printed."""
+    """Run a compiler in `folder` and return what it printed. Raises CompilerError, and OSError for a full disk."""
     environment = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace")
     if done.returncode:
+        if os.strerror(errno.ENOSPC) in done.stderr:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
         raise CompilerError(command, done.stderr + done.stdout)
     return done.stdout
 
@@ -45,6 +48,8 @@ def once(final: Path, make: Callable[[Path], None]) -> Path:
     system's and goes with the process that holds it; where there are no such locks, the first rename wins.
     """
     if final.exists():
+        with contextlib.suppress(OSError):  # a worker only reads here
+            os.utime(final)  # what was not used for longest is given up first
         return final
     final.parent.mkdir(parents=True, exist_ok=True)
     with open(final.parent / f".{final.name}.lock", "w") as lock:

@@ -1,0 +1,1 @@
+"""What the harness keeps on disk: how much that may be, and what is said when there is no room."""
