@@ -14,9 +14,21 @@ CPU_ONLY = [path for path in SUBMISSIONS if path not in SHIPPED]
 SEED = ROOT.parent / "shared" / "seeds" / "004_submission.py"
 
 
+HALF = '''
+from torch.utils.cpp_extension import load_inline
+
+load_inline(name="half", cpp_sources="float sum();", cuda_sources="""
+#include <cuda_fp16.h>
+float sum() { return __half2float(__float2half(1.0f) + __float2half(2.0f)) + nothing; }
+""", functions=["sum"], extra_cuda_cflags=["-U__CUDA_NO_HALF_OPERATORS__"])
+'''
+
+
 @pytest.fixture(scope="module")
-def evaluations():
-    paths = [FORM / "does_not_compile.py", FORM / "no_cpp_sources.py"]
+def evaluations(tmp_path_factory):
+    half = tmp_path_factory.mktemp("submissions") / "half.py"
+    half.write_text(HALF)
+    paths = [FORM / "does_not_compile.py", FORM / "no_cpp_sources.py", half]
     run = run_eval(*paths, "--problem", PROBLEM, "--device", "emulator")
     return {e["submission"]: e for e in run.results["evaluations"]}
 
@@ -29,6 +41,13 @@ def test_a_compile_error_names_the_line_of_the_python_file(evaluations):
 
 def test_a_missing_cpp_sources_is_named(evaluations):
     assert "cpp_sources" in evaluations["no_cpp_sources"]["message"]
+
+
+def test_operators_of_half_are_there_once_they_are_asked_for(evaluations):
+    """torch has nvcc leave them out, and -U brings them back: the only error is the one that follows."""
+    message = evaluations["half"]["message"]
+    assert "nothing" in message
+    assert "operator+" not in message
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda p: f"{p.parent.name}/{p.stem}")

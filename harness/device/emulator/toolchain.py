@@ -100,10 +100,11 @@ class EmulatorToolchain:
             source.write_text(body + (f'\n#line 1 "bindings of {extension.name}"\n{binding}' if name == "main" else ""))
             extra = self._device_flags if name == "cuda" else _HOST
             undefined = [flag for flag in flags if flag.startswith("-U__CUDA_NO_")]
+            prelude = _plain_prelude(folder) if undefined else self._prelude(extra)
             commands.append([
                 paths.compiler(), *_COMMON, *extra, *_kept_flags(flags), *include,
                 f"-DTORCH_EXTENSION_NAME={module_name}",
-                "-include", str(self._prelude([*extra, *undefined])), *paths.include_flags(shims=True),
+                "-include", str(prelude), *paths.include_flags(shims=True),
                 "-c", source.name, "-o", f"{name}.o",
             ])  # fmt: skip
         files = {piece.file for piece in (*extension.cpp_sources, *extension.cuda_sources) if piece.file}
@@ -144,6 +145,14 @@ class EmulatorToolchain:
             building.run([paths.compiler(), *flags, "-x", "c++-header", header.name, "-o", "prelude.h.gch"], folder)
 
         return building.once(self._cache / f"prelude-{key}", make) / "prelude.h"
+
+
+def _plain_prelude(folder: Path) -> Path:
+    """The header for a unit that undefines what the compiled ones were made with. It is not compiled: a worker cannot
+    put it where others find it."""
+    header = folder / "prelude.h"
+    header.write_text(_PRELUDE)
+    return header
 
 
 def _binding(extension: Extension) -> str:
