@@ -4,22 +4,26 @@ Rows up to 16,384 fp32 elements (32,768 of 16 bits) live in the registers of a b
 once, y is written once. All loads of a thread are on their way before the first is used, and few registers a
 thread leave room for many rows on a multiprocessor, so that some load while others sum or store.
 
-Longer rows are split over blocks, and x is read twice. A block computes the output of a chunk of columns for
-all rows, so that weight and bias are read once: for each row they would move more bytes than x itself. Four
-rows are on their way at a time. The output is computed in the reverse order of the statistics, because their
-end is what L2 still holds, and what will not be used again is marked so.
+Longer fp32 rows are spread over a team of blocks, one for each multiprocessor, that holds two rows on chip: x
+is read once, while one row is written the next is summed and the row after it arrives, and statistics travel
+between blocks meanwhile. It needs rows of whole slices and sm_90's bulk copies.
+
+What else is long is split over blocks, and x is read twice. A block computes the output of a chunk of columns
+for all rows, so that weight and bias are read once: for each row they would move more bytes than x itself.
+Four rows are on their way at a time. The output is computed in the reverse order of the statistics, because
+their end is what L2 still holds, and what will not be used again is marked so.
 
 Other widths and alignments go element by element.
 
 Numerics: the mean of what a block or a warp holds, then deviations from it, their squares, and their own mean:
-what rounding took from the first. Neither a large mean nor an outlier costs digits. Chunks of a long row are
-joined in fp64 by the formula of Chan, Golub and LeVeque (1983).
+what rounding took from the first. Neither a large mean nor an outlier costs digits. Parts of a long row are
+joined by the formula of Chan, Golub and LeVeque (1983).
 
 Small inputs cost a call, an allocation and a launch. The function is given to Python without pybind11's
 conversion of arguments, which costs more than all checks.
 
-Bytes moved, predicted: short rows x and y once, 8192x4096 in fp32 268 MB, 63 us at 4.26 TB/s. The
-(16, 64, 256, 256) case 268 MB for statistics and 570 MB for output, less the 35 MB that L2 holds: 0.20 ms.
+Bytes moved: short rows x and y once, 8192x4096 in fp32 268 MB, 63 us at 4.26 TB/s. The (16, 64, 256, 256)
+case 570 MB, 134 us; weight comes from L2 for each row but the first.
 docs/notes/speed-of-light.md says what was predicted and measured, also of what was tried and is not here.
 """
 
@@ -62,6 +66,7 @@ CUDA = r"""
 #include <cuda_fp16.h>
 #include <algorithm>
 #include <climits>
+#include <utility>
 
 constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xffffffffu;
@@ -241,6 +246,270 @@ block_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int p
         const Pack<W, kSize> scale = w[at(k)], shift = b[at(k)];
         if (here(k)) out[k * stride] = normalised(kept[k], scale, shift, statistics);
     }
+}
+
+// ------------------------------------------------------------------------------------------------------
+// team_rows: each row spread over a team of blocks, one for each multiprocessor, with two rows on chip, so that
+// x is read once. While a row is written, each place that it leaves is filled with the row after the next, and
+// the next, which has arrived, is summed. Its statistics are on their way when half of the row is written, so
+// that hardly anyone waits for them. Bias stays in registers; weight comes from L2, a little ahead.
+
+constexpr int kTeamThreads = 512, kTeamWarps = kTeamThreads / kWarp;
+constexpr int kChunks = 8, kChunkPacks = 2;  // of a row in a lane; but for the first chunk in shared memory
+constexpr int kLanePacks = kChunks * kChunkPacks;
+constexpr int kFolded = 4;        // chunks of the next row that are summed with each that is written
+constexpr int kWeightsAhead = 2;  // packs of weight on their way
+constexpr int kSlice = kTeamThreads * kLanePacks;  // packs of a row in a block
+constexpr int kWarpPacks = (kLanePacks - kChunkPacks) * kWarp;  // of a row, of a warp, in shared memory
+constexpr int kTeamShared = 2 * kTeamWarps * kWarpPacks * 16;
+constexpr int kTeamStaticShared = 3072;  // at most: barriers, and what sums need
+constexpr int kTeamRows = 4;  // a team of fewer rows only fills and drains
+
+// Statistics of a block's part of a row, for the others, in two words. Memory is all ones before.
+constexpr unsigned long long kNoMail = ~0ull;
+
+__device__ __forceinline__ unsigned long long mail_word(float a, float b) {
+    a = a == a ? a : __int_as_float(0x7fc00000);  // a NaN may be all ones
+    b = b == b ? b : __int_as_float(0x7fc00000);
+    return static_cast<unsigned long long>(__float_as_uint(b)) << 32 | __float_as_uint(a);
+}
+
+__device__ __forceinline__ float2 wait_for_mail(const unsigned long long* p) {
+    unsigned long long v = *reinterpret_cast<const volatile unsigned long long*>(p);
+    while (v == kNoMail) {
+        __nanosleep(64);
+        v = *reinterpret_cast<const volatile unsigned long long*>(p);
+    }
+    return make_float2(__uint_as_float(static_cast<unsigned>(v)), __uint_as_float(static_cast<unsigned>(v >> 32)));
+}
+
+// Of so many values: their mean, what rounding took from it, and the squares of deviations from both.
+struct Moments {
+    float mean, correction, squares;
+
+    // The sum of two floats and its rounding error (Knuth).
+    __device__ __forceinline__ void move_mean(float by) {
+        const float moved = mean + by, back = moved - mean;
+        correction += (mean - (moved - back)) + (by - back);
+        mean = moved;
+    }
+};
+
+// Both of `count` values.
+__device__ __forceinline__ Moments joined(Moments a, const Moments& b, float count) {
+    const float delta = (b.mean - a.mean) + (b.correction - a.correction);
+    a.squares = fmaf(delta * delta, 0.5f * count, a.squares + b.squares);
+    a.move_mean(0.5f * delta);
+    return a;
+}
+
+__device__ __forceinline__ Moments shuffled(const Moments& v, int mask) {
+    return {shuffled(v.mean, mask), shuffled(v.correction, mask), shuffled(v.squares, mask)};
+}
+
+__device__ __forceinline__ unsigned shared_address(const void* p) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+
+// x is read once and weight for every row: what L2 should let go of first, and last.
+__device__ __forceinline__ uint64_t evicted_first() {
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+__device__ __forceinline__ uint64_t evicted_last() {
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+__device__ __forceinline__ Pack<float, 4> load_with(const Pack<float, 4>* p, uint64_t policy) {
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p), "l"(policy));
+    return reinterpret_cast<const Pack<float, 4>&>(v);
+}
+
+template <typename F, int... kAll>
+__device__ __forceinline__ void for_each_of(std::integer_sequence<int, kAll...>, const F& use) {
+    (use(std::integral_constant<int, kAll>{}), ...);
+}
+
+// `use` of each chunk's number, a constant, so that registers can be indexed with it.
+template <typename F>
+__device__ __forceinline__ void for_each_chunk(const F& use) {
+    for_each_of(std::make_integer_sequence<int, kChunks>{}, use);
+}
+
+__global__ void __launch_bounds__(kTeamThreads, 1)
+team_rows(const Pack<float, 4>* x, const Pack<float, 4>* weight, const Pack<float, 4>* bias, Pack<float, 4>* y,
+          unsigned long long* mail, int rows, int64_t packs, int teams, float eps) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // bulk copies; team_fits says no elsewhere
+    using P = Pack<float, 4>;
+    extern __shared__ uint4 team_memory[];
+    __shared__ uint64_t arrived[2][kTeamWarps][kChunks];
+    __shared__ Moments of_warps[2][kTeamWarps];
+    __shared__ Statistics of_rows[2];
+    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+    const int blocks = gridDim.x / teams, block = blockIdx.x % blocks, team = blockIdx.x / blocks;
+    const int64_t first = int64_t(block) * kSlice + warp * kLanePacks * kWarp;  // of the warp
+    P* const mine = reinterpret_cast<P*>(team_memory) + warp * 2 * kWarpPacks;
+    const uint64_t once = evicted_first(), often = evicted_last();
+    if (lane < 2 * kChunks) {
+        const unsigned barrier = shared_address(&arrived[lane / kChunks][warp][lane % kChunks]);
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(barrier), "r"(1) : "memory");
+        asm volatile("fence.proxy.async.shared::cta;" : : : "memory");
+    }
+    __syncwarp();
+
+    // The rows of a team, `turn` by `turn`, are even and odd ones by turns: they have places of their own.
+    const int turns = (rows - team + teams - 1) / teams;
+    const auto row_of = [&](int turn) { return team + int64_t(turn) * teams; };
+    P held[2][kChunkPacks], shift[kLanePacks], scale[kWeightsAhead];
+    Moments sums;
+
+    // A chunk sets out.
+    const auto fetch = [&](auto parity, auto chunk, int turn) {
+        constexpr int kParity = decltype(parity)::value, kChunk = decltype(chunk)::value;
+        const P* from = x + row_of(turn) * packs + first + kChunk * kChunkPacks * kWarp;
+        if constexpr (kChunk == 0) {
+#pragma unroll
+            for (int i = 0; i < kChunkPacks; i++) held[kParity][i] = load_with(from + i * kWarp + lane, once);
+        } else {
+            __syncwarp();  // all lanes have read what is overwritten
+            if (lane == 0) {
+                const unsigned barrier = shared_address(&arrived[kParity][warp][kChunk]);
+                const unsigned to = shared_address(mine + kParity * kWarpPacks + (kChunk - 1) * kChunkPacks * kWarp);
+                const unsigned bytes = kChunkPacks * kWarp * 16;
+                asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+                             : : "r"(barrier), "r"(bytes) : "memory");
+                asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                             "[%0], [%1], %2, [%3], %4;"
+                             : : "r"(to), "l"(from), "r"(bytes), "r"(barrier), "l"(once) : "memory");
+            }
+        }
+    };
+    const auto wait_for = [&](auto parity, auto chunk, int turn) {
+        const unsigned barrier = shared_address(&arrived[decltype(parity)::value][warp][decltype(chunk)::value]);
+        unsigned done = 0;
+        while (!done) {
+            asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
+                         : "=r"(done) : "r"(barrier), "r"(turn / 2 % 2) : "memory");
+        }
+    };
+    const auto pack_of = [&](auto parity, auto chunk, int i) {
+        constexpr int kParity = decltype(parity)::value, kChunk = decltype(chunk)::value;
+        if constexpr (kChunk == 0) {
+            return held[kParity][i];
+        } else {
+            return mine[kParity * kWarpPacks + ((kChunk - 1) * kChunkPacks + i) * kWarp + lane];
+        }
+    };
+    // A chunk joins the moments of its lane; the first begins them anew. All chunks have one size.
+    const auto fold = [&](auto parity, auto chunk, int turn) {
+        constexpr int kBefore = decltype(chunk)::value;
+        constexpr float kCount = kChunkPacks * 4;
+        if constexpr (kBefore > 0) wait_for(parity, chunk, turn);
+        P part[kChunkPacks];
+        float sum = 0.0f;
+#pragma unroll
+        for (int i = 0; i < kChunkPacks; i++) {
+            part[i] = pack_of(parity, chunk, i);
+            sum += sum_of(part[i]);
+        }
+        const float mean = sum * (1.0f / kCount);
+        float2 deviations = make_float2(0.0f, 0.0f);
+#pragma unroll
+        for (int i = 0; i < kChunkPacks; i++) deviations = deviations + deviations_of(part[i], mean);
+        if constexpr (kBefore == 0) {
+            sums = {mean, 0.0f, deviations.y};
+        } else {
+            const float delta = (mean - sums.mean) - sums.correction;
+            sums.squares = fmaf(delta * delta, kCount * kBefore / (kBefore + 1), sums.squares + deviations.y);
+            sums.move_mean(delta * (1.0f / (kBefore + 1)));
+        }
+    };
+    const auto send = [&](auto parity, int turn) {
+        auto& of_parity = of_warps[decltype(parity)::value];
+        float count = kLanePacks * 4;
+#pragma unroll
+        for (int mask = 1; mask < kWarp; mask *= 2, count *= 2) sums = joined(sums, shuffled(sums, mask), count);
+        if (lane == 0) of_parity[warp] = sums;
+        __syncthreads();
+        if (warp > 0) return;
+        sums = of_parity[lane % kTeamWarps];
+#pragma unroll
+        for (int mask = 1; mask < kTeamWarps; mask *= 2, count *= 2) sums = joined(sums, shuffled(sums, mask), count);
+        if (lane == 0) {
+            volatile unsigned long long* to = mail + (row_of(turn) * blocks + block) * 2;
+            to[0] = mail_word(sums.mean, sums.correction);
+            to[1] = mail_word(sums.squares, 0.0f);
+        }
+    };
+    // Slices have one size, so beside their squares only the spread of their means around the first's counts.
+    const auto receive = [&](auto parity, int turn) {
+        constexpr float kCount = float(kSlice) * 4;
+        Statistics& of_row = of_rows[decltype(parity)::value];
+        if (warp == 0) {
+            const unsigned long long* from = mail + row_of(turn) * blocks * 2;
+            const float2 reference = wait_for_mail(from);
+            float2 spread = make_float2(0.0f, 0.0f);
+            for (int i = lane; i < blocks; i += kWarp) {
+                const float2 slice = wait_for_mail(from + 2 * i);
+                const float delta = (slice.x - reference.x) + (slice.y - reference.y);
+                spread.x += delta;
+                spread.y += fmaf(delta * delta, kCount, wait_for_mail(from + 2 * i + 1).x);
+            }
+            spread = sum_over_lanes(spread);
+            const float share = spread.x / blocks;
+            const float variance = fmaxf(spread.y - kCount * spread.x * share, 0.0f) / (kCount * blocks);
+            const float rstd = spread.y == spread.y ? rsqrtf(variance + eps) : spread.y;  // fmaxf would hide a NaN
+            if (lane == 0) of_row = {reference.x, reference.y + share, rstd};
+        }
+        __syncthreads();
+        return of_row;
+    };
+    const P* const w = weight + first + lane;
+    const auto write = [&](auto parity, auto other, int turn) {
+        const Statistics statistics = receive(parity, turn);
+        P* out = y + row_of(turn) * packs + first + lane;
+        for_each_chunk([&](auto chunk) {
+            constexpr int kChunk = decltype(chunk)::value;
+#pragma unroll
+            for (int i = 0; i < kChunkPacks; i++) {
+                const int k = kChunk * kChunkPacks + i;
+                P& of_pack = scale[k % kWeightsAhead];
+                store_once(out + k * kWarp, normalised(pack_of(parity, chunk, i), of_pack, shift[k], statistics));
+                of_pack = load_with(w + (k + kWeightsAhead) % kLanePacks * kWarp, often);
+            }
+            if (turn + 2 < turns) fetch(parity, chunk, turn + 2);
+            if constexpr (kChunk * kFolded < kChunks) {
+                if (turn + 1 >= turns) return;
+                for_each_chunk([&](auto next) {
+                    if constexpr (decltype(next)::value / kFolded == kChunk) fold(other, next, turn + 1);
+                });
+                if constexpr ((kChunk + 1) * kFolded == kChunks) send(other, turn + 1);
+            }
+        });
+    };
+
+    const std::integral_constant<int, 0> even;
+    const std::integral_constant<int, 1> odd;
+    for_each_chunk([&](auto chunk) { fetch(even, chunk, 0); });
+    if (turns > 1) for_each_chunk([&](auto chunk) { fetch(odd, chunk, 1); });
+#pragma unroll
+    for (int k = 0; k < kWeightsAhead; k++) scale[k] = load_with(w + k * kWarp, often);
+#pragma unroll
+    for (int k = 0; k < kLanePacks; k++) shift[k] = load_with(bias + first + lane + k * kWarp, once);
+    for_each_chunk([&](auto chunk) { fold(even, chunk, 0); });
+    send(even, 0);
+    for (int turn = 0; turn < turns; turn += 2) {
+        write(even, odd, turn);
+        if (turn + 1 < turns) write(odd, even, turn + 1);
+    }
+#endif
 }
 
 // ------------------------------------------------------------------------------------------------------
@@ -567,6 +836,43 @@ void split(const Call& call) {
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+// Whether rows of so many packs have a team on this device: whole slices, a multiprocessor for each.
+bool team_fits(int64_t packs, int device) {
+    if (packs % kSlice != 0) return false;
+    const auto attribute = [&](cudaDeviceAttr which) {
+        int value = 0;
+        C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
+        return value;
+    };
+    return packs / kSlice <= attribute(cudaDevAttrMultiProcessorCount) &&
+           attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) >= kTeamShared + kTeamStaticShared &&
+           attribute(cudaDevAttrComputeCapabilityMajor) >= 9 && attribute(cudaDevAttrCooperativeLaunch);
+}
+
+void team(const Call& call) {
+    int multiprocessors = 0;
+    C10_CUDA_CHECK(
+        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, call.device.index()));
+    int64_t packs = call.width / 4;
+    const int64_t blocks = packs / kSlice, words = call.rows * blocks * 2;
+    TORCH_CHECK(call.rows <= INT_MAX, "layer_norm: ", call.rows, " rows are more than an int holds");
+    int rows = static_cast<int>(call.rows);
+    int teams = static_cast<int>(std::min<int64_t>((rows + kTeamRows - 1) / kTeamRows, multiprocessors / blocks));
+    const auto mail = torch::empty({words}, torch::device(call.device).dtype(torch::kLong));
+    auto* at_mail = reinterpret_cast<unsigned long long*>(mail.data_ptr<int64_t>());
+    C10_CUDA_CHECK(cudaMemsetAsync(at_mail, 0xff, words * sizeof(*at_mail), call.stream));
+    C10_CUDA_CHECK(cudaFuncSetAttribute(team_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, kTeamShared));
+    const auto* x = static_cast<const Pack<float, 4>*>(call.x);
+    const auto* weight = static_cast<const Pack<float, 4>*>(call.weight);
+    const auto* bias = static_cast<const Pack<float, 4>*>(call.bias);
+    auto* y = static_cast<Pack<float, 4>*>(call.y);
+    float eps = call.eps;
+    void* arguments[] = {&x, &weight, &bias, &y, &at_mail, &rows, &packs, &teams, &eps};
+    C10_CUDA_CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&team_rows),
+                                               dim3(static_cast<unsigned>(teams * blocks)), dim3(kTeamThreads),
+                                               arguments, kTeamShared, call.stream));
+}
+
 // The one place that chooses. The arguments of `block`: the most threads of a block, how many such blocks share
 // a multiprocessor's registers, and 16-byte packs in a thread's registers.
 template <typename T, typename W>
@@ -577,10 +883,13 @@ void choose(const Call& call, bool aligned) {
         constexpr bool kWide = sizeof(T) == 4;  // 16-bit values take more registers once converted
         if (packs <= kWarpRowLoads * kWarp) return warp<T, W>(call);
         if (3 * threads_for<4>(packs) > packs) return block<T, W, 256, kWide ? 6 : 4, 2>(call);
-        if (packs <= 2048) return block<T, W, 512, kWide ? 3 : 2, 4>(call);
-        if (packs <= 4096) {
-            if constexpr (kWide) return block<T, W, 512, 2, 8>(call);
-            return block<T, W, 1024, 1, 4>(call);
+        if (packs <= (kWide ? 1024 : 2048)) return block<T, W, 512, kWide ? 3 : 2, 4>(call);
+        if constexpr (kWide) {
+            if (packs <= 2048) return block<T, W, 256, 4, 8>(call);
+            if (packs <= 4096) return block<T, W, 512, 2, 8>(call);
+            if (team_fits(packs, call.device.index())) return team(call);
+        } else {
+            if (packs <= 4096) return block<T, W, 1024, 1, 4>(call);
         }
         return split<T, W>(call);
     }
