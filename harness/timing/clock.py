@@ -4,10 +4,14 @@ A round: the judge puts data into shared memory, starts its own monotonic clock,
 of all of it, and says 'go'. The worker runs the slots that it is handed one after the other. The clock
 stops only after the judge itself has read randomly chosen elements of every output out of the worker's
 memory; a worker that has not finished, or that answered with something else, then holds wrong values.
-What a round costs beside the calls is measured with a stub, a worker of ours that obeys the same protocol
-and does nothing, and is taken off:
+What a round costs beside the calls is measured with a stub, a worker of ours that obeys the same protocol, and is
+taken off:
 
-    time of a call = (time of the round - what the stub's round of as many calls cost) / calls
+    time of a call = (time of the round - what the stub's round of as many calls cost beside its calls) / calls
+
+On a CPU the stub's calls do nothing. On a GPU they negate, which takes as long as a CUDA graph of them says: a round of
+real kernels costs more than one without any, for contexts change, caches of addresses are cold, and kernels that are
+launched one by one do not follow each other without gaps.
 
 No slot is run twice in a round, and the cache is overwritten before it, so that inputs come from memory.
 What was read is compared afterwards, and one call of each round in every element (see harness.timing.dealing).
@@ -106,7 +110,8 @@ class Contender:
     """Whether it runs our own code and the problem's, and nothing of a submission's."""
     calls: int = 1
     call_us: float = 0.0
-    """A first estimate, which decides how many calls a round has."""
+    """A first estimate, which decides how many calls a round has. The stub's is what its calls take by themselves, by
+    the device's own clock; zero where they do nothing."""
     round_s: list[float] = field(default_factory=list)
     stub_s: list[float] = field(default_factory=list)
     issue_us: list[float] = field(default_factory=list)
@@ -188,8 +193,7 @@ class Clock:
     def _play(self, contender: Contender, calls: int) -> _Played:
         """A round on data that changes when it begins."""
         ready = self._ready_slots(contender, calls)
-        changes = self._dealer.prepare(ready)
-        return self._round(contender, ready, calls, changes, self._dealer.change)
+        return self._round(contender, ready, calls, self._dealer.prepare(ready))
 
     def _ready_slots(self, contender: Contender, calls: int) -> Sequence[int]:
         """The slots of which `calls` can be run.
@@ -205,21 +209,16 @@ class Clock:
         return ready
 
     def _stub_cost(self, calls: int) -> float:
-        """Seconds that a round of `calls` costs beside its calls.
+        """Seconds that a round of `calls` costs beside its calls: a round of the stub's, less what the stub's calls
+        take by themselves, which can be believed of a worker of ours.
 
-        Where the device works while the worker's Python goes on, handing out turns is hidden behind kernels in
-        all but the shortest calls, and is not taken off. The stub's own word on that can be believed."""
-        played = self._round(self._stub, self._in_play, calls, self._dealer.prepare(self._in_play), self._dealer.leave)
-        return played.elapsed_s - (0.0 if self._device.is_cpu else played.issue_us / 1e6)
+        Kernels follow each other as fast as they run or, where they are shorter, as fast as they are launched."""
+        played = self._play_mapped(self._stub, calls)
+        if not self._stub.call_us:
+            return played.elapsed_s
+        return played.elapsed_s - max(calls * self._stub.call_us, played.issue_us + self._stub.call_us) / 1e6
 
-    def _round(
-        self,
-        contender: Contender,
-        ready: Sequence[int],
-        calls: int,
-        changes: Changes,
-        begin: Callable[[Changes], None],
-    ) -> _Played:
+    def _round(self, contender: Contender, ready: Sequence[int], calls: int, changes: Changes) -> _Played:
         """Run `calls` of the slots that are ready. Raises SubmissionError when the worker fails."""
         slots = self._random.sample(ready, calls)
         rows = self._numbers.integers(self._dealer.rows, size=(calls, self._rows_of_a_call(calls)))
@@ -229,7 +228,7 @@ class Clock:
         worker.tell(Play(turn=worker.turns.number, warm_up=self._warm_up(contender, ready, slots)))
         worker.wait_for_warm_up(self._timeout_s)
         started = time.perf_counter()
-        begin(changes)
+        self._dealer.change(changes)
         worker.hand_out(slots, self._timeout_s)
         reply = required(worker.hear(self._timeout_s, self._device.spin_s), Played)
         addresses = self._addresses(reply, calls)
@@ -458,7 +457,7 @@ class Clock:
         return self._notes
 
     def _measure_once(self) -> None:
-        plays = self._everyone(self._play_mapped)
+        plays = self._everyone(lambda contender: self._play_mapped(contender, contender.calls))
         fixed_s = {calls: self._stub_cost(calls) for calls in {c.calls for c in self._running}}
         for played in plays:
             contender = played.contender
@@ -466,10 +465,10 @@ class Clock:
             contender.stub_s.append(fixed_s[contender.calls])
             contender.issue_us.append(played.issue_us / max(contender.calls - 1, 1))
 
-    def _play_mapped(self, contender: Contender) -> _Played:
+    def _play_mapped(self, contender: Contender, calls: int) -> _Played:
         """A round in which nothing had to be mapped, if there is one."""
         for _ in range(MAPPING_TRIES):
-            played = self._play(contender, contender.calls)
+            played = self._play(contender, calls)
             if played.mapped:
                 break
         return played

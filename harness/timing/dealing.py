@@ -382,13 +382,6 @@ class Dealer:
                 tensor.put(change)
         self._device.synchronize()
 
-    def leave(self, changes: Changes) -> None:
-        """What `change` costs, and nothing else: the stub's rounds begin so."""
-        for tensor, change in zip(self._inputs, changes, strict=True):
-            if change is not None:
-                tensor.take_back(change, self._chosen)
-        self._device.synchronize()
-
     # ------------------------------------------------------------------ after rounds
 
     def written_by_others(self, slots: Iterable[int]) -> bool:

@@ -149,7 +149,7 @@ class Timer:
                 if label == SUBMISSION:
                     raise
                 notes.append(f"{label} was left out: {error.message}")
-        clock = Clock(self._device, dealer, self._contender("stub", stub, part, slots), self._settings.timeout_s)
+        clock = Clock(self._device, dealer, self._stub_contender(stub, part, slots), self._settings.timeout_s)
         budgets = QUICK_BUDGET_S if self._settings.quick else BUDGET_S
         what = f"'{name}'" if part.name == part.drawn.timed_parts[0] else f"'{name}', {part.name}"
         if dealer.changes_nothing:
@@ -258,6 +258,13 @@ class Timer:
         expected = part.drawn.expected_of(part.name)
         runner.stage(list(slots), expected, part.name, part.drawn.differentiation)
         return Contender(name, runner.worker, runner.reader, trusted=runner.trusted)
+
+    def _stub_contender(self, runner: Runner, part: _Part, slots: Sequence[list[TensorRef]]) -> Contender:
+        stub = self._contender("stub", runner, part, slots)
+        if not self._device.is_cpu:
+            calls = range(min(len(slots), MAX_DEVICE_CALLS))
+            stub.call_us = runner.time_device(calls, in_a_graph=True).call_us
+        return stub
 
 
 def _outputs(drawn: Drawn) -> list[torch.Tensor]:

@@ -256,8 +256,6 @@ class Session:
             for slot in request.warm_up:
                 call(slots[slot])
             self._memory.synchronize()
-            if isinstance(self._model, implementations.Stub):
-                self._model.begin()
             self._turns.report_ready(request.turn)
             results: list[list[torch.Tensor]] = []
             first_done = 0.0
