@@ -54,6 +54,7 @@ class Observation:
             raise SubmissionError(ran.findings[0].kind, ran.findings[0].message)
         check_form(ran.outputs, self._forms, device.torch_device.type, emulated=device.name == "emulator")
         tensors = [self.runner.reader.read(ref, ran.handles).clone() for ref in ran.outputs]
+        device.synchronize()  # what is copied here is the worker's to use again as soon as it is asked for more
         self._require_unchanged(ran)
         return Seen(tensors, ran)
 
