@@ -55,7 +55,7 @@ class Device(Protocol):
     input_bytes: int
     """How much memory the inputs of one round may take."""
     result_bytes: int
-    """How much memory the outputs of one round may take."""
+    """How much memory the outputs of a round may take, those of all implementations that are timed together."""
 
     def reader(self, pid: int) -> Reader: ...
 

@@ -155,7 +155,8 @@ class CudaDevice:
         self.arena = Arena(_DeviceAllocation())
         properties = torch.cuda.get_device_properties(self.torch_device)
         # Three contenders hold a round's results each, beside the slots and the judge's own data.
-        self.input_bytes = self.result_bytes = min(8 << 30, properties.total_memory // 16)
+        self.input_bytes = min(8 << 30, properties.total_memory // 16)
+        self.result_bytes = min(32 << 30, properties.total_memory // 4)
         self.cache_bytes = properties.L2_cache_size
 
     def reader(self, pid: int) -> CudaReader:

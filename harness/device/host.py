@@ -138,7 +138,7 @@ class HostDevice:
     round_us = 20_000.0
     spin_s = 0.0
     input_bytes = 256 << 20
-    result_bytes = 1 << 30
+    result_bytes = 4 << 30
     # A copy through the cache moves three bytes for the two that are counted: the target is read before it is written.
     headroom = 1.6
 

@@ -478,10 +478,11 @@ def _known(contender: Contender) -> bool:
     return stats.relative_half_width(contender.samples_us()) <= TARGET_HALF_WIDTH
 
 
-def slot_count(device: Device, floor_us: float, call_bytes: int, result_bytes: int) -> int:
-    """Slots for a case whose calls take at least `floor_us`, read `call_bytes` and write `result_bytes`."""
+def slot_count(device: Device, floor_us: float, call_bytes: int, result_bytes: int, workers: int) -> int:
+    """Slots for a case whose calls take at least `floor_us`, read `call_bytes` and write `result_bytes`; each of
+    `workers` keeps what its last round gave."""
     wanted = min(MAX_CALLS, max(MIN_CALLS, int(device.round_us / max(floor_us, SHORTEST_CALL_US))))
-    room = min(device.input_bytes // max(call_bytes, 1), device.result_bytes // max(result_bytes, 1))
+    room = min(device.input_bytes // max(call_bytes, 1), device.result_bytes // (workers * max(result_bytes, 1)))
     return with_spare(max(1, min(wanted, room)))
 
 

@@ -138,7 +138,7 @@ class Timer:
         return [replace(times[0], notes=notes + times[0].notes), *times[1:]]
 
     def _time_part(self, part: _Part, name: str, runners: Mapping[str, Runner], stub: Runner) -> CaseTimes:
-        slots, sets = self._stage_data(part, name)
+        slots, sets = self._stage_data(part, name, workers=len(runners) + 1)
         dealer = Dealer(self._device, part.drawn.function(part.name), sets, slots, part.early)
         contenders: list[Contender] = []
         notes: list[str] = []
@@ -226,12 +226,12 @@ class Timer:
                 f"than {bound_us:.3g} µs at the bandwidth measured here: the work was not done in the call.",
             )
 
-    def _stage_data(self, part: _Part, name: str) -> tuple[list[list[TensorRef]], list[DataSet]]:
+    def _stage_data(self, part: _Part, name: str, workers: int) -> tuple[list[list[TensorRef]], list[DataSet]]:
         """Draw the data sets and lay the slots out."""
         drawn = part.drawn
         floor_us = roofline.floor_us(part.bytes_min, self.bandwidth)
         results = roofline.bytes_min(_outputs(drawn))  # a backward holds the outputs of its forward, too
-        count = slot_count(self._device, floor_us, part.read_bytes, results)
+        count = slot_count(self._device, floor_us, part.read_bytes, results, workers)
         sets = [self._data_set(part, name, i) for i in range(DATA_SETS)]
         layouts = drawn.layouts[: part.width]
         given = [pair for i in range(count) for pair in zip(sets[i % DATA_SETS].inputs, layouts, strict=True)]
