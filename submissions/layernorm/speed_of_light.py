@@ -346,7 +346,7 @@ __device__ __forceinline__ void for_each_chunk(const F& use) {
 __global__ void __launch_bounds__(kTeamThreads, 1)
 team_rows(const Pack<float, 4>* x, const Pack<float, 4>* weight, const Pack<float, 4>* bias, Pack<float, 4>* y,
           unsigned long long* mail, int rows, int64_t packs, int teams, float eps) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // bulk copies; team_fits says no elsewhere
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // bulk copies; nothing launches this elsewhere
     using P = Pack<float, 4>;
     extern __shared__ uint4 team_memory[];
     __shared__ uint64_t arrived[2][kTeamWarps][kChunks];
@@ -836,32 +836,36 @@ void split(const Call& call) {
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-// Whether rows of so many packs have a team on this device: whole slices, a multiprocessor for each.
-bool team_fits(int64_t packs, int device) {
-    if (packs % kSlice != 0) return false;
+// How many blocks of team_rows can run at the same time, so that they may wait for each other; 0 where they cannot be.
+int64_t team_blocks(int device) {
     const auto attribute = [&](cudaDeviceAttr which) {
         int value = 0;
         C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
         return value;
     };
-    return packs / kSlice <= attribute(cudaDevAttrMultiProcessorCount) &&
-           attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) >= kTeamShared + kTeamStaticShared &&
-           attribute(cudaDevAttrComputeCapabilityMajor) >= 9 && attribute(cudaDevAttrCooperativeLaunch);
+    if (attribute(cudaDevAttrComputeCapabilityMajor) < 9 || !attribute(cudaDevAttrCooperativeLaunch) ||
+        attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) < kTeamShared + kTeamStaticShared) {
+        return 0;
+    }
+    C10_CUDA_CHECK(cudaFuncSetAttribute(team_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, kTeamShared));
+    int together = 0;
+    C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&together, team_rows, kTeamThreads, kTeamShared));
+    return int64_t(together) * attribute(cudaDevAttrMultiProcessorCount);
 }
 
-void team(const Call& call) {
-    int multiprocessors = 0;
-    C10_CUDA_CHECK(
-        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, call.device.index()));
+// Whether a team could take the rows; then it has.
+bool team(const Call& call) {
     int64_t packs = call.width / 4;
     const int64_t blocks = packs / kSlice, words = call.rows * blocks * 2;
+    if (packs % kSlice != 0) return false;
+    const int64_t resident = team_blocks(call.device.index());
+    if (blocks > resident) return false;
     TORCH_CHECK(call.rows <= INT_MAX, "layer_norm: ", call.rows, " rows are more than an int holds");
     int rows = static_cast<int>(call.rows);
-    int teams = static_cast<int>(std::min<int64_t>((rows + kTeamRows - 1) / kTeamRows, multiprocessors / blocks));
+    int teams = static_cast<int>(std::min<int64_t>((rows + kTeamRows - 1) / kTeamRows, resident / blocks));
     const auto mail = torch::empty({words}, torch::device(call.device).dtype(torch::kLong));
     auto* at_mail = reinterpret_cast<unsigned long long*>(mail.data_ptr<int64_t>());
     C10_CUDA_CHECK(cudaMemsetAsync(at_mail, 0xff, words * sizeof(*at_mail), call.stream));
-    C10_CUDA_CHECK(cudaFuncSetAttribute(team_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, kTeamShared));
     const auto* x = static_cast<const Pack<float, 4>*>(call.x);
     const auto* weight = static_cast<const Pack<float, 4>*>(call.weight);
     const auto* bias = static_cast<const Pack<float, 4>*>(call.bias);
@@ -871,6 +875,7 @@ void team(const Call& call) {
     C10_CUDA_CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&team_rows),
                                                dim3(static_cast<unsigned>(teams * blocks)), dim3(kTeamThreads),
                                                arguments, kTeamShared, call.stream));
+    return true;
 }
 
 // The one place that chooses. The arguments of `block`: the most threads of a block, how many such blocks share
@@ -887,7 +892,7 @@ void choose(const Call& call, bool aligned) {
         if constexpr (kWide) {
             if (packs <= 2048) return block<T, W, 256, 4, 8>(call);
             if (packs <= 4096) return block<T, W, 512, 2, 8>(call);
-            if (team_fits(packs, call.device.index())) return team(call);
+            if (team(call)) return;
         } else {
             if (packs <= 4096) return block<T, W, 1024, 1, 4>(call);
         }
