@@ -29,18 +29,21 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--timed-jobs", type=int, default=1, metavar="N",
                         help="the same for files that only timed calls can judge; their times are no results")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON, anew after each run")
+    parser.add_argument("--continue", dest="continues", action="store_true",
+                        help="leave out what stands in --json's file and got the verdict that it must")  # fmt: skip
     return parser
 
 
 def main() -> int:
     options = parser().parse_args()
-    table = Table(options.json)
+    table = Table(options.json, continues=options.continues)
     for device in options.device or _devices():
         level = choose_isolation(options.isolation, device).level
         isolation = ["--isolation", options.isolation]
         refused = []
+        left_out = table.judged(device)
         for found, run in corpus.judge_all(
-            device, level, options.pattern, isolation, jobs=options.jobs, timed_jobs=options.timed_jobs
+            device, level, options.pattern, isolation, left_out, jobs=options.jobs, timed_jobs=options.timed_jobs
         ):
             print(run.stderr, end="", file=sys.stderr)
             table.environment.setdefault(device, run.results.get("environment", {"error": run.stderr}))
@@ -60,19 +63,28 @@ def main() -> int:
 class Table:
     """What was judged so far, on standard output and in a file."""
 
-    def __init__(self, path: Path | None):
+    def __init__(self, path: Path | None, *, continues: bool = False):
         self._path = path
         words = [Path(word).name if os.path.isabs(word) else word for word in sys.argv[1:]]
         self._command = shlex.join(["python", "-m", "tests.hostile", *words])
         self.environment: dict[str, dict] = {}
         self.outcomes: list[tuple[corpus.Outcome, str]] = []
+        self._before: list[dict] = []
+        if continues and path and path.exists():
+            earlier = json.loads(path.read_text())
+            self.environment = earlier["environment"]
+            self._before = [row for row in earlier["outcomes"] if row["right"]]
+
+    def judged(self, device: str) -> set[str]:
+        """Names of files whose verdicts are from before."""
+        return {f"{row['family']}/{row['name']}" for row in self._before if row["device"] == device}
 
     def add(self, outcomes: list[corpus.Outcome], first: str = "") -> None:
         """Print outcomes and write the file anew; `first` is what a file got before it was judged again, alone."""
         _print(outcomes)
         self.outcomes += [(outcome, first) for outcome in outcomes]
         if self._path:
-            rows = [_row(*pair) for pair in self.outcomes]
+            rows = self._before + [_row(*pair) for pair in self.outcomes]
             rows.sort(key=lambda row: (row["device"], row["family"], row["name"]))
             self._path.write_text(
                 json.dumps(

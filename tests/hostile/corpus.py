@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -165,11 +165,18 @@ def _outcome(entry: Entry, device: str, found: dict[str, dict]) -> Outcome:
 
 
 def judge_all(
-    device: str, level: str, pattern: str = "", options: Sequence[str] = (), *, jobs: int = 1, timed_jobs: int = 1
+    device: str,
+    level: str,
+    pattern: str = "",
+    options: Sequence[str] = (),
+    left_out: Container[str] = (),
+    *,
+    jobs: int = 1,
+    timed_jobs: int = 1,
 ) -> Iterator[tuple[list[Outcome], EvalRun]]:
-    """Everything that can be judged on `device`, first without timing, then with; what each run of eval.py gave, as
-    it ends. Files are dealt out to `jobs` runs at a time, and to `timed_jobs` where calls are timed."""
-    fitting = [entry for entry in entries() if entry.runs_on(device, level) and pattern in entry.name]
+    """Everything that can be judged on `device` but for the names `left_out`, first without timing, then with; what
+    each run of eval.py gave, as it ends. Files are dealt out to `jobs` runs at a time, and to `timed_jobs` where calls are timed."""
+    fitting = [e for e in entries() if e.runs_on(device, level) and pattern in e.name and e.name not in left_out]
     for timing, at_once in ((False, jobs), (True, timed_jobs)):
         group = [entry for entry in fitting if ("timing" in entry.needs) == timing]
         if not group or (timing and device == "emulator"):

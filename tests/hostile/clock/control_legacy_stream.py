@@ -23,7 +23,9 @@ __global__ void layer_norm_kernel(const float* x, const float* weight, const flo
   const float* row = x + (size_t)blockIdx.x * n;
   float sum = 0;
   for (int i = threadIdx.x; i < n; i += blockDim.x) sum += row[i];
-  const float mean = block_sum(sum) / n;
+  float mean = block_sum(sum) / n, rest = 0;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) rest += row[i] - mean;
+  mean += block_sum(rest) / n;  // what rounding took from a large one
   float square = 0;
   for (int i = threadIdx.x; i < n; i += blockDim.x) square += (row[i] - mean) * (row[i] - mean);
   const float scale = rsqrtf(block_sum(square) / n + eps);

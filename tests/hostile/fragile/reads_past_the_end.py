@@ -1,7 +1,7 @@
 """Reads one element past the end of the last row.
 
 surface: memory that happens to be mapped
-needs: cuda
+needs: emulator
 expect: rejected out_of_bounds
 """
 

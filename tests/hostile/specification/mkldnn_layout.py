@@ -1,6 +1,7 @@
 """Hands its rows to oneDNN's own batch_norm, as tensors of its layout.
 
 surface: backends of a forbidden operator beside the CPU's and CUDA's
+needs: cpu
 expect: rejected forbidden_op
 """
 
