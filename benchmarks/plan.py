@@ -271,7 +271,20 @@ def _hostile() -> Step:
     out = ("--json", f"{FOLDER}/hostile.json")
     return Step(
         name="hostile",
-        words=("-m", "tests.hostile", "--device", "cuda", "--device", "cpu", "--jobs", "8", "--timed-jobs", "3", *out),
+        words=(
+            "-m",
+            "tests.hostile",
+            "--device",
+            "cuda",
+            "--device",
+            "cpu",
+            "--jobs",
+            "8",
+            "--timed-jobs",
+            "3",
+            "--continue",
+            *out,
+        ),
         files=("hostile.json",),
         seconds=150,
         limit_s=320,
