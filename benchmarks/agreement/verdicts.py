@@ -6,8 +6,9 @@
     python benchmarks/agreement/verdicts.py --device cuda --sanitize --json results/h200/sanitized.json [FILE…]
 
 Runs eval.py without timing, one process for each submission, with one seed so that both devices see the same
-cases. With FILEs only those are judged, anew, and what --json's file says of others stays. With --sanitize compute-sanitizer's tools run over the cases of those that are accepted; then the shipped ones
-are all. On 16 cores `--jobs 8` takes some four minutes where nothing has been built yet.
+cases. With FILEs only those are judged, anew, and what --json's file says of others stays. With --sanitize
+compute-sanitizer's tools run over the cases of those that are accepted; then the shipped ones are all. On 16 cores
+`--jobs 8` takes some four minutes where nothing has been built yet.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def judge(file: Path, device: str, more: list[str], deadline: float) -> dict[str
 
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="only these submissions, beside what is there")
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE", help="only these, beside what is there")
     parser.add_argument("--device", choices=("cuda", "emulator"), required=True)
     parser.add_argument("--json", type=Path, required=True, help="where the results go")
     parser.add_argument("--sanitize", action="store_true", help="run compute-sanitizer over those that are accepted")

@@ -52,9 +52,11 @@ MAX_CALLS = 256
 # A call through Python takes at least so long, however little it does.
 SHORTEST_CALL_US = 8.0
 
-# The calls of the first two rounds, from which the number of calls is chosen; of the second where the first was long.
+# The calls of the first rounds, from which the number of calls is chosen; of the later ones where the first was long.
+# The fastest counts: a round on a busy machine would have a contender run few calls, and few say little.
 FIRST_CALLS = 2
 PROBE_CALLS = 16
+PROBES = 2
 
 # A slow contender's rounds may be this many times longer than wanted, to have as many calls as the others'.
 LONGEST_ROUND = 4
@@ -132,10 +134,10 @@ class Contender:
         busy."""
         return stats.median_interval(self._net_us())[0] <= 0.0
 
-    def at_most_us(self) -> float:
+    def at_most_us(self, doubt_us: float) -> float:
         """What a call took at the most, all doubts in its favour: the least that a stub's round ever cost is taken
-        off, and the interval's upper end counts."""
-        least_us = min(self.stub_s) * 1e6
+        off, less what its rounds may cost otherwise, and the interval's upper end counts."""
+        least_us = min(self.stub_s) * 1e6 - doubt_us
         return stats.median_interval([(t * 1e6 - least_us) / self.calls for t in self.round_s])[1]
 
     def fixed_us(self) -> float:
@@ -413,11 +415,13 @@ class Clock:
         plays = self._everyone(partial(self._play, calls=first))
         longest_s = LONGEST_ROUND * self._device.round_us / 1e6
         calls = {p.contender.name: first if p.elapsed_s > longest_s else probe for p in plays}
-        plays = self._everyone(lambda contender: self._play(contender, calls[contender.name]))
-        fixed_s = {count: self._stub_cost(count) for count in set(calls.values())}
-        for played in plays:
-            count = calls[played.contender.name]
-            played.contender.call_us = max((played.elapsed_s - fixed_s[count]) * 1e6 / count, 1.0)
+        for probe in range(PROBES):
+            plays = self._everyone(lambda contender: self._play_mapped(contender, calls[contender.name]))
+            fixed_s = {count: self._stub_cost(count) for count in set(calls.values())}
+            for played in plays:
+                contender, count = played.contender, calls[played.contender.name]
+                call_us = max((played.elapsed_s - fixed_s[count]) * 1e6 / count, 1.0)
+                contender.call_us = min(contender.call_us, call_us) if probe else call_us
         for contender in self._running:
             wanted = max(MIN_CALLS, round(self._device.round_us / contender.call_us))
             contender.calls = min(most, wanted)

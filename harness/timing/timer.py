@@ -28,6 +28,9 @@ QUICK_BUDGET_S = {"cpu": 1.0, "cuda": 0.2}
 # A device's queue of launches is about a thousand long; a call may have several.
 MAX_DEVICE_CALLS = 64
 
+# On an H200 rounds of honest kernels cost between 160 µs more than the stub's and 120 µs less.
+ROUND_DOUBT_US = 150.0
+
 SUBMISSION = "submission"
 
 
@@ -217,9 +220,10 @@ class Timer:
             self.bandwidth,
             self._device.headroom,
         )
-        took_us = own.at_most_us()
+        doubt_us = 0.0 if self._device.is_cpu else ROUND_DOUBT_US
+        took_us = own.at_most_us(doubt_us)
         eager = times.contenders.get("eager")
-        if took_us < bound_us and not (eager and eager.at_most_us() < bound_us):
+        if took_us < bound_us and not (eager and eager.at_most_us(doubt_us) < bound_us):
             raise SubmissionError(
                 "impossible_time",
                 f"A call took at most {max(took_us, 0):.3g} µs, and its inputs and outputs cannot be moved in less "

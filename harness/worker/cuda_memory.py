@@ -24,7 +24,7 @@ class CudaMemory:
 
     def tensor(self, arena: ArenaRef, ref: TensorRef) -> torch.Tensor:
         if arena.handle != self._handle:
-            self.release()
+            self._close_arena()
             self._address = driver.open_handle(arena.handle)
             self._handle = arena.handle
             self._raw = torch.as_tensor(driver.DeviceBytes(self._address, arena.nbytes), device=self.device)
@@ -63,6 +63,15 @@ class CudaMemory:
         pass
 
     def release(self) -> None:
+        """Let go of the arena, and where memory is scarce of what PyTorch keeps for later, also for graphs: what is
+        timed together shares the device. The judge has let go of this memory before; to free what another process
+        still has mapped is undefined (CUDA Runtime API, cudaIpcGetMemHandle)."""
+        self._close_arena()
+        free_bytes, total_bytes = torch.cuda.mem_get_info()
+        if free_bytes < total_bytes // 2:
+            torch.cuda.empty_cache()
+
+    def _close_arena(self) -> None:
         self._raw = None
         if self._address:
             torch.cuda.synchronize()
