@@ -1,5 +1,6 @@
 """The tolerance accepts what an honest implementation reaches and rejects shortcuts."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -104,3 +105,18 @@ def test_sixteen_bits_do_not_excuse_statistics_of_a_sample(step, ok):
     mean, variance = sample.mean(-1, keepdim=True), sample.var(-1, keepdim=True, unbiased=False)
     got = ((x.float() - mean) * torch.rsqrt(variance + 1e-5)).bfloat16()
     assert oracle.compare(got, oracle.expect(model, [x], seed=1)[0]).ok is ok
+
+
+def test_a_product_whose_terms_are_added_one_after_the_other_is_right():
+    """As kernels do; a CPU's own sums are in blocks and much closer. Rounding the factors to 11 bits, as TF32 does,
+    is wrong all the same."""
+    draw = torch.Generator().manual_seed(3)
+    x, model = torch.randn(64, 1 << 16, generator=draw), torch.nn.Linear(1 << 16, 64, bias=False)
+    (expected,) = oracle.expect(model, [x], 0)
+    a, b = x.numpy(), model.weight.detach().numpy()
+    y = np.zeros((64, 64), dtype=np.float32)
+    for k in range(a.shape[1]):
+        y += np.multiply.outer(a[:, k], b[:, k])
+    assert oracle.compare(torch.from_numpy(y), expected).ok
+    coarse = [torch.from_numpy((v.view(np.int32) + 0x1000 & ~0x1FFF).view(np.float32)) for v in (a.copy(), b.copy())]
+    assert not oracle.compare(coarse[0] @ coarse[1].T, expected).ok

@@ -21,20 +21,19 @@ are computed that were looked at; else all of it.
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import math
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.flop_counter import flop_registry
 
 from harness.device.base import Device
 from harness.judging import oracle
+from harness.judging.products import multiplies_matrices
 from harness.protocol.wire import TensorRef
 
 CHANGED_ONE_IN = 1024
@@ -49,9 +48,6 @@ DATA_SETS = 3
 
 # Up to this many bytes a deal is one gather; beyond it a copy for each slot needs no second copy of everything.
 GATHER_BYTES = 64 << 20
-
-# Autograd names its nodes after operators: AddmmBackward0.
-_PRODUCTS = {packet.__name__.replace("_", "") for packet in flop_registry}
 
 # How exactly rows alone must give what they give among the others, relative to the output's scale.
 SAME_ROWS = 1e-9
@@ -234,42 +230,6 @@ class _WholeInput(_Input):
         return torch.stack([self.changed(number, slot, change)[row] for number, slot, row in places])
 
 
-def _multiplies_matrices(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> bool:
-    """Whether the reference has products of matrices or convolutions: operators whose operations PyTorch counts, by
-    their names in the graph that autograd makes of a call. Where there is no graph it is taken to have them.
-
-    torch.utils.flop_counter finds the same, and loads torch's compiler for it, as every dispatch mode does: a second
-    of an evaluation, and a folder among the temporary files."""
-    watched = copy.deepcopy(model)
-    given: list[Any] = []
-    for module in watched.modules():  # a training step gives gradients, and what it differentiates stands inside it
-        module.register_forward_hook(lambda _module, _inputs, output: given.append(output))
-    leaves = [t.detach().requires_grad_(t.is_floating_point()) for t in inputs]
-    devices = [t.device for t in inputs[:1] if t.is_cuda]
-    with contextlib.suppress(RuntimeError, NotImplementedError), torch.enable_grad(), torch.random.fork_rng(devices):
-        watched(*[leaf.clone() for leaf in leaves])
-    tensors = [t for output in given for t in (output if isinstance(output, tuple | list) else [output])]
-    starts = [t.grad_fn for t in tensors if isinstance(t, torch.Tensor) and t.grad_fn is not None]
-    return not starts or any(_is_product(node) for node in _graph(starts))
-
-
-def _is_product(node: Any) -> bool:
-    name = node.name().partition("Backward")[0].lower()
-    return name in _PRODUCTS or name.startswith("scaleddotproduct")
-
-
-def _graph(starts: Iterable[Any]) -> Iterator[Any]:
-    """The nodes of autograd's graph from `starts` on, each once."""
-    waiting = list(starts)
-    seen = set()
-    while waiting:
-        node = waiting.pop()
-        if node is not None and node not in seen:
-            seen.add(node)
-            waiting += [above for above, _ in node.next_functions]
-            yield node
-
-
 class Dealer:
     """Deals data into the arena's slots, changes it when a round begins, and knows what must come out."""
 
@@ -287,7 +247,7 @@ class Dealer:
         begins, and the others are not there before `deal_late`."""
         self._device = device
         self._model64 = copy.deepcopy(model).double()
-        multiplies = _multiplies_matrices(model, sets[0].inputs)
+        multiplies = multiplies_matrices(model, sets[0].inputs)
         self._inputs = [
             (_WholeInput if multiplies else _Input)(
                 [s.inputs[i] for s in sets], device.arena.raw, [slot[i] for slot in slots]
