@@ -86,9 +86,10 @@ def test_pytorchs_own_kernels_and_clean_reports_are_no_findings():
 
 @pytest.fixture
 def sanitize(tmp_path, monkeypatch):
-    """Sanitize the control with a tool that writes the given report for memcheck and clean ones otherwise."""
+    """Sanitize the control with a tool that writes the given report for memcheck and clean ones otherwise, and may
+    die of what it reports."""
 
-    def run(report):
+    def run(report, *, dies=False):
         tool = tmp_path / "compute-sanitizer"
         tool.write_text(
             f"#!{sys.executable}\n"
@@ -97,6 +98,9 @@ def sanitize(tmp_path, monkeypatch):
             "words = sys.argv[1:]\n"
             f"report = {report!r} if words[words.index('--tool') + 1] == 'memcheck' else {CLEAN!r}\n"
             "pathlib.Path(words[words.index('--log-file') + 1]).write_text(report)\n"
+            f"if {dies} and report != {CLEAN!r}:\n"
+            "    print('RuntimeError: CUDA error: unspecified launch failure\\nframe #34: _start', file=sys.stderr)\n"
+            "    os.abort()\n"
             "sys.exit(subprocess.run(words[words.index('-m') - 1 :]).returncode)\n"
         )
         tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
@@ -115,6 +119,17 @@ def test_a_finding_rejects(sanitize):
     assert isinstance(evaluation, Rejected)
     assert evaluation.reason == "out_of_bounds"
     assert "rung9.py:41" in evaluation.message
+
+
+def test_a_finding_that_ends_the_process_rejects_too(sanitize):
+    evaluation = sanitize(MEMCHECK, dies=True)
+    assert isinstance(evaluation, Rejected)
+    assert evaluation.reason == "out_of_bounds"
+
+
+def test_a_death_without_a_finding_is_nothing_of_the_submissions(sanitize):
+    with pytest.raises(HarnessError, match=r"memcheck ended with -6: .*unspecified launch failure"):
+        sanitize(CLEAN + "\n", dies=True)
 
 
 def test_no_finding_leaves_the_acceptance_with_a_note(sanitize):

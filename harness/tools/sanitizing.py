@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -83,8 +84,10 @@ def sanitized(evaluation: Accepted, submission: Submission, problem: Problem, ca
                 return _rejected(evaluation, error.reason, error.message, [])
             found = findings_in(tool, log.read_text()) if log.exists() else []
             findings += found
+            if found and process.returncode:
+                break  # a defect that ends the kernel ends the process with it, and would under the other tools
             if process.returncode not in (0, EXIT_SUBMISSION_FAILED):
-                raise HarnessError(f"compute-sanitizer's {tool} ended with {process.returncode}: {last_line(process)}")
+                raise HarnessError(f"compute-sanitizer's {tool} ended with {process.returncode}: {_said(process)}")
             if process.returncode and not found:
                 return _rejected(evaluation, "raised", f"Under {tool}: {last_line(process)}", [])
     if not findings:
@@ -93,6 +96,12 @@ def sanitized(evaluation: Accepted, submission: Submission, problem: Problem, ca
         )
     first = findings[0]
     return _rejected(evaluation, first.reason, f"{first.tool}: {first.message}", findings[1:])
+
+
+def _said(process: subprocess.CompletedProcess[str]) -> str:
+    """What a process that died said of it: the last line that speaks of an error, else the last line."""
+    of_errors = [line.strip() for line in process.stderr.splitlines() if re.search(r"\berror\b", line, re.IGNORECASE)]
+    return of_errors[-1][:300] if of_errors else last_line(process)
 
 
 def _rejected(evaluation: Accepted, reason: str, message: str, others: Sequence[SanitizerFinding]) -> Rejected:
