@@ -19,7 +19,7 @@ from rich.console import Console
 from harness import against
 from harness.errors import HarnessError, SubmissionError, UsageError
 from harness.isolation.levels import ASKED, Isolation, choose_isolation, protect_judge
-from harness.paths import PROBLEMS, SUBMISSIONS
+from harness.paths import PROBLEMS, SUBMISSIONS, judge_cache
 from harness.settings import Settings, fresh_seed, sub_seed
 from harness.storage import cache
 from harness.storage.disk import full_is_said
@@ -87,6 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Read when torch is loaded: threads of the judge that have nothing to do must not spin beside what is timed.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # Parts of torch that the judge uses load its compiler, which makes itself a folder: not among temporary files.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(judge_cache()))
     protect_judge()
     try:
         with full_is_said():

@@ -26,6 +26,11 @@ def emulator_cache() -> Path:
     return cache_root() / "emulator"
 
 
+def judge_cache() -> Path:
+    """Where torch's compiler keeps things of the judge's own process, which compiles nothing."""
+    return cache_root() / "judge"
+
+
 def compile_cache() -> Path:
     """torch.compile's caches, written by baselines only."""
     return cache_root() / "compile"

@@ -118,6 +118,7 @@ def complaint_about(command):
     if words[:1] == ["-m"]:
         return "" if importlib.util.find_spec(words[1]) else f"no module {words[1]}"
     read = [word for before, word in zip(["", *words], words, strict=False) if before not in WRITES]
+    read = [word for word in read if not word.startswith("FOLDER/")]  # of results, see docs/results.md
     if missing := [w for w in read if "/" in w and w.endswith((".py", ".json", ".txt")) and not (ROOT / w).exists()]:
         return f"no file {', '.join(missing)}"
     return complaint_of_eval(words[1:]) if words[0] == "eval.py" else ""
