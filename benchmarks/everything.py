@@ -7,9 +7,9 @@
     python benchmarks/everything.py /tmp/rehearsal --rehearse       each step's program here, with the least to do
 
 Steps are taken in order of importance. One that has been done is left out: FOLDER/run.json says what was, and with
-which submissions, so that a changed kernel is measured again; delete it after a change of the judge. One that fails or
-takes too long is named, and the others go on. `python -m harness.report.markdown` makes the documents' tables of what
-lies in results/ afterwards.
+which submissions, so that a changed kernel is measured again; delete it, and hostile.json, after a change of the
+judge. One that fails or takes too long is named, and the others go on. `python -m harness.report.markdown` makes the
+documents' tables of what lies in results/ afterwards.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
                         help="the same for files that only timed calls can judge; their times are no results")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON, anew after each run")
     parser.add_argument("--continue", dest="continues", action="store_true",
-                        help="leave out what stands in --json's file and got the verdict that it must")  # fmt: skip
+                        help="leave out files that --json's file has the right verdict on, if they are the same")  # fmt: skip
     return parser
 
 
@@ -57,7 +57,7 @@ def main() -> int:
     accepted = [o.entry.name for o in outcomes if o.verdict == "accepted" and not o.entry.is_control]
     print(f"{len(outcomes)} judged, {len(wrong)} got another verdict than they must; "
           f"hostile and accepted: {', '.join(accepted) or 'none'}")  # fmt: skip
-    return 1 if wrong or not outcomes else 0
+    return 1 if wrong or not (outcomes or table.has_earlier) else 0
 
 
 class Table:
@@ -73,7 +73,16 @@ class Table:
         if continues and path and path.exists():
             earlier = json.loads(path.read_text())
             self.environment = earlier["environment"]
-            self._before = [row for row in earlier["outcomes"] if row["right"]]
+            now = {entry.name: entry.sha256 for entry in corpus.entries()}
+            self._before = [
+                row for row in earlier["outcomes"]
+                if row["right"] and row.get("sha256") == now.get(f"{row['family']}/{row['name']}")
+            ]  # fmt: skip
+
+    @property
+    def has_earlier(self) -> bool:
+        """Whether verdicts from before stand in it."""
+        return bool(self._before)
 
     def judged(self, device: str) -> set[str]:
         """Names of files whose verdicts are from before."""
@@ -104,7 +113,7 @@ def _devices() -> list[str]:
 def _row(outcome: corpus.Outcome, first: str) -> dict:
     entry = outcome.entry
     return {
-        "family": entry.path.parent.name, "name": entry.path.stem, "device": outcome.device, "strategy": entry.strategy,
+        "family": entry.path.parent.name, "name": entry.path.stem, "sha256": entry.sha256, "device": outcome.device, "strategy": entry.strategy,
         "surface": entry.surface, "must_get": list(entry.allowed), "got": outcome.verdict, "right": outcome.right,
         "judged_before": first, "message": outcome.message,
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import re
@@ -48,6 +49,10 @@ class Entry:
     @property
     def name(self) -> str:
         return f"{self.path.parent.name}/{self.path.stem}"
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()
 
     @property
     def is_control(self) -> bool:
@@ -149,9 +154,7 @@ def _judge(
 
 
 def _outcome(entry: Entry, device: str, found: dict[str, dict]) -> Outcome:
-    import hashlib
-
-    evaluation = found.get(hashlib.sha256(entry.path.read_bytes()).hexdigest())
+    evaluation = found.get(entry.sha256)
     if evaluation is None:
         return Outcome(entry, device, "not judged", "The run ended before it.")
     verdict = " ".join(filter(None, (evaluation["status"], evaluation["reason"])))
