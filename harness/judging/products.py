@@ -24,7 +24,7 @@ def multiplies_matrices(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) 
     the same modules have the same answer.
 
     torch.utils.flop_counter finds the same, and loads torch's compiler for it, as every dispatch mode does: a second
-    of an evaluation, and a folder among the temporary files."""
+    of an evaluation."""
     kind = tuple(type(module) for module in model.modules())
     if kind not in _known:
         _known[kind] = _has_products(model, inputs)

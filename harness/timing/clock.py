@@ -10,8 +10,8 @@ taken off:
     time of a call = (time of the round - what the stub's round of as many calls cost beside its calls) / calls
 
 On a CPU the stub's calls do nothing. On a GPU they negate, which takes as long as a CUDA graph of them says: a round of
-real kernels costs more than one without any, for contexts change, caches of addresses are cold, and kernels that are
-launched one by one do not follow each other without gaps.
+real kernels costs something else than one without any, for contexts change, caches of addresses are cold, and kernels
+that are launched one by one do not follow each other without gaps.
 
 No slot is run twice in a round, and the cache is overwritten before it, so that inputs come from memory.
 What was read is compared afterwards, and one call of each round in every element (see harness.timing.dealing).
