@@ -5,9 +5,10 @@
     python benchmarks/clock_accuracy.py --results FILE… [--json FILE]
 
 Evaluates the submissions (default: some of the LayerNorm ladder) with --device-time, or reads results that were made
-with it, and prints for each timed case and each implementation both times and their difference. Events come from
-replays of a CUDA graph, where the calls can be captured. A launch-bound call is longer than its kernel, and rightly
-so; it is shown and not counted.
+with it, and prints for each timed case and each implementation the times and their differences. Events are around
+replays of a CUDA graph, where the calls can be captured, and around the same calls launched one by one: the judge
+times such calls, and between launches there are gaps that a graph does not have. A launch-bound call is longer than
+its kernel, and rightly so; it is shown and not counted.
 """
 
 import argparse
@@ -46,24 +47,39 @@ def rows(results):
 
 def row(evaluation, case, implementation, times):
     launch_bound = times["issue_us"] >= LAUNCH_BOUND_SHARE * times["median_us"]
-    outer_us, device_us = times["median_us"], times["device"]["call_us"]
-    allowed_us = ALLOWED_SHARE * device_us if device_us > LONG_US else ALLOWED_US
+    outer_us, device_us, method = times["median_us"], times["device"]["call_us"], times["device"]["method"]
+    queued_us = times["device"].get("queued_us") or (device_us if method == "queue" else None)
     return {
         "problem": evaluation["problem"], "submission": evaluation["submission"], "case": case,
         "implementation": implementation, "outer_us": outer_us, "device_us": device_us,
-        "method": times["device"]["method"], "calls_per_round": times["calls_per_round"],
-        "launch_bound": launch_bound, "long": device_us > LONG_US,
-        "counted": times["device"]["method"] == "graph" and not launch_bound,
-        "within": abs(outer_us - device_us) <= allowed_us,
+        "method": method, "queued_us": queued_us, "launches": times["device"].get("launches"),
+        "calls_per_round": times["calls_per_round"], "launch_bound": launch_bound, "long": device_us > LONG_US,
+        "counted": method == "graph" and not launch_bound, "within": within(outer_us, device_us),
+        "counted_queued": queued_us is not None and not launch_bound,
+        "within_queued": queued_us is not None and within(outer_us, queued_us),
     }  # fmt: skip
 
 
+def within(outer_us, device_us):
+    allowed_us = ALLOWED_SHARE * device_us if device_us > LONG_US else ALLOWED_US
+    return abs(outer_us - device_us) <= allowed_us
+
+
 def line(row):
-    difference = row["outer_us"] - row["device_us"]
-    shown = f"{difference / row['device_us']:+7.2%}" if row["long"] else f"{difference:+6.2f} us"
-    mark = "launch-bound" if row["launch_bound"] else "" if row["within"] else "outside"
+    graph = beside(row, "graph", row["device_us"] if row["method"] == "graph" else None, row["within"])
+    queued = beside(row, "queued", row["queued_us"], row["within_queued"])
+    launches = f"{row['launches']:g} launches" if row["launches"] else ""
     return (f"{row['submission']:22s} {row['case']:14s} {row['implementation']:22s} outer {row['outer_us']:9.2f} us   "
-            f"{row['method']} {row['device_us']:9.2f} us   {shown}  {mark}")  # fmt: skip
+            f"{graph}   {queued}   {'launch-bound' if row['launch_bound'] else ''} {launches}").rstrip()  # fmt: skip
+
+
+def beside(row, method, device_us, is_within):
+    """A device's time and how far the outer one is from it."""
+    if device_us is None:
+        return f"{method} {'-':>9s}{'':22s}"
+    difference = row["outer_us"] - device_us
+    shown = f"{difference / device_us:+7.2%}   " if row["long"] else f"{difference:+7.2f} us"
+    return f"{method} {device_us:9.2f} us {shown} {'' if is_within or row['launch_bound'] else 'outside':7s}"
 
 
 def main():
@@ -78,10 +94,10 @@ def main():
     save(arguments.json, {"environment": environment, "allowed": allowed, "rows": compared})
     for found in compared:
         print(line(found))
-    counted = [found for found in compared if found["counted"]]
-    outside = sum(not found["within"] for found in counted)
-    print(f"{len(counted)} compared, {outside} further apart than {ALLOWED_SHARE:.0%} (over {LONG_US:g} us) "
-          f"or {ALLOWED_US:g} us (below)")  # fmt: skip
+    for what, kind in (("replays of a graph", ""), ("calls launched one by one", "_queued")):
+        counted = [found for found in compared if found[f"counted{kind}"]]
+        print(f"{sum(found[f'within{kind}'] for found in counted)} of {len(counted)} within {ALLOWED_SHARE:.0%} "
+              f"(over {LONG_US:g} us) or {ALLOWED_US:g} us (below) of {what}")  # fmt: skip
 
 
 if __name__ == "__main__":

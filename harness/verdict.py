@@ -28,7 +28,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     issue_us: float | None = None
     """How long a call took to return, self-reported: on a GPU the time of Python and launch."""
     device: DeviceTime | None = None
-    """Self-reported; given for launch-bound cases, and for all with --device-time."""
+    """Self-reported; given for launch-bound cases, and for all with --device-time. None where a call waits for the
+    device itself."""
 
 
 class DeviceTime(Struct, frozen=True, kw_only=True):
@@ -36,7 +37,11 @@ class DeviceTime(Struct, frozen=True, kw_only=True):
 
     call_us: float
     method: str
-    """graph: replays of a CUDA graph; queue: launches queued up behind a waiting kernel."""
+    """graph: replays of a CUDA graph; queue: launched one by one behind a waiting kernel, where there is no graph."""
+    queued_us: float | None = None
+    """Launched one by one, beside the graph's time too: between such launches there are gaps, in a graph hardly any."""
+    launches: float | None = None
+    """Kernels, copies and memory sets of a call, as the graph counts them."""
 
 
 class Speedup(Struct, frozen=True, kw_only=True):

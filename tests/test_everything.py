@@ -149,7 +149,16 @@ def test_checks_count_what_is_asked_and_hide_no_miss(tmp_path):
 
     environment = {"date": "2026-01-02T03:04:05+00:00", "gpu": "GPU", "torch": "2"}
     rows = [
-        {"counted": counted, "long": True, "within": within, "outer_us": outer_us, "device_us": 100.0}
+        {
+            "counted": counted,
+            "long": True,
+            "within": within,
+            "outer_us": outer_us,
+            "device_us": 100.0,
+            "counted_queued": counted,
+            "within_queued": counted,
+            "queued_us": 103.0,
+        }
         for counted, within, outer_us in ((True, True, 101.0), (True, False, 104.0), (False, False, 200.0))
     ]
     outcomes = [
@@ -166,7 +175,8 @@ def test_checks_count_what_is_asked_and_hide_no_miss(tmp_path):
     for name, content in files.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     text = measurements.table("checks", tmp_path)
-    assert "over 50 µs | within 2% | 1 of 2; +1.0% to +4.0% | 2026-01-02 |" in text
+    assert "graph, over 50 µs | within 2% | 1 of 2; +1.0% to +4.0% | 2026-01-02 |" in text
+    assert "launched one by one, over 50 µs | within 2% | 2 of 2; -1.9% to +1.0% | 2026-01-02 |" in text
     assert "| under 6 s | 7.1 s | 2026-01-02 |" in text
     assert "2 files: 1 hostile accepted, 1 of 1 controls; 1 as named" in text
     assert "`f/a` on cuda got accepted, and must get rejected crashed" in measurements.table("hostile", tmp_path)

@@ -47,6 +47,13 @@ def open_primary_context() -> None:
     _call("cuCtxSetCurrent", context)
 
 
+def graph_nodes(graph: int) -> int:
+    """How many nodes a CUDA graph has: kernels, copies and memory sets."""
+    count = ctypes.c_size_t()
+    _call("cuGraphGetNodes", ctypes.c_void_p(graph), None, ctypes.byref(count))
+    return count.value
+
+
 def write(address: int, data: bytes) -> None:
     _call("cuMemcpyHtoD_v2", ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
     _call("cuCtxSynchronize")

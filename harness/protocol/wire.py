@@ -205,11 +205,13 @@ class Prepare(Struct, frozen=True, tag="prepare"):
 
 class TimeDevice(Struct, frozen=True, tag="time_device"):
     """Say how long the device works on a call, by its own events: `slots` once each, from a CUDA graph if
-    `in_a_graph` and the calls can be captured. The answer is a diagnosis and never a score."""
+    `in_a_graph` and the calls can be captured, and launched one by one if `in_a_queue` or where there is no graph.
+    The answer is a diagnosis and never a score."""
 
     slots: list[int]
     flush_bytes: int
     in_a_graph: bool
+    in_a_queue: bool
 
 
 class Release(Struct, frozen=True, tag="release"):
@@ -263,10 +265,12 @@ class Named(Struct, frozen=True, tag="named"):
 
 
 class DeviceTimed(Struct, frozen=True, tag="device_timed"):
-    """Microseconds of device time of a call, and how they were found: graph or queue."""
+    """Microseconds of device time of a call: replayed by a CUDA graph, and launched one by one behind a kernel that
+    waits. None where the calls cannot be run so. `launches` is how many kernels, copies and memory sets a call has."""
 
-    call_us: float
-    method: str
+    graph_us: float | None = None
+    queued_us: float | None = None
+    launches: float | None = None
 
 
 class Failed(Struct, frozen=True, tag="failed"):

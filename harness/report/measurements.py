@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -130,43 +131,60 @@ def _accuracy(folder: Path) -> dict[str, Any]:
     return measured(folder / "clock_accuracy.json", "clock_accuracy")
 
 
-def _difference(row: dict[str, Any]) -> float:
-    """Relative where a call is long, in µs where it is short."""
-    difference = row["outer_us"] - row["device_us"]
-    return float(difference / row["device_us"]) if row["long"] else float(difference)
+@dataclass(frozen=True)
+class _Events:
+    """One way to run the calls between CUDA's events, and the keys of its row in the comparison."""
+
+    name: str
+    short: str
+    us: str
+    counted: str
+    within: str
 
 
-def _range(rows: list[dict[str, Any]]) -> str:
-    if not rows:
+_GRAPH = _Events("replays of a CUDA graph", "graph", "device_us", "counted", "within")
+_QUEUE = _Events("calls launched one by one", "one by one", "queued_us", "counted_queued", "within_queued")
+
+
+def _ways(content: dict[str, Any]) -> list[_Events]:
+    """Those that were measured: older results have the graph alone."""
+    return [_GRAPH, *([_QUEUE] if any(row.get(_QUEUE.us) for row in content["rows"]) else [])]
+
+
+def _agreement(rows: list[dict[str, Any]], events: _Events, long: bool) -> str:
+    """How many of the long or short calls agree, and how far apart: relative where long, in µs where short."""
+    counted = [row for row in rows if row.get(events.counted) and row["long"] == long]
+    if not counted:
         return "none"
-    values = [_difference(row) for row in rows]
-    low, high = (f"{v:+.1%}" if rows[0]["long"] else f"{v:+.2f} µs" for v in (min(values), max(values)))
-    return f"{sum(row['within'] for row in rows)} of {len(rows)}; {low} to {high}"
-
-
-def _counted(content: dict[str, Any], long: bool) -> list[dict[str, Any]]:
-    return [row for row in content["rows"] if row["counted"] and row["long"] == long]
+    apart = [(row["outer_us"] - row[events.us]) / (row[events.us] if long else 1) for row in counted]
+    low, high = (f"{v:+.1%}" if long else f"{v:+.2f} µs" for v in (min(apart), max(apart)))
+    return f"{sum(row[events.within] for row in counted)} of {len(counted)}; {low} to {high}"
 
 
 def accuracy(folder: Path) -> str:
-    """By case: how many implementations' times agree with replays of a CUDA graph, and how far apart they are."""
+    """By case: how many implementations' times agree with CUDA's events, and how far apart they are."""
     content = _accuracy(folder)
+    ways = [(events, long) for events in _ways(content) for long in (True, False)]
     names = list(dict.fromkeys((row["problem"], row["case"]) for row in content["rows"]))
     rows = []
     for problem, case in names:
         of_case = [row for row in content["rows"] if (row["problem"], row["case"]) == (problem, case)]
-        split = [[row for row in of_case if row["counted"] and row["long"] == long] for long in (True, False)]
-        rows.append([f"{problem}: {case}", *map(_range, split), str(sum(row["launch_bound"] for row in of_case))])
-    heads = "case | over 50 µs: within 2%; range | shorter: within 1 µs; range | launch-bound, not counted"
-    return f"{machine(content['environment'])}.\n\n" + _rows(heads, rows)
+        cells = [_agreement(of_case, events, long) for events, long in ways]
+        rows.append([f"{problem}: {case}", *cells, str(sum(row["launch_bound"] for row in of_case))])
+    lengths = {True: "over 50 µs: within 2%; range", False: "shorter: within 1 µs; range"}
+    heads = [f"{events.short}, {lengths[long]}" for events, long in ways]
+    return f"{machine(content['environment'])}.\n\n" + _rows(
+        " | ".join(["case", *heads, "launch-bound, not counted"]), rows
+    )
 
 
 def _accuracy_checks(folder: Path) -> Iterator[list[str]]:
     content = _accuracy(folder)
     date = content["environment"]["date"][:10]
-    for long, what, asked in ((True, "over 50 µs", "within 2%"), (False, "shorter", "within 1 µs")):
-        shown = _range(_counted(content, long))
-        yield [f"the clock against replays of a CUDA graph, {what}", asked, shown, date]
+    for events in _ways(content):
+        for long, what, asked in ((True, "over 50 µs", "within 2%"), (False, "shorter", "within 1 µs")):
+            shown = _agreement(content["rows"], events, long)
+            yield [f"the clock against {events.name}, {what}", asked, shown, date]
 
 
 # ---------------------------------------------------------------------- from run to run

@@ -15,6 +15,7 @@ from harness.verdict import (
     CaseNotRun,
     CasePassed,
     CaseTiming,
+    DeviceTime,
     Evaluation,
     KernelCount,
     Rejected,
@@ -166,9 +167,15 @@ def _timing_cells(timing: CaseTiming | None, baselines: list[str]) -> tuple[str,
     against = (ratio(timing.baselines[n].speedup) if n in timing.baselines else "–" for n in baselines)
     words = ["launch-bound"] if timing.launch_bound else []
     if timing.device:
-        words.append(f"device says {duration(timing.device.call_us)}")
+        words.append(_device_says(timing.device))
     label = ", ".join(words)
     return (duration(timing.median_us), _percent(timing), f"{timing.floor_fraction:.0%}", *against, label)
+
+
+def _device_says(time: DeviceTime) -> str:
+    both = time.method == "graph" and time.queued_us is not None
+    queued = f" in a graph, {duration(time.queued_us)} launched one by one" if both and time.queued_us else ""
+    return f"device says {duration(time.call_us)}{queued}"
 
 
 def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> None:

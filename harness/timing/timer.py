@@ -25,7 +25,7 @@ from harness.timing.dealing import DATA_SETS, DataSet, Dealer
 BUDGET_S = {"cpu": 3.0, "cuda": 0.6}
 QUICK_BUDGET_S = {"cpu": 1.0, "cuda": 0.2}
 
-# A device's queue of launches is about a thousand long; a call may have several.
+# The worker takes fewer where their launches do not all fit into the device's queue.
 MAX_DEVICE_CALLS = 64
 
 # On an H200 rounds of honest kernels cost between 160 µs more than the stub's and 120 µs less.
@@ -204,7 +204,9 @@ class Timer:
             if self._device.is_cpu or part.early or not (wanted or self._settings.device_time):
                 continue
             calls = range(min(slots, contender.calls, MAX_DEVICE_CALLS))
-            times[contender.name] = runners[contender.name].time_device(calls, in_a_graph=self._settings.device_time)
+            times[contender.name] = runners[contender.name].time_device(
+                calls, in_a_graph=self._settings.device_time, in_a_queue=True
+            )
         return times
 
     def _refuse_the_impossible(self, times: CaseTimes) -> None:
@@ -267,7 +269,8 @@ class Timer:
         stub = self._contender("stub", runner, part, slots)
         if not self._device.is_cpu:
             calls = range(min(len(slots), MAX_DEVICE_CALLS))
-            stub.call_us = runner.time_device(calls, in_a_graph=True).call_us
+            timed = runner.time_device(calls, in_a_graph=True, in_a_queue=False)
+            stub.call_us = timed.graph_us or timed.queued_us or 0.0
         return stub
 
 
@@ -309,5 +312,12 @@ def _timing(times: CaseTimes, name: str) -> dict:
         calls_per_round=contender.calls,
         fixed_us=contender.fixed_us(),
         issue_us=contender.median_issue_us(),
-        device=verdict.DeviceTime(call_us=device.call_us, method=device.method) if device else None,
+        device=_device_time(device) if device else None,
     )
+
+
+def _device_time(timed: DeviceTimed) -> verdict.DeviceTime | None:
+    method, call_us = ("graph", timed.graph_us) if timed.graph_us is not None else ("queue", timed.queued_us)
+    if call_us is None:
+        return None
+    return verdict.DeviceTime(call_us=call_us, method=method, queued_us=timed.queued_us, launches=timed.launches)

@@ -298,16 +298,15 @@ class Session:
         self._outputs = []
         calls = [partial(self._call, self._slots[slot]) for slot in request.slots]
         flush = torch.empty(request.flush_bytes, dtype=torch.uint8, device=self._memory.device)
+        graph_us = launches = queued_us = None
         if request.in_a_graph:
             try:
-                return DeviceTimed(call_us=device_time.in_a_graph(calls, flush), method="graph")
+                graph_us, launches = device_time.in_a_graph(calls, flush)
             except RuntimeError:
                 self._memory.synchronize()  # what cannot be captured can be queued
-        started = time.perf_counter()
-        for call in calls:
-            call()
-        issue_us = (time.perf_counter() - started) * 1e6
-        return DeviceTimed(call_us=device_time.in_a_queue(calls, flush, issue_us), method="queue")
+        if request.in_a_queue or graph_us is None:
+            queued_us = device_time.in_a_queue(calls, flush)
+        return DeviceTimed(graph_us=graph_us, queued_us=queued_us, launches=launches)
 
     def _release(self, _request: Release) -> Reply:
         self._forget()
