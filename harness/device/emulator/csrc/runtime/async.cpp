@@ -14,6 +14,17 @@ void perform(const AsyncCopy& copy) {
 
 AsyncQueue& queue() { return current_block()->async[current->rank]; }
 
+// What a copy reads or writes, sector by sector, as it goes through memory.
+void accessed(const void* address, size_t bytes, bool write, int line) {
+    constexpr uintptr_t kSector = 32;
+    auto at = reinterpret_cast<uintptr_t>(address);
+    for (const uintptr_t end = at + bytes; at < end;) {
+        const uintptr_t next = std::min(end, (at / kSector + 1) * kSector);
+        access_hint(reinterpret_cast<const void*>(at), next - at, write, line);
+        at = next;
+    }
+}
+
 void check_copy(void* to, const void* from, size_t bytes, size_t zeros, int line) {
     const size_t unit = (bytes + zeros) % 16 == 0 ? 16 : bytes + zeros;
     const uintptr_t both = reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from);
@@ -21,12 +32,8 @@ void check_copy(void* to, const void* from, size_t bytes, size_t zeros, int line
         fail("misaligned_access", line, "An asynchronous copy of %zu bytes needs addresses that are multiples of %zu.",
              bytes + zeros, unit);
     }
-    for (size_t at = 0; at < bytes; at += 16) {
-        access_hint(static_cast<const char*>(from) + at, std::min<size_t>(16, bytes - at), false, line);
-    }
-    for (size_t at = 0; at < bytes + zeros; at += 16) {
-        access_hint(static_cast<char*>(to) + at, std::min<size_t>(16, bytes + zeros - at), true, line);
-    }
+    accessed(from, bytes, false, line);
+    accessed(to, bytes + zeros, true, line);
 }
 
 BlockState* owner(const void* shared, int line) {

@@ -17,6 +17,7 @@ struct Range {
 };
 std::vector<Range> images;            // code and data of loaded libraries: constants and __device__ variables
 std::vector<Range> thread_stacks;     // of the launching thread: kernel arguments are read from there
+thread_local std::vector<Range> thread_variables;   // of a thread that runs blocks; exactly those, for tensors lie beside
 struct CachedRegion {
     EmuRegion region;
     Cell* cells;
@@ -43,6 +44,28 @@ void find_stack() {
     pthread_attr_destroy(&attributes);
     const uintptr_t begin = reinterpret_cast<uintptr_t>(low);
     thread_stacks = {{begin, begin + bytes}};
+}
+
+int add_thread_variables(dl_phdr_info* image, size_t, void*) {
+    for (int i = 0; image->dlpi_tls_data && i < image->dlpi_phnum; i++) {
+        const auto& header = image->dlpi_phdr[i];
+        const auto begin = reinterpret_cast<uintptr_t>(image->dlpi_tls_data);
+        if (header.p_type == PT_TLS) thread_variables.push_back({begin, begin + header.p_memsz});
+    }
+    return 0;
+}
+
+// The C library's head of a thread, which the addresses of its variables are computed from (tcbhead_t on x86-64).
+constexpr size_t kThreadHeadBytes = 704;
+
+void find_thread_variables() {
+    const auto head = reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
+    thread_variables = {{head, head + kThreadHeadBytes}};
+    dl_iterate_phdr(add_thread_variables, nullptr);
+}
+
+bool in_any(const std::vector<Range>& ranges, uintptr_t address) {
+    return std::any_of(ranges.begin(), ranges.end(), [address](const Range& range) { return range.holds(address); });
 }
 
 const char* verb(const Access& access) { return access.write ? "writes" : "reads"; }
@@ -162,9 +185,7 @@ void access_global(const Access& access, const CachedRegion& entry) {
 
 bool in_image(uintptr_t address) {
     for (int attempt = 0; attempt < 2; attempt++) {
-        for (const Range& range : images) {
-            if (range.holds(address)) return true;
-        }
+        if (in_any(images, address)) return true;
         if (attempt) break;
         images.clear();   // a library may have been loaded since
         dl_iterate_phdr(add_image, nullptr);
@@ -177,11 +198,7 @@ bool runtime_memory(uintptr_t address) {
     const uintptr_t threads = reinterpret_cast<uintptr_t>(b->threads.data());
     if (address - threads < b->threads.size() * sizeof(Thread)) return true;
     if (address - reinterpret_cast<uintptr_t>(b) < sizeof(BlockState)) return true;
-    for (const Range& range : thread_stacks) {
-        if (range.holds(address)) return true;
-    }
-    const uintptr_t tls = reinterpret_cast<uintptr_t>(__builtin_thread_pointer());
-    return address - (tls - (1 << 20)) < (2u << 20);
+    return in_any(thread_stacks, address) || in_any(thread_variables, address);
 }
 
 BlockState* owner_of_shared(uintptr_t address) {
@@ -223,6 +240,8 @@ void check_pointer(const LaunchConfig& config, unsigned number, const volatile v
 namespace {
 void access_elsewhere(const Access& access) {
     if (in_image(access.address) || is_pinned(access.address)) return;
+    find_thread_variables();   // this thread's first, or it has more since
+    if (runtime_memory(access.address)) return;
     EmuRegion region;
     if (emu_find_freed(access.address, &region)) {
         stop("out_of_bounds", access, text("The kernel %s an allocation of %zu bytes after it was freed.", verb(access),
