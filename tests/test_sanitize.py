@@ -1,10 +1,12 @@
 """`--sanitize`: compute-sanitizer's reports as a verdict.
 
-There is no GPU here. The reports below were written by hand in the form that the tool's documentation shows; the
-`compute-sanitizer` on the path is a script that runs what it is given and writes such a report.
+There is no GPU here. The reports below were written by hand in the form that the tool's documentation shows, but for
+OUT_OF_ROOM, whose warning and error an H200's synccheck printed; the `compute-sanitizer` on the path is a script
+that runs what it is given and writes such a report.
 """
 
 import os
+import re
 import stat
 import sys
 
@@ -15,8 +17,11 @@ from harness.evaluate import select_cases
 from harness.problem import load_problem
 from harness.submission import read_submission
 from harness.tools import sanitizing
-from harness.verdict import Accepted, Rejected
+from harness.verdict import Accepted, Errored, Rejected
 from tests.helpers import ROOT, run_eval
+
+# The others only report: starting the driver takes seconds.
+TOOL_THAT_RUNS = "initcheck"
 
 CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
 SMALL = ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py"
@@ -60,6 +65,13 @@ SYNCCHECK = """========= COMPUTE-SANITIZER
 =========
 ========= ERROR SUMMARY: 1 error
 """
+OUT_OF_ROOM = """========= COMPUTE-SANITIZER
+========= Warning: Detected overflow of tracked cuda::barrier structures. Results might be incorrect. Try using --num-cuda-barriers to fix the issue
+=========
+========= Error: process didn't terminate successfully
+========= Target application returned an error
+========= ERROR SUMMARY: 0 errors
+"""  # noqa: E501
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
 
 
@@ -79,28 +91,31 @@ def test_each_tools_report_is_one_finding_that_names_the_line(tool, log, reason)
     assert "Host Frame" not in finding.message
 
 
-def test_pytorchs_own_kernels_and_clean_reports_are_no_findings():
+def test_pytorchs_own_kernels_clean_reports_and_the_tools_own_troubles_are_no_findings():
+    assert sanitizing.findings_in("synccheck", OUT_OF_ROOM) == []
     assert sanitizing.findings_in("initcheck", INITCHECK) == []
     assert sanitizing.findings_in("memcheck", CLEAN) == []
 
 
 @pytest.fixture
 def sanitize(tmp_path, monkeypatch):
-    """Sanitize the control with a tool that writes the given report for memcheck and clean ones otherwise, and may
-    die of what it reports."""
+    """Sanitize the control with tools that write the given reports, or clean ones, and may die with them."""
 
-    def run(report, *, dies=False):
+    def run(reports, *, die=()):
         tool = tmp_path / "compute-sanitizer"
         tool.write_text(
             f"#!{sys.executable}\n"
             "import os, pathlib, subprocess, sys\n"
             "assert os.environ['PYTORCH_NO_CUDA_MEMORY_CACHING'] == '1'\n"
             "words = sys.argv[1:]\n"
-            f"report = {report!r} if words[words.index('--tool') + 1] == 'memcheck' else {CLEAN!r}\n"
+            "tool = words[words.index('--tool') + 1]\n"
+            f"report = {reports!r}.get(tool, {CLEAN!r})\n"
             "pathlib.Path(words[words.index('--log-file') + 1]).write_text(report)\n"
-            f"if {dies} and report != {CLEAN!r}:\n"
+            f"if tool in {list(die)!r}:\n"
             "    print('RuntimeError: CUDA error: unspecified launch failure\\nframe #34: _start', file=sys.stderr)\n"
             "    os.abort()\n"
+            f"if tool != {TOOL_THAT_RUNS!r}:\n"
+            "    sys.exit()\n"
             "sys.exit(subprocess.run(words[words.index('-m') - 1 :]).returncode)\n"
         )
         tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
@@ -115,25 +130,45 @@ def sanitize(tmp_path, monkeypatch):
 
 
 def test_a_finding_rejects(sanitize):
-    evaluation = sanitize(MEMCHECK)
+    evaluation = sanitize({"memcheck": MEMCHECK})
     assert isinstance(evaluation, Rejected)
     assert evaluation.reason == "out_of_bounds"
     assert "rung9.py:41" in evaluation.message
 
 
 def test_a_finding_that_ends_the_process_rejects_too(sanitize):
-    evaluation = sanitize(MEMCHECK, dies=True)
+    evaluation = sanitize({"memcheck": MEMCHECK}, die=["memcheck"])
     assert isinstance(evaluation, Rejected)
     assert evaluation.reason == "out_of_bounds"
 
 
-def test_a_death_without_a_finding_is_nothing_of_the_submissions(sanitize):
-    with pytest.raises(HarnessError, match=r"memcheck ended with -6: .*unspecified launch failure"):
-        sanitize(CLEAN + "\n", dies=True)
+@pytest.mark.parametrize(
+    ("report", "said"),
+    [
+        pytest.param(CLEAN, "it ended with -6: .*unspecified launch failure", id="dies"),
+        pytest.param(OUT_OF_ROOM, "Detected overflow of tracked cuda::barrier structures", id="out of room"),
+    ],
+)
+def test_a_tool_that_fails_without_a_finding_is_an_error_and_nothing_of_the_submissions(sanitize, report, said):
+    evaluation = sanitize({"synccheck": report}, die=["synccheck"])
+    assert isinstance(evaluation, Errored)
+    assert re.search(f"synccheck could not finish: {said}", evaluation.message)
+    assert evaluation.message.endswith("Nothing was found by: memcheck, racecheck, initcheck.")
+
+
+def test_a_tool_that_lost_track_is_not_believed_when_its_process_ends_well(sanitize):
+    assert isinstance(sanitize({"synccheck": OUT_OF_ROOM + SYNCCHECK}), Errored)
+
+
+def test_what_other_tools_found_rejects_beside_one_that_failed(sanitize):
+    evaluation = sanitize({"racecheck": RACECHECK, "synccheck": OUT_OF_ROOM}, die=["synccheck"])
+    assert isinstance(evaluation, Rejected)
+    assert evaluation.reason == "data_race"
+    assert evaluation.notes[-1].startswith("synccheck could not finish: ")
 
 
 def test_no_finding_leaves_the_acceptance_with_a_note(sanitize):
-    evaluation = sanitize(CLEAN)
+    evaluation = sanitize({})
     assert isinstance(evaluation, Accepted)
     assert "memcheck, racecheck, initcheck, synccheck" in evaluation.notes[-1]
 

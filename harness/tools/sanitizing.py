@@ -19,12 +19,20 @@ from harness.errors import HarnessError, SubmissionError
 from harness.problem import Case, Problem
 from harness.submission import Submission
 from harness.tools.driving import EXIT_SUBMISSION_FAILED, Driver, last_line
-from harness.verdict import Accepted, Evaluation, Rejected
+from harness.verdict import Accepted, Errored, Evaluation, Rejected
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 
 # A kernel runs some ten to a hundred times slower.
 TIMEOUT_S = 3600.0
+
+# Objects of cuda::barrier (mbarriers) that synccheck follows in a block. By itself it counts those that it sees in the
+# code, which is too few where barriers are chosen at run time; it then says so and breaks the kernel. 1,024 of them are
+# 8 KB of shared memory. Compute Sanitizer User Manual, "Command Line Options".
+CUDA_BARRIERS = 1024
+
+# The tool says that its own limit makes what it reports, or does not report, worthless.
+_OUT_OF_ROOM = re.compile(r"Detected overflow of tracked .*")
 
 # The tool's words -> the machine's word for the defect, the same as the emulator's.
 _REASONS = (
@@ -63,39 +71,61 @@ def require_tool() -> None:
 def command(tool: str, log: Path) -> list[str]:
     return [
         "compute-sanitizer", "--tool", tool, "--target-processes", "all", "--print-limit", "20",
-        "--log-file", str(log),
+        "--log-file", str(log), *(["--num-cuda-barriers", str(CUDA_BARRIERS)] if tool == "synccheck" else []),
     ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """What one tool found, and in what words it failed itself, if it did."""
+
+    findings: Sequence[SanitizerFinding] = ()
+    failure: str = ""
+    ended: bool = False
+    """What was found ended the process, and would under the other tools."""
 
 
 def sanitized(evaluation: Accepted, submission: Submission, problem: Problem, cases: Sequence[Case], device: str,
               progress: Callable[[str], None]) -> Evaluation:  # fmt: skip
-    """`evaluation`, or a rejection with the first of what the tools found.
-
-    Raises HarnessError when a tool itself fails."""
-    findings: list[SanitizerFinding] = []
-    environment = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    """`evaluation`, or a rejection with the first of what the tools found. An error where they found nothing and one of
+    them could not finish: its silence says nothing, and its failure is none of the submission's."""
+    watched: dict[str, _Watched] = {}
     with Driver(submission, problem, [case.on_cpu() for case in cases], device, evaluation.seed) as driver:
         for tool in TOOLS:
             progress(f"{submission.name}: {tool}")
-            log = driver.folder / f"{tool}.log"
-            try:
-                process = driver.run(command(tool, log), timeout_s=TIMEOUT_S, environment=environment)
-            except SubmissionError as error:
-                return _rejected(evaluation, error.reason, error.message, [])
-            found = findings_in(tool, log.read_text()) if log.exists() else []
-            findings += found
-            if found and process.returncode:
-                break  # a defect that ends the kernel ends the process with it, and would under the other tools
-            if process.returncode not in (0, EXIT_SUBMISSION_FAILED):
-                raise HarnessError(f"compute-sanitizer's {tool} ended with {process.returncode}: {_said(process)}")
-            if process.returncode and not found:
-                return _rejected(evaluation, "raised", f"Under {tool}: {last_line(process)}", [])
-    if not findings:
-        return msgspec.structs.replace(
-            evaluation, notes=[*evaluation.notes, f"compute-sanitizer found nothing: {', '.join(TOOLS)}."]
-        )
-    first = findings[0]
-    return _rejected(evaluation, first.reason, f"{first.tool}: {first.message}", findings[1:])
+            watched[tool] = _watch(tool, driver)
+            if watched[tool].ended:
+                break
+    findings = [finding for seen in watched.values() for finding in seen.findings]
+    failures = [f"{tool} could not finish: {seen.failure}" for tool, seen in watched.items() if seen.failure]
+    if findings:
+        first, *others = findings
+        notes = [*(f"{finding.tool}: {finding.message}" for finding in others), *failures]
+        return _instead(Rejected, evaluation, first.reason, f"{first.tool}: {first.message}", notes)
+    finished = ", ".join(tool for tool, seen in watched.items() if not seen.failure)
+    if failures:
+        message = f"compute-sanitizer's {'; '.join(failures)}. Nothing was found by: {finished or 'none'}."
+        return _instead(Errored, evaluation, "sanitizer_failed", message, [])
+    return msgspec.structs.replace(
+        evaluation, notes=[*evaluation.notes, f"compute-sanitizer found nothing: {finished}."]
+    )
+
+
+def _watch(tool: str, driver: Driver) -> _Watched:
+    log = driver.folder / f"{tool}.log"
+    environment = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
+    try:
+        process = driver.run(command(tool, log), timeout_s=TIMEOUT_S, environment=environment)
+    except SubmissionError as error:
+        return _Watched([SanitizerFinding(tool, error.reason, error.message)], ended=True)
+    text = log.read_text() if log.exists() else ""
+    if out_of_room := _OUT_OF_ROOM.search(text):
+        return _Watched(failure=out_of_room[0])
+    if (found := findings_in(tool, text)) or not process.returncode:
+        return _Watched(found, ended=process.returncode != 0)
+    if process.returncode == EXIT_SUBMISSION_FAILED:
+        return _Watched([SanitizerFinding(tool, "raised", last_line(process))], ended=True)
+    return _Watched(failure=f"it ended with {process.returncode}: {_said(process)}")
 
 
 def _said(process: subprocess.CompletedProcess[str]) -> str:
@@ -104,8 +134,9 @@ def _said(process: subprocess.CompletedProcess[str]) -> str:
     return of_errors[-1][:300] if of_errors else last_line(process)
 
 
-def _rejected(evaluation: Accepted, reason: str, message: str, others: Sequence[SanitizerFinding]) -> Rejected:
-    return Rejected(
+def _instead(kind: type[Rejected] | type[Errored], evaluation: Accepted, reason: str, message: str,
+             notes: Sequence[str]) -> Rejected | Errored:  # fmt: skip
+    return kind(
         problem=evaluation.problem,
         submission=evaluation.submission,
         source_sha256=evaluation.source_sha256,
@@ -113,7 +144,7 @@ def _rejected(evaluation: Accepted, reason: str, message: str, others: Sequence[
         seed=evaluation.seed,
         cases=evaluation.cases,
         build=evaluation.build,
-        notes=[*evaluation.notes, *(f"{finding.tool}: {finding.message}" for finding in others)],
+        notes=[*evaluation.notes, *notes],
         reason=reason,
         message=message,
     )
@@ -134,7 +165,8 @@ def findings_in(tool: str, log: str) -> list[SanitizerFinding]:
 
 # Lines at the margin that report no defect.
 _NO_DEFECT = re.compile(
-    r"COMPUTE-SANITIZER|.*SUMMARY|Target application|Program hit|This tool|Error: No attachable|No |Use |LEAK"
+    r"COMPUTE-SANITIZER|.*SUMMARY|Target application|Program hit|This tool|Error: No attachable|No |Use |LEAK|"
+    r"Error: process didn't terminate successfully|Warning: Detected overflow of tracked"
 )
 
 
