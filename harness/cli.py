@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.text import Text
 
 from harness import against
 from harness.errors import HarnessError, SubmissionError, UsageError
@@ -261,6 +262,7 @@ def _evaluate(options: argparse.Namespace) -> int:
             with full_is_said():
                 for evaluation in _all_evaluations(submissions, options, isolation, progress):
                     evaluations.append(evaluation)
+                    _announce(evaluation, len(evaluations), len(submissions), options)
         except (HarnessError, UsageError, KeyboardInterrupt) as error:
             if not evaluations:
                 raise
@@ -333,6 +335,17 @@ def _progress(options: argparse.Namespace) -> Iterator[Callable[[str], None]]:
             yield status.update
     else:
         yield lambda text: console.print(f"{time.monotonic() - started:7.2f} s  {text}")
+
+
+def _announce(evaluation: Evaluation, position: int, count: int, options: argparse.Namespace) -> None:
+    """A line of a log for one of several submissions as soon as it is judged: the report comes when all are."""
+    console = _console(options.color, stderr=True)
+    if options.quiet or console.is_terminal or count == 1:
+        return
+    from harness.report.terminal import verdict_line
+
+    first, *_ = verdict_line(evaluation).split()
+    console.print(Text(f"{position} of {count}: ").append_text(first), soft_wrap=True)
 
 
 def _all_evaluations(

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -114,7 +115,26 @@ def test_json_carries_what_is_promised():
     assert rejected["geomean_speedup"] is None
     assert {c["name"] for c in accepted["cases"]} == {"large eps", "large mean"}
     assert all(c["error_ratio"] >= 0 for c in accepted["cases"])
+    said = run.stderr.splitlines()
+    assert [line.split("  ")[0] for line in said] == ["1 of 2: ACCEPTED", "2 of 2: REJECTED"]
+
+
+def test_of_several_each_is_said_when_it_is_judged_and_kept_when_the_rest_is_stopped():
+    command = [sys.executable, ROOT / "eval.py", CONTROL, HOSTILE / "form" / "no_model.py", *SMALL, "--no-timing"]
+    with subprocess.Popen(command, cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        first = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=120)
+    assert first.startswith("1 of 2: ACCEPTED  control  2 cases correct")
+    assert "Stopped by the keyboard" in stderr
+    assert "no_model" not in stdout + stderr
+    assert stdout.count("ACCEPTED  control") == 1
+
+
+def test_quiet_says_nothing_beside_the_report():
+    run = run_eval(CONTROL, HOSTILE / "form" / "no_model.py", *SMALL, "-q", json_results=False)
     assert run.stderr == ""
+    assert [line.split()[0] for line in run.stdout.splitlines()] == ["ACCEPTED", "REJECTED"]
 
 
 def test_secrets_of_the_environment_do_not_reach_a_submission(tmp_path):

@@ -80,7 +80,8 @@ def _print_isolation(console: Console, isolation: dict[str, Any], verbose: bool)
         console.print(Text(f"isolation on {device}: {described['level']}{lacks}{parts}", style="dim"), soft_wrap=True)
 
 
-def _print_verdict(console: Console, evaluation: Evaluation) -> None:
+def verdict_line(evaluation: Evaluation) -> Text:
+    """What became of a submission. Only a message of several lines makes it more than one."""
     status = status_of(evaluation)
     line = Text.assemble((status.upper(), STATUS_STYLE[status]), f"  {evaluation.submission}")
     if isinstance(evaluation, Accepted):
@@ -88,7 +89,11 @@ def _print_verdict(console: Console, evaluation: Evaluation) -> None:
     else:
         # A submission's own words may hold line ends: no line of theirs may look like one of ours.
         line.append(f"  {evaluation.reason}: {evaluation.message}".replace("\n", "\n    "))
-    console.print(line, soft_wrap=True)
+    return line
+
+
+def _print_verdict(console: Console, evaluation: Evaluation) -> None:
+    console.print(verdict_line(evaluation), soft_wrap=True)
     for note in evaluation.notes:
         console.print(Text(f"  note: {note}", style="dim"), soft_wrap=True)
     if not isinstance(evaluation, Accepted) and (failed := _first_failed(evaluation)):
