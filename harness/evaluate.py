@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -70,7 +69,6 @@ class Judge:
     def _ready_timer(self) -> Timer:
         if self._timer is None:
             assert self._stub is not None and self._baselines is not None
-            threading.Thread(target=stats.preload, daemon=True).start()
             self._stub.finish_loading()
             self._baselines.finish_loading()
             self._timer = Timer(self._device, self._problem, self._settings, self._stub)

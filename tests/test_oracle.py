@@ -1,11 +1,14 @@
 """The tolerance accepts what an honest implementation reaches and rejects shortcuts."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
 
 from harness.judging import oracle
-from harness.paths import PROBLEMS
+from harness.paths import PROBLEMS, ROOT
 from harness.problem import load_problem
 
 PROBLEM = load_problem(PROBLEMS / "layernorm.py", random_seed=1)
@@ -120,3 +123,18 @@ def test_a_product_whose_terms_are_added_one_after_the_other_is_right():
     assert oracle.compare(torch.from_numpy(y), expected).ok
     coarse = [torch.from_numpy((v.view(np.int32) + 0x1000 & ~0x1FFF).view(np.float32)) for v in (a.copy(), b.copy())]
     assert not oracle.compare(coarse[0] @ coarse[1].T, expected).ok
+
+
+def test_judging_does_not_load_what_takes_seconds():
+    """PyTorch's compiler and SciPy, which an evaluation would wait for."""
+    program = """
+import sys, torch
+from harness.evaluate import Judge
+from harness.judging import oracle
+from harness.timing import stats
+oracle.expect(torch.nn.LayerNorm(8).bfloat16(), [torch.randn(2, 8).bfloat16()], 0)
+stats.median_interval(list(range(9)))
+print({"torch._dynamo", "scipy"} & set(sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"

@@ -10,6 +10,7 @@ from harness.device.host import HostDevice
 from harness.device.memory_file import MemoryFile
 from harness.judging import oracle
 from harness.judging.products import _has_products
+from harness.timing import dealing
 from harness.timing.dealing import DataSet, Dealer, Pick
 from tests.helpers import ROOT, run_timed
 
@@ -91,6 +92,23 @@ class Detached(torch.nn.Linear):
 def test_a_reference_that_multiplies_matrices_is_known(model, multiplies):
     """All of its inputs change in a timed call; where nothing can be told, too."""
     assert _has_products(model, [torch.randn(2, 3, 8)]) is multiplies
+
+
+def test_rounds_that_are_too_much_to_compute_together_are_computed_one_after_the_other(monkeypatch):
+    device, shape = HostDevice("cpu", MemoryFile()), (4, 2048)
+    model = torch.nn.LayerNorm(shape[1:])
+    inputs = [torch.randn(shape) for _ in range(2)]
+    sets = [DataSet([x], oracle.expect(model, [x], 0)) for x in inputs]
+    dealer = Dealer(device, model, sets, [[ref] for ref in device.arena.lay_out([(x, "contiguous") for x in inputs])])
+    dealer.deal()
+    changes = dealer.prepare(range(2))
+    rounds = [(Pick([n % 2], np.array([[n % 4, 3]]), full=n % 2), changes) for n in range(5)]
+    together = list(dealer.expected(rounds))
+    for limit_bytes in (1, 250_000):
+        monkeypatch.setattr(dealing, "TOGETHER_BYTES", limit_bytes)
+        apart = list(dealer.expected(rounds))
+        for one, other in zip(together, apart, strict=True):
+            torch.testing.assert_close(one.rows + one.full, other.rows + other.full)
 
 
 def test_a_right_answer_stays_within_the_tolerance_when_elements_change():

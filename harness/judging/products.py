@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
+
+from harness.judging.operators import Operators
 
 # Autograd names its nodes after operators: AddmmBackward0.
 _PRODUCTS = {packet.__name__.replace("_", "") for packet in flop_registry}
@@ -23,8 +24,7 @@ def multiplies_matrices(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) 
     their names in the graph that autograd makes of a call. Where there is no graph it is taken to have them. Models of
     the same modules have the same answer.
 
-    torch.utils.flop_counter finds the same, and loads torch's compiler for it, as every dispatch mode does: a second
-    of an evaluation."""
+    torch.utils.flop_counter finds the same, and loads torch's compiler for it: a second of an evaluation."""
     kind = tuple(type(module) for module in model.modules())
     if kind not in _known:
         _known[kind] = _has_products(model, inputs)
@@ -62,7 +62,7 @@ def _graph(starts: Iterable[Any]) -> Iterator[Any]:
             yield node
 
 
-class RoundedSums(TorchDispatchMode):
+class RoundedSums(Operators):
     """Changes products and convolutions by what adding their terms one after the other rounds away, signs at random.
 
     A sum of K terms is rounded K times, by eps / 2 of what it has come to, which is up to the norms of both factors

@@ -24,7 +24,7 @@ from __future__ import annotations
 import copy
 import math
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,10 @@ DATA_SETS = 3
 
 # Up to this many bytes a deal is one gather; beyond it a copy for each slot needs no second copy of everything.
 GATHER_BYTES = 64 << 20
+
+# Rounds are computed together up to this many bytes of input in float64: what a reference keeps meanwhile, and what
+# comes out, is several times that.
+TOGETHER_BYTES = 2 << 30
 
 # How exactly rows alone must give what they give among the others, relative to the output's scale.
 SAME_ROWS = 1e-9
@@ -353,10 +357,28 @@ class Dealer:
             if wanted.dim() and wanted.numel()
         )
 
-    def expected(self, rounds: Sequence[tuple[Pick, Changes]]) -> list[Wanted]:
-        """What rounds on the last deal must have given. They are computed together: few rows leave a GPU idle."""
+    def expected(self, rounds: Sequence[tuple[Pick, Changes]]) -> Iterator[Wanted]:
+        """What rounds on the last deal must have given, in their order. Many are computed together, since few rows
+        leave a GPU idle."""
         if self.rows == 1:
-            return [self._wanted_whole(pick, changes) for pick, changes in rounds]
+            yield from (self._wanted_whole(pick, changes) for pick, changes in rounds)
+            return
+        for some in self._in_batches(rounds):
+            yield from self._wanted_rows(some)
+
+    def _in_batches(self, rounds: Sequence[tuple[Pick, Changes]]) -> Iterator[Sequence[tuple[Pick, Changes]]]:
+        """`rounds` in order, as many at a time as may be computed together."""
+        row_bytes = sum(8 * tensor.bank[0].numel() // self.rows for tensor in self._inputs)
+        first, size = 0, 0
+        for position, (pick, _) in enumerate(rounds):
+            needed = (pick.rows.size + self.rows) * row_bytes
+            if size and size + needed > TOGETHER_BYTES:
+                yield rounds[first:position]
+                first, size = position, 0
+            size += needed
+        yield rounds[first:]
+
+    def _wanted_rows(self, rounds: Sequence[tuple[Pick, Changes]]) -> list[Wanted]:
         pieces = [self._rows_to_compute(pick, changes) for pick, changes in rounds]
         outputs = self._outputs([torch.cat(tensors) for tensors in zip(*pieces, strict=True)])
         wanted, start = [], 0
