@@ -2,7 +2,7 @@
 
 It says how much of a call is Python and launch. Two ways, and they do not measure the same: a CUDA graph of the calls
 leaves hardly a gap between kernels; launched one by one, as a program does it, kernels follow each other with gaps.
-For the second the calls are queued behind a kernel that waits, so that all are launched before the first begins.
+Either is queued behind a kernel that waits: what is launched while the events already count is timed with its launch.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def in_a_graph(calls: Calls, flush: torch.Tensor) -> tuple[float, float | None]:
         with contextlib.suppress(driver.DriverError):  # a time without a count is better than none
             launches = driver.graph_nodes(graph.raw_cuda_graph()) / len(calls)
         graph.instantiate()
-    times_us = [_run(graph.replay, flush, wait_us=0.0)[0] for _ in range(REPEATS)]
+    times_us = [_run(graph.replay, flush, MIN_WAIT_US)[0] for _ in range(REPEATS)]
     return statistics.median(times_us) / len(calls), launches
 
 
@@ -93,8 +93,7 @@ def _run(run: Callable[[], object], flush: torch.Tensor, wait_us: float) -> tupl
     flush.zero_()
     torch.cuda.synchronize()
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    if wait_us:
-        torch.cuda._sleep(int(wait_us * CYCLES_PER_US))
+    torch.cuda._sleep(int(wait_us * CYCLES_PER_US))
     start.record()
     kept = run()
     end.record()
