@@ -86,8 +86,9 @@ MASKED_ROUNDS = 3
 MASK_ELEMENTS = 1 << 22
 MASKS_FALSE_ALARM_RATE = dropout.FALSE_ALARM_RATE / 100
 
-# From nine samples on, the interval of a median leaves out the two outermost.
+# From nine samples on, the interval of a median leaves out the two outermost. Fewer have one as wide as they are.
 MIN_ROUNDS = 9
+QUICK_ROUNDS = stats.MIN_SAMPLES
 MAX_ROUNDS = 200
 
 # A round in which the judge had to map new memory of the worker is slow through no fault of its own and is run
@@ -442,8 +443,9 @@ class Clock:
             allowed = int(LONGEST_ROUND * self._device.round_us / contender.call_us)
             contender.calls = max(contender.calls, min(largest, allowed))
 
-    def measure(self, contenders: Sequence[Contender], budget_s: float) -> list[str]:
-        """Fill the contenders' rounds, interleaved, until their times are known well or the budget is spent.
+    def measure(self, contenders: Sequence[Contender], budget_s: float, min_rounds: int = MIN_ROUNDS) -> list[str]:
+        """Fill the contenders' rounds, interleaved, until their times are known well or the budget is spent, and at
+        least `min_rounds`.
 
         Returns a note for each baseline that failed and was left out; raises SubmissionError when the
         first contender, the submission, fails.
@@ -453,7 +455,7 @@ class Clock:
         deadline = time.monotonic() + budget_s
         for done in range(MAX_ROUNDS):
             spent = time.monotonic() > deadline
-            if done >= MIN_ROUNDS and (spent or all(_known(c) for c in self._running)):
+            if done >= min_rounds and (spent or all(_known(c) for c in self._running)):
                 break
             self._measure_once()
         for contender in contenders:

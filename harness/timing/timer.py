@@ -18,7 +18,7 @@ from harness.problem import Problem
 from harness.protocol.wire import DeviceTimed, TensorRef
 from harness.settings import Settings, sub_seed
 from harness.timing import roofline, stats
-from harness.timing.clock import Clock, Contender, slot_count
+from harness.timing.clock import MIN_ROUNDS, QUICK_ROUNDS, Clock, Contender, slot_count
 from harness.timing.dealing import DATA_SETS, DataSet, Dealer
 
 # How long the rounds of one case may go on when the intervals stay wide.
@@ -153,14 +153,14 @@ class Timer:
                     raise
                 notes.append(f"{label} was left out: {error.message}")
         clock = Clock(self._device, dealer, self._stub_contender(stub, part, slots), self._settings.timeout_s)
-        budgets = QUICK_BUDGET_S if self._settings.quick else BUDGET_S
+        budgets, rounds = (QUICK_BUDGET_S, QUICK_ROUNDS) if self._settings.quick else (BUDGET_S, MIN_ROUNDS)
         what = f"'{name}'" if part.name == part.drawn.timed_parts[0] else f"'{name}', {part.name}"
         if dealer.changes_nothing:
             notes.append(
                 "the inputs hold no floating numbers, so they do not change when a round begins: a time of results "
                 "that were kept from earlier rounds would not be found out."
             )
-        notes += clock.measure(contenders, budgets[self._device.name])
+        notes += clock.measure(contenders, budgets[self._device.name], rounds)
         notes += self._leave_out_the_drowned(contenders[1:])
         times = CaseTimes(
             drawn=part.drawn,
