@@ -65,7 +65,11 @@ def _parser() -> argparse.ArgumentParser:
                         help="baselines: eager, compile, unfused, liger, apex, cudnn, quack, "
                         "or submission files (default: %(default)s)")  # fmt: skip
     parser.add_argument("-x", "--first-failure", action="store_true", help="stop a submission at its first failed case")
-    parser.add_argument("--quick", action="store_true", help="shorter timing, wider intervals")
+    effort = parser.add_mutually_exclusive_group()
+    effort.add_argument("--quick", dest="effort", action="store_const", const="quick", default="usual",
+                        help="shorter timing, wider intervals")  # fmt: skip
+    effort.add_argument("--thorough", dest="effort", action="store_const", const="thorough",
+                        help="up to 5 s a case on a GPU and 20 s on a CPU, narrower intervals")  # fmt: skip
     parser.add_argument("--device-time", action="store_true", help="also the GPU's own time of every timed call")
     parser.add_argument("--no-timing", action="store_true", help="verdicts only")
     parser.add_argument("--check", action="store_true", help="emulator: all detectors (slower)")
@@ -362,7 +366,7 @@ def _all_evaluations(
     settings = Settings(
         seed=seed,
         timeout_s=options.timeout,
-        quick=options.quick,
+        effort=options.effort,
         timing=not options.no_timing,
         check=options.check,
         first_failure=options.first_failure,

@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import random
 from dataclasses import dataclass
+from typing import Literal
+
+Effort = Literal["quick", "usual", "thorough"]
 
 
 @dataclass(frozen=True)
@@ -13,7 +16,8 @@ class Settings:
 
     seed: int
     timeout_s: float = 60.0
-    quick: bool = False
+    effort: Effort = "usual"
+    """How long is timed."""
     timing: bool = True
     check: bool = False
     first_failure: bool = False

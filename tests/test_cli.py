@@ -47,6 +47,7 @@ def test_rejected_is_1_and_gives_a_command_that_repeats_it():
         ([CONTROL, *SMALL, "--min-speedup", "2", "--no-timing"], "give one of the two"),
         ([CONTROL, *SMALL, "--json", "/nowhere/results.json"], "could not be written"),
         (["--bogus"], "unrecognized arguments"),
+        (["--quick", "--thorough"], "not allowed with argument --quick"),
     ],
 )
 def test_usage_is_2_with_a_sentence(arguments, sentence):

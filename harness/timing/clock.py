@@ -86,17 +86,13 @@ MASKED_ROUNDS = 3
 MASK_ELEMENTS = 1 << 22
 MASKS_FALSE_ALARM_RATE = dropout.FALSE_ALARM_RATE / 100
 
-# From nine samples on, the interval of a median leaves out the two outermost. Fewer have one as wide as they are.
+# From nine samples on, the interval of a median leaves out the two outermost.
 MIN_ROUNDS = 9
-QUICK_ROUNDS = stats.MIN_SAMPLES
 MAX_ROUNDS = 200
 
 # A round in which the judge had to map new memory of the worker is slow through no fault of its own and is run
 # again; a submission that gives its memory back in every call makes every round such a round.
 MAPPING_TRIES = 3
-
-# A time is known well enough when its interval is within this share of it on either side.
-TARGET_HALF_WIDTH = 0.01
 
 # A call that is at least this share Python and launch is labelled launch-bound.
 LAUNCH_BOUND_SHARE = 0.9
@@ -148,6 +144,9 @@ class Contender:
     def median_issue_us(self) -> float:
         """How long a call took to return, as the worker says."""
         return float(np.median(self.issue_us))
+
+    def known_within(self, half_width: float) -> bool:
+        return stats.relative_half_width(self.samples_us()) <= half_width
 
     def launch_bound(self) -> bool:
         return self.median_issue_us() >= LAUNCH_BOUND_SHARE * float(np.median(self.samples_us()))
@@ -443,9 +442,9 @@ class Clock:
             allowed = int(LONGEST_ROUND * self._device.round_us / contender.call_us)
             contender.calls = max(contender.calls, min(largest, allowed))
 
-    def measure(self, contenders: Sequence[Contender], budget_s: float, min_rounds: int = MIN_ROUNDS) -> list[str]:
-        """Fill the contenders' rounds, interleaved, until their times are known well or the budget is spent, and at
-        least `min_rounds`.
+    def measure(self, contenders: Sequence[Contender], budget_s: float, half_width: float) -> list[str]:
+        """Fill the contenders' rounds, interleaved, until the interval of every time is within the share `half_width`
+        of it on either side, or the budget is spent.
 
         Returns a note for each baseline that failed and was left out; raises SubmissionError when the
         first contender, the submission, fails.
@@ -455,7 +454,7 @@ class Clock:
         deadline = time.monotonic() + budget_s
         for done in range(MAX_ROUNDS):
             spent = time.monotonic() > deadline
-            if done >= min_rounds and (spent or all(_known(c) for c in self._running)):
+            if done >= MIN_ROUNDS and (spent or all(c.known_within(half_width) for c in self._running)):
                 break
             self._measure_once()
         for contender in contenders:
@@ -478,10 +477,6 @@ class Clock:
             if played.mapped:
                 break
         return played
-
-
-def _known(contender: Contender) -> bool:
-    return stats.relative_half_width(contender.samples_us()) <= TARGET_HALF_WIDTH
 
 
 def slot_count(device: Device, floor_us: float, call_bytes: int, result_bytes: int, workers: int) -> int:

@@ -18,12 +18,24 @@ from harness.problem import Problem
 from harness.protocol.wire import DeviceTimed, TensorRef
 from harness.settings import Settings, sub_seed
 from harness.timing import roofline, stats
-from harness.timing.clock import MIN_ROUNDS, QUICK_ROUNDS, Clock, Contender, slot_count
+from harness.timing.clock import Clock, Contender, slot_count
 from harness.timing.dealing import DATA_SETS, DataSet, Dealer
 
-# How long the rounds of one case may go on when the intervals stay wide.
-BUDGET_S = {"cpu": 3.0, "cuda": 0.6}
-QUICK_BUDGET_S = {"cpu": 1.0, "cuda": 0.2}
+
+@dataclass(frozen=True)
+class _Patience:
+    """When a case's rounds end: once intervals are within the share `half_width` on either side, or after as many
+    seconds, by device."""
+
+    half_width: float
+    budget_s: Mapping[str, float]
+
+
+_PATIENCE = {
+    "quick": _Patience(0.01, {"cpu": 1.0, "cuda": 0.2}),
+    "usual": _Patience(0.01, {"cpu": 3.0, "cuda": 0.6}),
+    "thorough": _Patience(0.0025, {"cpu": 20.0, "cuda": 5.0}),
+}
 
 # The worker takes fewer where their launches do not all fit into the device's queue.
 MAX_DEVICE_CALLS = 64
@@ -153,14 +165,14 @@ class Timer:
                     raise
                 notes.append(f"{label} was left out: {error.message}")
         clock = Clock(self._device, dealer, self._stub_contender(stub, part, slots), self._settings.timeout_s)
-        budgets, rounds = (QUICK_BUDGET_S, QUICK_ROUNDS) if self._settings.quick else (BUDGET_S, MIN_ROUNDS)
+        patience = _PATIENCE[self._settings.effort]
         what = f"'{name}'" if part.name == part.drawn.timed_parts[0] else f"'{name}', {part.name}"
         if dealer.changes_nothing:
             notes.append(
                 "the inputs hold no floating numbers, so they do not change when a round begins: a time of results "
                 "that were kept from earlier rounds would not be found out."
             )
-        notes += clock.measure(contenders, budgets[self._device.name], rounds)
+        notes += clock.measure(contenders, patience.budget_s[self._device.name], patience.half_width)
         notes += self._leave_out_the_drowned(contenders[1:])
         times = CaseTimes(
             drawn=part.drawn,
