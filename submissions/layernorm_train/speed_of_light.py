@@ -165,6 +165,19 @@ __device__ __forceinline__ V sum_over_lanes(V v) {
     return v;
 }
 
+// Blocks of a cluster wait for each other and read each other's shared memory. Nothing launches them before sm_90.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void cluster_barrier() { cooperative_groups::this_cluster().sync(); }
+template <typename V>
+__device__ __forceinline__ V in_block(V* shared, int block) {
+    return *cooperative_groups::this_cluster().map_shared_rank(shared, block);
+}
+#else
+__device__ void cluster_barrier() { __trap(); }
+template <typename V>
+__device__ V in_block(V* shared, int) { return *shared; }
+#endif
+
 // The sum over the team's threads, for all of them. `of_warps` is shared memory that no sum before the last has used,
 // so one barrier is enough.
 template <Team kTeam, typename V>
@@ -178,12 +191,11 @@ __device__ __forceinline__ V sum_over_team(V v, V* of_warps) {
             __syncthreads();
             v = has ? of_warps[partial] : V{};
         } else {
-            const auto cluster = cooperative_groups::this_cluster();
-            cluster.sync();
+            cluster_barrier();
             v = V{};
 #pragma unroll
             for (int block = 0; block < kClusterBlocks; block++) {
-                if (has) v = v + cluster.map_shared_rank(of_warps, block)[partial];
+                if (has) v = v + in_block(of_warps + partial, block);
             }
         }
         v = sum_over_lanes<kBlockWarps>(v);
@@ -318,92 +330,83 @@ __global__ void __launch_bounds__((BackwardShape<T, kSize, kTeam, kLoads>::kThre
                                   (BackwardShape<T, kSize, kTeam, kLoads>::kBlocks))
 backward_rows(const T* dy, const T* x, const T* weight, const Statistics<T>* of_rows, T* dx, T* dweight_of, T* dbias_of,
               int rows, int packs) {
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-    constexpr bool kHere = true;
-#else
-    constexpr bool kHere = kTeam != Team::kCluster;  // nothing launches it where there are no clusters
-#endif
-    if constexpr (kHere) {
-        constexpr bool kWarpRow = kTeam == Team::kWarp, kAhead = !kWarpRow;
-        constexpr int kBlocks = kTeam == Team::kCluster ? kClusterBlocks : 1;
-        const int team = kWarpRow ? blockIdx.x * kBackwardWarps + threadIdx.y : blockIdx.x / kBlocks;
-        const int teams = kWarpRow ? gridDim.x * kBackwardWarps : gridDim.x / kBlocks;
-        const int width = packs * kSize;
-        const int part = (packs + kBlocks - 1) / kBlocks, begin = blockIdx.x % kBlocks * part;
-        const Slice<T, kSize> slice = {int(threadIdx.x), kWarpRow ? kWarp : int(blockDim.x), min(part, packs - begin)};
-        const int column = begin * kSize;
-        const T one_of = T(1) / T(width);
-        weight += column;
-        __shared__ Two<T> of_warps[2][kBlockWarps];
+    constexpr bool kWarpRow = kTeam == Team::kWarp, kAhead = !kWarpRow;
+    constexpr int kBlocks = kTeam == Team::kCluster ? kClusterBlocks : 1;
+    const int team = kWarpRow ? blockIdx.x * kBackwardWarps + threadIdx.y : blockIdx.x / kBlocks;
+    const int teams = kWarpRow ? gridDim.x * kBackwardWarps : gridDim.x / kBlocks;
+    const int width = packs * kSize;
+    const int part = (packs + kBlocks - 1) / kBlocks, begin = blockIdx.x % kBlocks * part;
+    const Slice<T, kSize> slice = {int(threadIdx.x), kWarpRow ? kWarp : int(blockDim.x), min(part, packs - begin)};
+    const int column = begin * kSize;
+    const T one_of = T(1) / T(width);
+    weight += column;
+    __shared__ Two<T> of_warps[2][kBlockWarps];
 
-        using P = Pack<T, kSize>;
-        // Weight for all warps, where registers are short; in the end their sums.
-        __shared__ P columns[kWarpRow ? kBackwardWarps : 1][kWarpRow ? kLoads * kWarp : 1];
-        if constexpr (kWarpRow) {
-            const int thread = threadIdx.y * kWarp + threadIdx.x;
+    using P = Pack<T, kSize>;
+    // Weight for all warps, where registers are short; in the end their sums.
+    __shared__ P columns[kWarpRow ? kBackwardWarps : 1][kWarpRow ? kLoads * kWarp : 1];
+    if constexpr (kWarpRow) {
+        const int thread = threadIdx.y * kWarp + threadIdx.x;
 #pragma unroll 1
-            for (int i = thread; i < packs; i += kBackwardWarps * kWarp) {
-                columns[0][i] = reinterpret_cast<const P*>(weight)[i];
-            }
-            __syncthreads();
+        for (int i = thread; i < packs; i += kBackwardWarps * kWarp) {
+            columns[0][i] = reinterpret_cast<const P*>(weight)[i];
         }
-        P values[kLoads], upstream[kLoads], dweight[kLoads] = {}, dbias[kLoads] = {};
-        const auto load = [&](int row, int k) {
-            values[k] = slice.load_passing(x + int64_t(row) * width + column, k);
-            upstream[k] = slice.load_passing(dy + int64_t(row) * width + column, k);
-        };
-        Statistics<T> next_is;
-        if (kAhead && team < rows) {
-            next_is = of_rows[team];
-#pragma unroll
-            for (int k = 0; k < kLoads; k++) load(team, k);
-        }
-        int turn = 0;
-        for (int row = team; row < rows; row += teams) {
-            const bool more = row < rows - teams;
-            const Statistics<T> row_is = kAhead ? next_is : of_rows[row];
-            if (kAhead && more) next_is = of_rows[row + teams];
-            P xhat[kLoads], g[kLoads];
-            Two<T> sums = {0, 0};
-#pragma unroll
-            for (int k = 0; k < kLoads; k++) {
-                if (!kAhead) load(row, k);
-            }
-#pragma unroll
-            for (int k = 0; k < kLoads; k++) {
-                const P scale = kWarpRow ? columns[0][slice.at(k)] : slice.load(weight, k);
-#pragma unroll
-                for (int j = 0; j < kSize; j++) {
-                    const T given = slice.has(k) ? upstream[k].at[j] : T(0);
-                    xhat[k].at[j] = row_is.normalised(values[k].at[j]);
-                    g[k].at[j] = given * scale.at[j];
-                    dweight[k].at[j] += given * xhat[k].at[j];
-                    dbias[k].at[j] += given;
-                    sums = {sums.first + g[k].at[j], sums.second + g[k].at[j] * xhat[k].at[j]};
-                }
-                if (kAhead && more) load(row + teams, k);
-            }
-            sums = sum_over_team<kTeam>(sums, of_warps[turn]);
-            turn = 1 - turn;
-            const T mean_g = sums.first * one_of, mean_g_xhat = sums.second * one_of;
-#pragma unroll
-            for (int k = 0; k < kLoads; k++) {
-                P out;
-#pragma unroll
-                for (int j = 0; j < kSize; j++) {
-                    out.at[j] = row_is.inv_std * (g[k].at[j] - mean_g - xhat[k].at[j] * mean_g_xhat);
-                }
-                slice.store_passing(dx + int64_t(row) * width + column, k, out);
-            }
-        }
-        const int64_t to = int64_t(blockIdx.x / kBlocks) * width + column;
-        write_columns<kTeam, kLoads>(slice, dweight, columns, dweight_of + to);
-        write_columns<kTeam, kLoads>(slice, dbias, columns, dbias_of + to);
-        // The other block may still be reading this one's sums.
-        if constexpr (kTeam == Team::kCluster) cooperative_groups::this_cluster().sync();
-    } else {
-        __trap();
+        __syncthreads();
     }
+    P values[kLoads], upstream[kLoads], dweight[kLoads] = {}, dbias[kLoads] = {};
+    const auto load = [&](int row, int k) {
+        values[k] = slice.load_passing(x + int64_t(row) * width + column, k);
+        upstream[k] = slice.load_passing(dy + int64_t(row) * width + column, k);
+    };
+    Statistics<T> next_is;
+    if (kAhead && team < rows) {
+        next_is = of_rows[team];
+#pragma unroll
+        for (int k = 0; k < kLoads; k++) load(team, k);
+    }
+    int turn = 0;
+    for (int row = team; row < rows; row += teams) {
+        const bool more = row < rows - teams;
+        const Statistics<T> row_is = kAhead ? next_is : of_rows[row];
+        if (kAhead && more) next_is = of_rows[row + teams];
+        P xhat[kLoads], g[kLoads];
+        Two<T> sums = {0, 0};
+#pragma unroll
+        for (int k = 0; k < kLoads; k++) {
+            if (!kAhead) load(row, k);
+        }
+#pragma unroll
+        for (int k = 0; k < kLoads; k++) {
+            const P scale = kWarpRow ? columns[0][slice.at(k)] : slice.load(weight, k);
+#pragma unroll
+            for (int j = 0; j < kSize; j++) {
+                const T given = slice.has(k) ? upstream[k].at[j] : T(0);
+                xhat[k].at[j] = row_is.normalised(values[k].at[j]);
+                g[k].at[j] = given * scale.at[j];
+                dweight[k].at[j] += given * xhat[k].at[j];
+                dbias[k].at[j] += given;
+                sums = {sums.first + g[k].at[j], sums.second + g[k].at[j] * xhat[k].at[j]};
+            }
+            if (kAhead && more) load(row + teams, k);
+        }
+        sums = sum_over_team<kTeam>(sums, of_warps[turn]);
+        turn = 1 - turn;
+        const T mean_g = sums.first * one_of, mean_g_xhat = sums.second * one_of;
+#pragma unroll
+        for (int k = 0; k < kLoads; k++) {
+            P out;
+#pragma unroll
+            for (int j = 0; j < kSize; j++) {
+                out.at[j] = row_is.inv_std * (g[k].at[j] - mean_g - xhat[k].at[j] * mean_g_xhat);
+            }
+            slice.store_passing(dx + int64_t(row) * width + column, k, out);
+        }
+    }
+    const int64_t to = int64_t(blockIdx.x / kBlocks) * width + column;
+    write_columns<kTeam, kLoads>(slice, dweight, columns, dweight_of + to);
+    write_columns<kTeam, kLoads>(slice, dbias, columns, dbias_of + to);
+    // The other block may still be reading this one's sums.
+    if constexpr (kTeam == Team::kCluster) cluster_barrier();
 }
 
 // add_partials: the partial sums of each column, a few dozen threads for one, each in order, then a tree.
