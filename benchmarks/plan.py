@@ -21,6 +21,9 @@ FOLDER = "{folder}"
 
 PEERS = "eager,compile,unfused,liger,cudnn,quack"
 
+# For the problems beside layernorm, where cuDNN led the peers in one case of eight: the time of a GPU is short.
+FEWER_PEERS = "eager,compile,unfused,liger,quack"
+
 LADDER = "submissions/layernorm"
 FIRST_RUNG = f"{LADDER}/rung1_block_per_row.py"
 HEADLINE = f"{LADDER}/speed_of_light.py"
@@ -88,12 +91,12 @@ def gpu() -> Plan:
     first = problems.pop("layernorm")
     return [
         [_verdicts(), _sanitized_corpus()],  # what is shipped is built here, side by side
-        [_evaluation(first, "--device-time")],
+        [_evaluation(first, PEERS, "--device-time")],
         [_clock_accuracy(), _report()],  # of the same times
         [_same_twice(HEADLINE, 70)],
         [_warm_evaluation()],
         [_hostile(), _sanitized()],
-        *([_evaluation(problem)] for problem in problems.values()),
+        *([_evaluation(problem, FEWER_PEERS)] for problem in problems.values()),
         [_repeatability()],
         [_counters()],
         [_profile(HEADLINE)],
@@ -140,7 +143,7 @@ def builds(due: Iterable[Step]) -> Plan:
     read = {file for step in due for file in _files(step.reads) if file.startswith("submissions/")}
     files = sorted(file for file in read if _is_unbuilt(ROOT / file))
     program, out = "benchmarks/agreement/verdicts.py", ("--json", f"{FOLDER}/logs/builds.json")
-    words = (program, "--device", "cuda", "-k", "random 1", *files, *out)
+    words = (program, "--device", "cuda", "-k", "random 1", "--jobs", "16", *files, *out)
     seconds = 40 + 6.0 * len(files)
     step = Step("builds", words, ("logs/builds.json",), seconds, 3 * seconds, rehearsal=words, reads=tuple(files))
     return [[step]] if files else []
@@ -161,8 +164,8 @@ def _problems() -> list[Problem]:
     return sorted(found, key=lambda problem: (problem.gradients is None, problem.name != "layernorm_train"))
 
 
-def _evaluation(problem: Problem, *more: str) -> Step:
-    """All submissions of a problem against all baselines."""
+def _evaluation(problem: Problem, against: str, *more: str) -> Step:
+    """All submissions of a problem."""
     files = sorted((SUBMISSIONS / problem.name).glob("*.py"))
     parts = sum(case.timed for case in problem.cases) * (3 if problem.gradients is not None else 1)
     on_cpu = 25 * sum("cuda_sources" not in file.read_text() for file in files)
@@ -170,11 +173,11 @@ def _evaluation(problem: Problem, *more: str) -> Step:
     seconds = 20 + len(files) * (3 + 0.05 * len(problem.cases) + (1.1 + 0.3 * len(more)) * parts) + on_cpu
     return Step(
         name=problem.name,
-        words=("eval.py", f"submissions/{problem.name}", "--against", PEERS, *more, *out),
+        words=("eval.py", f"submissions/{problem.name}", "--against", against, *more, *out),
         files=(f"{problem.name}.json",),
         seconds=seconds,
         limit_s=2 * seconds,
-        rehearsal=("eval.py", str(files[-1].relative_to(ROOT)), "--against", PEERS, *more, *ONE_SMALL_CASE, *out),
+        rehearsal=("eval.py", str(files[-1].relative_to(ROOT)), "--against", against, *more, *ONE_SMALL_CASE, *out),
         reads=(f"submissions/{problem.name}", f"problems/{problem.name}.py"),
     )
 
