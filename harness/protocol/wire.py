@@ -257,11 +257,13 @@ class Played(Struct, frozen=True, tag="played"):
 
 
 class Named(Struct, frozen=True, tag="named"):
-    """The outputs of the last round: one list for each call, in order."""
+    """The outputs of the last round: one list for each call, in order. `device_us` is what a GPU worked on the calls,
+    of the stub's rounds only; nobody else's word on it is asked for."""
 
     outputs: list[list[OutputRef]]
     handles: list[str] = []
     forbidden: list[str] = []
+    device_us: float = 0.0
 
 
 class DeviceTimed(Struct, frozen=True, tag="device_timed"):

@@ -9,9 +9,9 @@ taken off:
 
     time of a call = (time of the round - what the stub's round of as many calls cost beside its calls) / calls
 
-On a CPU the stub's calls do nothing. On a GPU they negate, which takes as long as a CUDA graph of them says: a round of
-real kernels costs something else than one without any, for contexts change, caches of addresses are cold, and kernels
-that are launched one by one do not follow each other without gaps.
+On a CPU the stub's calls do nothing. On a GPU they negate, and events say how long the device worked on them in that
+very round: a round of real kernels costs something else than one without any, for contexts change and caches of
+addresses are cold.
 
 No slot is run twice in a round, and the cache is overwritten before it, so that inputs come from memory.
 What was read is compared afterwards, and one call of each round in every element (see harness.timing.dealing).
@@ -109,8 +109,7 @@ class Contender:
     """Whether it runs our own code and the problem's, and nothing of a submission's."""
     calls: int = 1
     call_us: float = 0.0
-    """A first estimate, which decides how many calls a round has. The stub's is what its calls take by themselves, by
-    the device's own clock; zero where they do nothing."""
+    """A first estimate, which decides how many calls a round has."""
     round_s: list[float] = field(default_factory=list)
     stub_s: list[float] = field(default_factory=list)
     issue_us: list[float] = field(default_factory=list)
@@ -211,14 +210,10 @@ class Clock:
         return ready
 
     def _stub_cost(self, calls: int) -> float:
-        """Seconds that a round of `calls` costs beside its calls: a round of the stub's, less what the stub's calls
-        take by themselves, which can be believed of a worker of ours.
-
-        Kernels follow each other as fast as they run or, where they are shorter, as fast as they are launched."""
+        """Seconds that a round of `calls` costs beside its calls: a round of the stub's, less what the device worked on
+        its calls, which a worker of ours can be believed."""
         played = self._play_mapped(self._stub, calls)
-        if not self._stub.call_us:
-            return played.elapsed_s
-        return played.elapsed_s - max(calls * self._stub.call_us, played.issue_us + self._stub.call_us) / 1e6
+        return played.elapsed_s - played.named.device_us / 1e6
 
     def _round(self, contender: Contender, ready: Sequence[int], calls: int, changes: Changes) -> _Played:
         """Run `calls` of the slots that are ready. Raises SubmissionError when the worker fails."""

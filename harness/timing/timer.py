@@ -164,7 +164,7 @@ class Timer:
                 if label == SUBMISSION:
                     raise
                 notes.append(f"{label} was left out: {error.message}")
-        clock = Clock(self._device, dealer, self._stub_contender(stub, part, slots), self._settings.timeout_s)
+        clock = Clock(self._device, dealer, self._contender("stub", stub, part, slots), self._settings.timeout_s)
         patience = _PATIENCE[self._settings.effort]
         what = f"'{name}'" if part.name == part.drawn.timed_parts[0] else f"'{name}', {part.name}"
         if dealer.changes_nothing:
@@ -276,14 +276,6 @@ class Timer:
         expected = part.drawn.expected_of(part.name)
         runner.stage(list(slots), expected, part.name, part.drawn.differentiation)
         return Contender(name, runner.worker, runner.reader, trusted=runner.trusted)
-
-    def _stub_contender(self, runner: Runner, part: _Part, slots: Sequence[list[TensorRef]]) -> Contender:
-        stub = self._contender("stub", runner, part, slots)
-        if not self._device.is_cpu:
-            calls = range(min(len(slots), MAX_DEVICE_CALLS))
-            timed = runner.time_device(calls, in_a_graph=True, in_a_queue=False)
-            stub.call_us = timed.graph_us or timed.queued_us or 0.0
-        return stub
 
 
 def _outputs(drawn: Drawn) -> list[torch.Tensor]:

@@ -81,14 +81,16 @@ class Stub(torch.nn.Module):
     """What a round costs beside the calls that it times.
 
     On a CPU it does nothing. On a GPU its calls negate: each gives the first input of its slot with the other sign as
-    often as it fits into the form of an output, so that a round of its calls meets what any round does, the change of
-    contexts, cold translations of addresses, the gaps between kernels, and takes so much more than its calls take by
-    themselves. A copy would be no kernel, and a graph runs copies at two thirds of the bandwidth.
+    often as it fits into the form of an output, so that a round of its calls meets what any round does: the change of
+    contexts, cold translations of addresses, the gaps between kernels. How long they took is told by events before the
+    first and behind the last of them, in the same round.
     """
 
     def __init__(self, results: Sequence[TensorRef], device: torch.device) -> None:
         super().__init__()
         self._works = device.type == "cuda"
+        self._begins = False
+        self._span: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
         self._results = tuple(
             torch.zeros(ref.shape, dtype=getattr(torch, ref.dtype), device=device).as_strided(ref.shape, ref.stride)
             for ref in results
@@ -97,9 +99,27 @@ class Stub(torch.nn.Module):
     def forward(self, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         if not self._works:
             return self._results
+        if self._begins and self._span:
+            self._span[0].record()
+            self._begins = False
         source = inputs[0]
         floats = source.is_floating_point()
         return tuple(
             -source if floats and (r.shape, r.dtype) == (source.shape, source.dtype) else torch.zeros_like(r)
             for r in self._results
         )
+
+    def begin_round(self) -> None:
+        """The next call is a round's first."""
+        if self._works:
+            self._begins = True
+            self._span = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+
+    def end_round(self) -> None:
+        """The round's last call was made."""
+        if self._span:
+            self._span[1].record()
+
+    def device_us(self) -> float:
+        """Microseconds that the device worked on the calls of the last round, all of which it has finished."""
+        return self._span[0].elapsed_time(self._span[1]) * 1e3 if self._span else 0.0

@@ -252,10 +252,13 @@ class Session:
         call, slots = self._call, self._slots
         assert call is not None
         self._outputs = []
+        stub = self._model if isinstance(self._model, implementations.Stub) else None
         with torch.set_grad_enabled(self._gradients):
             for slot in request.warm_up:
                 call(slots[slot])
             self._memory.synchronize()
+            if stub:
+                stub.begin_round()
             self._turns.report_ready(request.turn)
             results: list[list[torch.Tensor]] = []
             first_done = 0.0
@@ -263,13 +266,20 @@ class Session:
                 results.append(call(slots[slot]))
                 first_done = first_done or time.perf_counter()
             issue_us = (time.perf_counter() - first_done) * 1e6
+            if stub:
+                stub.end_round()
         self._outputs = results
         return Played(addresses=[[t.data_ptr() for t in result] for result in results], issue_us=issue_us)
 
     def _name(self, _request: Name) -> Reply:
         handles: list[str] = []
         outputs = [self._memory.export(result, handles) for result in self._outputs]
-        return Named(outputs=outputs, handles=handles, forbidden=self._guard.take_calls() if self._guard else [])
+        return Named(
+            outputs=outputs,
+            handles=handles,
+            forbidden=self._guard.take_calls() if self._guard else [],
+            device_us=self._model.device_us() if isinstance(self._model, implementations.Stub) else 0.0,
+        )
 
     def wait_for_device(self) -> Failed | None:
         """Wait until all that was launched has happened; the failure, if it ended in one."""
