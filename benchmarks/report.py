@@ -31,7 +31,7 @@ def main():
     used = {device: level for device, level in results.environment.get("isolation", {}).items()
             if device in {e.device for e in chosen}}  # fmt: skip
     environment = results.environment | {"isolation": used}
-    console = Console(file=sys.stdout, no_color=True, width=160, highlight=False)
+    console = Console(file=sys.stdout, no_color=True, width=200, highlight=False)
     terminal.print_results(console, Results(schema=results.schema, environment=environment, evaluations=chosen))
 
 

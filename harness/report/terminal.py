@@ -15,7 +15,6 @@ from harness.verdict import (
     CaseNotRun,
     CasePassed,
     CaseTiming,
-    DeviceTime,
     Evaluation,
     KernelCount,
     Rejected,
@@ -118,7 +117,7 @@ def _accepted_summary(evaluation: Accepted) -> str:
         return f"{passed}; not timed{why}"
     text = f"{passed}; speedup over eager {with_interval(evaluation.geomean_speedup, evaluation.geomean_interval)}"
     best = with_interval(evaluation.geomean_speedup_over_best, evaluation.geomean_over_best_interval)
-    return f"{text}, over the faster of the baselines {best} (geometric means, 95% intervals)"
+    return f"{text}, over the fastest of the baselines {best} (geometric means, 95% intervals)"
 
 
 def _print_cases(console: Console, evaluation: Evaluation, verbose: bool) -> None:
@@ -172,15 +171,9 @@ def _timing_cells(timing: CaseTiming | None, baselines: list[str]) -> tuple[str,
     against = (ratio(timing.baselines[n].speedup) if n in timing.baselines else "–" for n in baselines)
     words = ["launch-bound"] if timing.launch_bound else []
     if timing.device:
-        words.append(_device_says(timing.device))
+        words.append(f"device says {duration(timing.device.call_us)}")
     label = ", ".join(words)
     return (duration(timing.median_us), _percent(timing), f"{timing.floor_fraction:.0%}", *against, label)
-
-
-def _device_says(time: DeviceTime) -> str:
-    both = time.method == "graph" and time.queued_us is not None
-    queued = f" in a graph, {duration(time.queued_us)} launched one by one" if both and time.queued_us else ""
-    return f"device says {duration(time.call_us)}{queued}"
 
 
 def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> None:
