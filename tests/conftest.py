@@ -1,8 +1,37 @@
-"""Every test shares the machine with those of other processes, unless it asks to be alone."""
+"""How tests share the machine: with those of other processes, unless they ask to be alone; and which go first."""
+
+import os
 
 import pytest
 
 from tests import machine
+
+# The files that take longest, minutes of which some are waiting: the others fill the cores beside them.
+FIRST = ("test_hostile.py", "test_cuda_submissions.py")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "alone: some of the file's tests run with nothing beside them; they come last")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers():
+    """One more than there are cores: hostile submissions spend minutes waiting for limits of time, without any work."""
+    if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
+        return None
+    return len(os.sched_getaffinity(0)) + 1
+
+
+def pytest_collection_modifyitems(items):
+    """Files that want the machine alone come last, when no long test is left that they would have to wait for, and
+    nobody has to wait for them."""
+    items.sort(key=_turn)
+
+
+def _turn(item):
+    if item.get_closest_marker("alone"):
+        return len(FIRST) + 1
+    return FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -38,16 +38,19 @@ def expected(path):
     return status, reason[0] if reason else None
 
 
-def run_eval(*arguments, json_results=True, timeout_s=580, env=None):
+def run_eval(*arguments, json_results=True, timeout_s=580, env=None, alone=None):
     """Run eval.py with `arguments`; with `json_results` the results are asked for on standard output.
 
-    Only with --quick something is timed, and nothing else runs meanwhile."""
+    Only with --quick something is timed, and nothing else runs meanwhile unless `alone` says otherwise: where the
+    times do not matter."""
     command = [sys.executable, str(ROOT / "eval.py"), *map(str, arguments)]
     if json_results:
         command += ["--json", "-"]
     if not {"--quick", "--no-timing", "list", "env", "profile"} & set(map(str, arguments)):
         command.append("--no-timing")
-    with machine.alone() if "--quick" in arguments else contextlib.nullcontext():
+    if alone is None:
+        alone = "--quick" in arguments
+    with machine.alone() if alone else contextlib.nullcontext():
         process = subprocess.run(
             command, capture_output=True, text=True, timeout=timeout_s, env={**os.environ, **(env or {})}, cwd=ROOT
         )

@@ -13,6 +13,8 @@ import torch
 
 from tests.helpers import ROOT, run_eval, run_timed
 
+pytestmark = pytest.mark.alone
+
 HOSTILE = ROOT / "tests" / "hostile"
 CONTROL = HOSTILE / "form" / "control.py"
 SMALL = ("--problem", ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py")

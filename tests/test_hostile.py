@@ -1,7 +1,8 @@
 """The corpus gets the verdicts that its files name, in runs of many files each; the machine is clean afterwards.
 
 One run for many is the point: whatever a submission does to its own process, the next one's evaluation is unharmed.
-What needs a GPU is judged by `python -m tests.hostile --device cuda` on a machine that has one.
+What needs a quiet machine is judged by test_hostile_times, and what needs a GPU by `python -m tests.hostile --device
+cuda` on a machine that has one.
 """
 
 import ast
@@ -12,15 +13,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from harness.isolation.levels import Isolation, choose_isolation
 from tests.helpers import ROOT, run_eval
-from tests.hostile import corpus
+from tests.hostile import corpus, verdicts
+from tests.hostile.verdicts import ENTRIES, LEVEL
 
-ENTRIES = corpus.entries()
-LEVEL = choose_isolation("auto", "cpu").level
 CONTROL = corpus.FOLDER / "form" / "control.py"
 
 needs_namespaces = pytest.mark.skipif(
@@ -30,34 +29,16 @@ needs_namespaces = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory):
-    """Judges the corpus with a temporary folder of its own, so that what it leaves is seen."""
-    folder = tmp_path_factory.mktemp("tmp")
-    before = set(os.listdir("/dev/shm"))
-    kept, os.environ["TMPDIR"] = os.environ.get("TMPDIR"), str(folder)
-    outcomes = {}
-    try:
-        for device in ("cpu", "emulator"):
-            for found, _ in corpus.judge_all(device, LEVEL):
-                for outcome in corpus.judge_again(found):
-                    outcomes[outcome.entry.name, device] = outcome
-    finally:
-        os.environ.pop("TMPDIR")
-        if kept is not None:
-            os.environ["TMPDIR"] = kept
-    return outcomes, folder, before
+def judged(tmp_path_factory):
+    return verdicts.judge(tmp_path_factory.mktemp("tmp"), ["cpu", "emulator"], quiet=False)
 
 
-def judged_here(device):
-    return [pytest.param(e, device, id=f"{device}-{e.name}") for e in ENTRIES if e.runs_on(device, LEVEL)]
+JUDGED = verdicts.judged_on("cpu", quiet=False) + verdicts.judged_on("emulator", quiet=False)
 
 
-@pytest.mark.parametrize(("entry", "device"), judged_here("cpu") + judged_here("emulator"))
-def test_verdict(entry, device, machine):
-    outcome = machine[0][entry.name, device]
-    assert outcome.right, f"{outcome.verdict}: {outcome.message}"
-    assert "Traceback" not in outcome.message
-    assert outcome.message.replace("\n", " ").isprintable()
+@pytest.mark.parametrize(("entry", "device"), JUDGED)
+def test_verdict(entry, device, judged):
+    judged.check_verdict(entry, device)
 
 
 def test_what_the_machine_cannot_show_is_named():
@@ -67,12 +48,8 @@ def test_what_the_machine_cannot_show_is_named():
             assert "gpu" in entry.needs or LEVEL != "namespaces"
 
 
-def test_nothing_is_left_behind(machine):
-    _, folder, shared_memory = machine
-    assert os.listdir(folder) == []
-    assert set(os.listdir("/dev/shm")) - shared_memory == set()
-    left = [p.cmdline() for p in psutil.process_iter(["cmdline"]) if str(folder) in " ".join(p.info["cmdline"] or [])]
-    assert left == []
+def test_nothing_is_left_behind(judged):
+    judged.check_nothing_is_left()
 
 
 def test_every_family_has_an_honest_control_and_every_file_is_of_the_form():

@@ -11,6 +11,8 @@ import pytest
 from harness import peers
 from tests.helpers import ROOT, run_eval, run_timed
 
+pytestmark = pytest.mark.alone
+
 CONTROL = ROOT / "tests" / "fixtures" / "wrong" / "rmsnorm" / "control.py"
 CASE = ("--problem", "rmsnorm", "-k", "768")
 

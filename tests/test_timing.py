@@ -14,6 +14,8 @@ from harness.timing import dealing
 from harness.timing.dealing import DataSet, Dealer, Pick
 from tests.helpers import ROOT, run_timed
 
+pytestmark = pytest.mark.alone
+
 CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
 
 

@@ -13,6 +13,8 @@ from harness.problem import load_problem
 from tests.emulator.conftest import HERE, Emulator
 from tests.helpers import ROOT, run_eval, run_timed
 
+pytestmark = pytest.mark.alone
+
 FIXTURES = Path(__file__).parent / "fixtures"
 CONTROL = FIXTURES / "wrong" / "layernorm_train" / "control.py"
 

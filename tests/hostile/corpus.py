@@ -58,6 +58,13 @@ class Entry:
     def is_control(self) -> bool:
         return "accepted" in self.allowed
 
+    @property
+    def needs_quiet(self) -> bool:
+        """Whether nothing may run beside it: its verdict follows from a time, or from who is first of two threads. The
+        others that need timed calls give wrong values in them, however long they take."""
+        of_times = bool({"accepted", "too_slow"} & set(self.allowed))
+        return "timing" in self.needs and (of_times or self.path.parent.name == "clock")
+
     def runs_on(self, device: str, level: str) -> bool:
         """Whether it can be judged on `device` with workers isolated by `level`."""
         needed = max((LEVELS.index(word) for word in self.needs & set(LEVELS)), default=0)
@@ -123,23 +130,24 @@ def entries() -> list[Entry]:
 
 
 def judge(
-    chosen: Iterable[Entry], device: str, *options: str, timing: bool, at_once: int = 1
+    chosen: Iterable[Entry], device: str, *options: str, timing: bool, at_once: int = 1, alone: bool | None = None
 ) -> tuple[list[Outcome], EvalRun]:
     """Judge files in one run of eval.py for each problem: whatever one of them does, the next has to be judged as if
-    alone. Of `at_once` runs beside each other each has its share of the cores. The run is that of the last problem,
-    with what all have said."""
+    alone. Of `at_once` runs beside each other each has its share of the cores. A run is `alone` on the machine where
+    a file needs it, unless that is said. The run is that of the last problem, with what all have said."""
     members = list(chosen)
     outcomes, said = [], ""
     for problem in dict.fromkeys(entry.problem for entry in members):
         of_it = [entry for entry in members if entry.problem == problem]
-        found, run = _judge(problem, of_it, device, *options, timing=timing, at_once=at_once)
+        quiet = any(entry.needs_quiet for entry in of_it) if alone is None else alone
+        found, run = _judge(problem, of_it, device, *options, timing=timing, at_once=at_once, alone=quiet)
         outcomes += found
         said += run.stderr
     return outcomes, replace(run, stderr=said)
 
 
 def _judge(
-    problem: Path, members: list[Entry], device: str, *options: str, timing: bool, at_once: int
+    problem: Path, members: list[Entry], device: str, *options: str, timing: bool, at_once: int, alone: bool
 ) -> tuple[list[Outcome], EvalRun]:
     limits = CUDA_LIMITS if device == "cuda" else LIMITS
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))} if at_once > 1 else {}
@@ -147,7 +155,7 @@ def _judge(
     run = run_eval(
         *(entry.path for entry in members), "--problem", problem, "--device", device, *mode,
         "--timeout", TIMEOUT_S, "--seed", random.SystemRandom().randrange(2**53), *options,
-        env=limits | threads, timeout_s=60 + 60 * len(members),
+        env=limits | threads, timeout_s=60 + 60 * len(members), alone=alone,
     )  # fmt: skip
     found = {evaluation["source_sha256"]: evaluation for evaluation in run.results.get("evaluations", [])}
     return [_outcome(entry, device, found) for entry in members], run
@@ -199,7 +207,7 @@ def judge_again(outcomes: Iterable[Outcome], *options: str) -> list[Outcome]:
     for timing in (False, True) * PATIENCE:
         failed = [o for e, o in latest.items() if o.failed_otherwise and ("timing" in e.needs) == timing]
         if failed:
-            judged = judge([o.entry for o in failed], failed[0].device, *options, timing=timing)[0]
+            judged = judge([o.entry for o in failed], failed[0].device, *options, timing=timing, alone=timing)[0]
             latest |= {outcome.entry: outcome for outcome in judged}
     return list(latest.values())
 

@@ -1,0 +1,63 @@
+"""What the tests of the corpus's verdicts share: judging files in a temporary folder of their own, and what is left."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from harness.isolation.levels import choose_isolation
+from tests.hostile import corpus
+
+ENTRIES = corpus.entries()
+LEVEL = choose_isolation("auto", "cpu").level
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Outcomes by the file's name and the device, and where to look for what they have left."""
+
+    outcomes: dict[tuple[str, str], corpus.Outcome]
+    folder: Path
+    shared_memory_before: set[str]
+
+    def check_verdict(self, entry: corpus.Entry, device: str) -> None:
+        """Raises AssertionError when it is not the one that the file names."""
+        outcome = self.outcomes[entry.name, device]
+        assert outcome.right, f"{outcome.verdict}: {outcome.message}"
+        assert "Traceback" not in outcome.message
+        assert outcome.message.replace("\n", " ").isprintable()
+
+    def check_nothing_is_left(self) -> None:
+        """Raises AssertionError for files, shared memory and processes of what was judged."""
+        assert os.listdir(self.folder) == []
+        assert set(os.listdir("/dev/shm")) - self.shared_memory_before == set()
+        lines = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+        assert [line for line in lines if str(self.folder) in line] == []
+
+
+def judge(folder: Path, devices: Iterable[str], *, quiet: bool) -> Judged:
+    """Judge what `needs_quiet` or what does not, with `folder` for temporary files, so that what it leaves is seen."""
+    before = set(os.listdir("/dev/shm"))
+    left_out = {entry.name for entry in ENTRIES if entry.needs_quiet != quiet}
+    outcomes = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(folder))
+        for device in devices:
+            for found, _ in corpus.judge_all(device, LEVEL, left_out=left_out):
+                for outcome in corpus.judge_again(found):
+                    outcomes[outcome.entry.name, device] = outcome
+    return Judged(outcomes, folder, before)
+
+
+def judged_on(device: str, *, quiet: bool) -> list:
+    """Parameters of a test: each file that is judged so, and its device."""
+    return [
+        pytest.param(entry, device, id=f"{device}-{entry.name}")
+        for entry in ENTRIES
+        if entry.runs_on(device, LEVEL) and entry.needs_quiet == quiet
+    ]
