@@ -101,7 +101,8 @@ struct alignas(kSize * sizeof(T)) Pack {
 template <typename P>
 using Bits = std::conditional_t<sizeof(P) == 16, uint4, std::conditional_t<sizeof(P) == 8, uint2, unsigned>>;
 
-// What is not used again: in passing, so that caches keep what is.
+// What is not read again: in passing, so that L2 keeps what is. Loads of rows that are held do without: the forward of
+// such rows was slower with it (docs/notes/speed-of-light.md).
 template <typename P>
 __device__ __forceinline__ P load_once(const P* p) {
     const auto v = __ldcs(reinterpret_cast<const Bits<P>*>(p));
@@ -165,42 +166,52 @@ __device__ __forceinline__ V sum_over_lanes(V v) {
     return v;
 }
 
-// Blocks of a cluster wait for each other and read each other's shared memory. Nothing launches them before sm_90.
-#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-__device__ __forceinline__ void cluster_barrier() { cooperative_groups::this_cluster().sync(); }
-template <typename V>
-__device__ __forceinline__ V in_block(V* shared, int block) {
-    return *cooperative_groups::this_cluster().map_shared_rank(shared, block);
-}
-#else
-__device__ void cluster_barrier() { __trap(); }
-template <typename V>
-__device__ V in_block(V* shared, int) { return *shared; }
-#endif
-
-// The sum over the team's threads, for all of them. `of_warps` is shared memory that no sum before the last has used,
-// so one barrier is enough.
+// The sum over the team's threads in this block, for all of them. `of_warps` is shared memory that no sum before the
+// last has used, so one barrier is enough.
 template <Team kTeam, typename V>
 __device__ __forceinline__ V sum_over_team(V v, V* of_warps) {
     v = sum_over_lanes(v);
     if constexpr (kTeam != Team::kWarp) {
         const int lane = threadIdx.x % kWarp, partial = lane % kBlockWarps;
-        const bool has = partial < blockDim.x / kWarp;
         if (lane == 0) of_warps[threadIdx.x / kWarp] = v;
-        if constexpr (kTeam == Team::kBlock) {
-            __syncthreads();
-            v = has ? of_warps[partial] : V{};
-        } else {
-            cluster_barrier();
-            v = V{};
-#pragma unroll
-            for (int block = 0; block < kClusterBlocks; block++) {
-                if (has) v = v + in_block(of_warps + partial, block);
-            }
-        }
-        v = sum_over_lanes<kBlockWarps>(v);
+        __syncthreads();
+        v = sum_over_lanes<kBlockWarps>(partial < blockDim.x / kWarp ? of_warps[partial] : V{});
     }
     return v;
+}
+
+// The two blocks of a cluster write each other's sums into their shared memory, in words that say of which turn they
+// are. A barrier of the cluster would wait for all loads and stores under way, the next row among them. `mail` is for
+// two turns: who writes of the next has read of this one. Nothing launches clusters before sm_90.
+using Mail = unsigned long long;
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void cluster_barrier() { cooperative_groups::this_cluster().sync(); }
+__device__ __forceinline__ volatile Mail* of_other_block(Mail* mail) {
+    return cooperative_groups::this_cluster().map_shared_rank(mail, 1 - blockIdx.x % kClusterBlocks);
+}
+#else
+__device__ void cluster_barrier() { __trap(); }
+__device__ volatile Mail* of_other_block(Mail* mail) { return mail; }
+#endif
+
+__device__ __forceinline__ float wait_for_mail(const Mail* mail, unsigned turn) {
+    Mail word = *static_cast<const volatile Mail*>(mail);
+    while (static_cast<unsigned>(word >> 32) != turn) {
+        __nanosleep(20);
+        word = *static_cast<const volatile Mail*>(mail);
+    }
+    return __uint_as_float(static_cast<unsigned>(word));
+}
+
+// Of the sums of both blocks. Turns count from 1, and `mail` is of turn 0 before.
+__device__ __forceinline__ Two<float> sum_over_blocks(const Two<float>& v, Mail (*mail)[2], unsigned turn) {
+    Mail* const here = mail[turn % 2];
+    if (threadIdx.x < 2) {
+        const float sum = threadIdx.x == 0 ? v.first : v.second;
+        of_other_block(here)[threadIdx.x] = static_cast<Mail>(turn) << 32 | __float_as_uint(sum);
+    }
+    return {v.first + wait_for_mail(here, turn), v.second + wait_for_mail(here + 1, turn)};
 }
 
 // ------------------------------------------------------------------------------------------------------
@@ -341,6 +352,11 @@ backward_rows(const T* dy, const T* x, const T* weight, const Statistics<T>* of_
     const T one_of = T(1) / T(width);
     weight += column;
     __shared__ Two<T> of_warps[2][kBlockWarps];
+    __shared__ Mail mail[2][2];
+    if constexpr (kTeam == Team::kCluster) {
+        if (threadIdx.x < 4) mail[threadIdx.x / 2][threadIdx.x % 2] = 0;
+        cluster_barrier();
+    }
 
     using P = Pack<T, kSize>;
     // Weight for all warps, where registers are short; in the end their sums.
@@ -355,8 +371,8 @@ backward_rows(const T* dy, const T* x, const T* weight, const Statistics<T>* of_
     }
     P values[kLoads], upstream[kLoads], dweight[kLoads] = {}, dbias[kLoads] = {};
     const auto load = [&](int row, int k) {
-        values[k] = slice.load_passing(x + int64_t(row) * width + column, k);
-        upstream[k] = slice.load_passing(dy + int64_t(row) * width + column, k);
+        values[k] = slice.load(x + int64_t(row) * width + column, k);
+        upstream[k] = slice.load(dy + int64_t(row) * width + column, k);
     };
     Statistics<T> next_is;
     if (kAhead && team < rows) {
@@ -364,7 +380,7 @@ backward_rows(const T* dy, const T* x, const T* weight, const Statistics<T>* of_
 #pragma unroll
         for (int k = 0; k < kLoads; k++) load(team, k);
     }
-    int turn = 0;
+    unsigned turn = 0;
     for (int row = team; row < rows; row += teams) {
         const bool more = row < rows - teams;
         const Statistics<T> row_is = kAhead ? next_is : of_rows[row];
@@ -389,8 +405,9 @@ backward_rows(const T* dy, const T* x, const T* weight, const Statistics<T>* of_
             }
             if (kAhead && more) load(row + teams, k);
         }
-        sums = sum_over_team<kTeam>(sums, of_warps[turn]);
-        turn = 1 - turn;
+        turn++;
+        sums = sum_over_team<kTeam>(sums, of_warps[turn % 2]);
+        if constexpr (kTeam == Team::kCluster) sums = sum_over_blocks(sums, mail, turn);
         const T mean_g = sums.first * one_of, mean_g_xhat = sums.second * one_of;
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
@@ -405,7 +422,7 @@ backward_rows(const T* dy, const T* x, const T* weight, const Statistics<T>* of_
     const int64_t to = int64_t(blockIdx.x / kBlocks) * width + column;
     write_columns<kTeam, kLoads>(slice, dweight, columns, dweight_of + to);
     write_columns<kTeam, kLoads>(slice, dbias, columns, dbias_of + to);
-    // The other block may still be reading this one's sums.
+    // The other block may still be writing here.
     if constexpr (kTeam == Team::kCluster) cluster_barrier();
 }
 
