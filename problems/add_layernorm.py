@@ -49,7 +49,7 @@ CASES = [
     case("long odd row", (2, 40_001), distribution="rows"),
     case("8x131072 bf16", (8, 131_072), distribution="rows", dtype="bfloat16"),
     case("70,000 rows", (70_000, 24), distribution="rows",
-         scaled=dict(init=[(24,)], shapes=[(2_000, 24), (2_000, 24)])),
+         scaled=dict(init=[(24,)], shapes=[(800, 24), (800, 24)])),
     case("no rows", (0, 256)),
     # Memory.
     case("not contiguous", (9, 40, 96), distribution="rows", layout="transposed"),

@@ -55,7 +55,7 @@ CASES = [
     case("D = 769", (19, 769), distribution="rows"),
     case("D = 1023", (19, 1023), distribution="rows"),
     case("one row", (1, 65536), distribution="rows"),
-    case("70,000 rows", (70_000, 24), distribution="rows", scaled=smaller((2_000, 24))),
+    case("70,000 rows", (70_000, 24), distribution="rows", scaled=smaller((800, 24))),
     case("no rows", (0, 256)),
     # Memory: what a view of a batch looks like.
     case("not contiguous", (9, 40, 96), distribution="rows", layout="transposed"),

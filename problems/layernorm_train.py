@@ -49,7 +49,7 @@ CASES = [
     case("D = 769", (19, 769), distribution="rows"),
     case("one row", (1, 65536), distribution="rows"),
     case("long odd rows", (3, 20_001), distribution="rows"),
-    case("5,000 rows", (5_000, 24), distribution="rows", scaled=smaller((700, 24))),
+    case("5,000 rows", (5_000, 24), distribution="rows", scaled=smaller((300, 24))),
     case("three trailing dims", (6, 5, 12, 32), 3, distribution="rows"),
     case("no rows", (0, 256)),
     # Memory: of the input, and of the gradient that arrives.

@@ -48,7 +48,7 @@ CASES = [
     case("D = 1023 fp16", (19, 1023), distribution="rows", dtype="float16"),
     case("one row", (1, 65536), distribution="rows"),
     case("long odd row", (2, 40_001), distribution="rows"),
-    case("70,000 rows", (70_000, 24), distribution="rows", scaled=dict(init=[(24,)], shapes=[(2_000, 24)])),
+    case("70,000 rows", (70_000, 24), distribution="rows", scaled=dict(init=[(24,)], shapes=[(800, 24)])),
     case("no rows", (0, 256)),
     # Memory.
     case("not contiguous", (9, 40, 96), distribution="rows", layout="transposed"),

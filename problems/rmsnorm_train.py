@@ -41,7 +41,7 @@ CASES = [
     case("2x33", (2, 33)),
     case("D = 1", (37, 1)),
     case("D = 769", (19, 769)),
-    case("5,000 rows", (5_000, 24), scaled=dict(init=[(24,)], shapes=[(700, 24)])),
+    case("5,000 rows", (5_000, 24), scaled=dict(init=[(24,)], shapes=[(300, 24)])),
     case("long odd rows", (3, 20_001)),
     case("three trailing dims", (6, 5, 12, 32), 3),
     case("no rows", (0, 256)),

@@ -6,8 +6,9 @@ import pytest
 
 from tests import machine
 
-# The files that take longest, minutes of which some are waiting: the others fill the cores beside them.
-FIRST = ("test_hostile.py", "test_cuda_submissions.py")
+# The files that take longest, for the others to fill the cores beside them. The documents judge a third of what
+# test_cuda_submissions does, and share it.
+FIRST = ("test_cuda_submissions.py", "test_hostile.py", "test_documents_run.py")
 
 
 def pytest_configure(config):

@@ -8,7 +8,6 @@ import os
 import shlex
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -34,15 +33,13 @@ def _run(script):
 def instead():
     """The cheaper commands, each of which test_cuda_submissions may have run already."""
     wanted = {} if HAS_GPU else {b.said: shlex.split(b.said)[2:] for b in SHELL if b.marker == "tested as"}
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(wanted, pool.map(lambda arguments: judged(*arguments), wanted.values()), strict=True))
+    return {said: judged(*arguments) for said, arguments in wanted.items()}
 
 
 @pytest.fixture(scope="module")
 def outcomes(instead):
     """Each distinct block that runs as it stands; after the others, which leave their builds."""
-    with ThreadPoolExecutor(2) as pool:
-        return dict(zip(AS_THEY_STAND, pool.map(_run, AS_THEY_STAND), strict=True))
+    return {text: _run(text) for text in AS_THEY_STAND}
 
 
 @pytest.mark.parametrize("block", SHELL, ids=str)
