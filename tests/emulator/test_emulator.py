@@ -33,6 +33,12 @@ def test_the_device_is_cuda_to_torch(emulator):
     assert failed == []
 
 
+def test_the_stub_says_how_long_the_device_worked_on_a_round(emulator):
+    answer = emulator.run(HERE / "stub.py")
+    assert "error" not in answer, answer
+    assert [name for name, value in answer["result"].items() if value is not True] == []
+
+
 @pytest.mark.parametrize("options", [(), ("--check",)], ids=["fast", "check"])
 def test_modules_libraries_accessors_and_gradients(emulator, options):
     answer = emulator.run(HERE / "bindings.py", *options)
