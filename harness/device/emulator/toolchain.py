@@ -32,10 +32,15 @@ _CHECKED = [
     "-fno-omit-frame-pointer",
     "-fno-tree-sra",  # a float4 copied as a whole is one access, as it is on a GPU
 ]
-_PRELUDE = (
-    "#include <emu/torch_types.h>\n#include <torch/extension.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n"
-    "#include <emu/emu.h>\n#include <emu/checked.h>\n"
-)
+# What load_inline puts in front of sources: pybind11 before `cpp_sources` and the bindings only. Its internals are
+# compiled into every unit that sees them, which with all detectors takes four times as long as torch's headers.
+_CUDA = "#include <cuda.h>\n#include <cuda_runtime.h>\n#include <emu/emu.h>\n"
+_PRELUDES = {
+    "main": f"#include <emu/torch_types.h>\n#include <torch/extension.h>\n{_CUDA}#include <emu/checked.h>\n",
+    "cuda": f"#define EMU_WITHOUT_PYTHON\n#include <emu/torch_types.h>\n#include <torch/types.h>\n{_CUDA}",
+}
+# A CUDA source that includes <torch/extension.h> mostly wants its tensors; one that says any of this wants Python.
+_PYTHON = re.compile(r"\b(py::|pybind11|PYBIND11_|Py[A-Z_]|THP[A-Z])")
 _ERROR = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$")
 _INSTANTIATED = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):\d+:\s+(?:required from|in '?constexpr)")
 _UNSUPPORTED = re.compile(r"unsupported_by_emulator: ([^\"\n]*?)[\"'’]*$", re.MULTILINE)
@@ -97,10 +102,14 @@ class EmulatorToolchain:
         for name, (pieces, flags) in units.items():
             source = folder / f"{name}.cpp"
             body = "\n".join(piece.located for piece in pieces)
-            source.write_text(body + (f'\n#line 1 "bindings of {extension.name}"\n{binding}' if name == "main" else ""))
+            if name == "main":
+                body += f'\n#line 1 "bindings of {extension.name}"\n{binding}'
+            elif _PYTHON.search(body):
+                body = f"#undef EMU_WITHOUT_PYTHON\n{body}"
+            source.write_text(body)
             extra = self._device_flags if name == "cuda" else _HOST
             undefined = [flag for flag in flags if flag.startswith("-U__CUDA_NO_")]
-            prelude = _plain_prelude(folder) if undefined else self._prelude(extra)
+            prelude = _plain_prelude(folder, name) if undefined else self._prelude(name)
             commands.append([
                 paths.compiler(), *_COMMON, *extra, *_kept_flags(flags), *include,
                 f"-DTORCH_EXTENSION_NAME={module_name}",
@@ -131,27 +140,28 @@ class EmulatorToolchain:
     def prepare(self) -> None:
         """Compile the preludes that `compile` will use."""
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(self._prelude, (_HOST, self._device_flags)))
+            list(pool.map(self._prelude, _PRELUDES))
 
-    def _prelude(self, extra: list[str]) -> Path:
-        """The header every unit begins with, precompiled once: torch's headers take most of a build."""
-        parts = [self._headers(), *_COMMON, *extra, _PRELUDE]
+    def _prelude(self, unit: str) -> Path:
+        """The header that `unit` begins with, precompiled once: torch's headers take most of a build."""
+        extra = self._device_flags if unit == "cuda" else _HOST
+        parts = [self._headers(), *_COMMON, *extra, _PRELUDES[unit]]
         key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
         def make(folder: Path) -> None:
             header = folder / "prelude.h"
-            header.write_text(_PRELUDE)
+            header.write_text(_PRELUDES[unit])
             flags = [*_COMMON, *extra, *paths.include_flags(shims=True)]
             building.run([paths.compiler(), *flags, "-x", "c++-header", header.name, "-o", "prelude.h.gch"], folder)
 
         return building.once(self._cache / f"prelude-{key}", make) / "prelude.h"
 
 
-def _plain_prelude(folder: Path) -> Path:
+def _plain_prelude(folder: Path, unit: str) -> Path:
     """The header for a unit that undefines what the compiled ones were made with. It is not compiled: a worker cannot
     put it where others find it."""
-    header = folder / "prelude.h"
-    header.write_text(_PRELUDE)
+    header = folder / f"prelude_{unit}.h"
+    header.write_text(_PRELUDES[unit])
     return header
 
 
