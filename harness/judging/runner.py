@@ -125,10 +125,10 @@ class Runner:
         request = Run(slot=0, order=order, order_seed=seed, random_seed=random_seed)
         return required(self.worker.ask(request, self.timeout_s), Ran)
 
-    def time_device(self, slots: Sequence[int], *, in_a_graph: bool, in_a_queue: bool) -> DeviceTimed:
+    def time_device(self, slots: Sequence[int], *, in_a_graph: bool) -> DeviceTimed:
         """The device's time for a call as the worker tells it, on a GPU. Raises SubmissionError."""
         flush_bytes = 2 * self.device.cache_bytes
-        request = TimeDevice(list(slots), flush_bytes, in_a_graph=in_a_graph, in_a_queue=in_a_queue)
+        request = TimeDevice(list(slots), flush_bytes, in_a_graph=in_a_graph)
         return required(self.worker.ask(request, self.timeout_s), DeviceTimed)
 
     def release(self) -> None:

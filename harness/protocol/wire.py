@@ -204,14 +204,12 @@ class Prepare(Struct, frozen=True, tag="prepare"):
 
 
 class TimeDevice(Struct, frozen=True, tag="time_device"):
-    """Say how long the device works on a call, by its own events: `slots` once each, from a CUDA graph if
-    `in_a_graph` and the calls can be captured, and launched one by one if `in_a_queue` or where there is no graph.
-    The answer is a diagnosis and never a score."""
+    """Say how long the device works on a call, by its own events: `slots` once each, launched one by one, and from a
+    CUDA graph if `in_a_graph` and the calls can be captured. The answer is a diagnosis and never a score."""
 
     slots: list[int]
     flush_bytes: int
     in_a_graph: bool
-    in_a_queue: bool
 
 
 class Release(Struct, frozen=True, tag="release"):

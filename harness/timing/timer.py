@@ -216,9 +216,7 @@ class Timer:
             if self._device.is_cpu or part.early or not (wanted or self._settings.device_time):
                 continue
             calls = range(min(slots, contender.calls, MAX_DEVICE_CALLS))
-            times[contender.name] = runners[contender.name].time_device(
-                calls, in_a_graph=self._settings.device_time, in_a_queue=True
-            )
+            times[contender.name] = runners[contender.name].time_device(calls, in_a_graph=self._settings.device_time)
         return times
 
     def _refuse_the_impossible(self, times: CaseTimes) -> None:

@@ -308,14 +308,13 @@ class Session:
         self._outputs = []
         calls = [partial(self._call, self._slots[slot]) for slot in request.slots]
         flush = torch.empty(request.flush_bytes, dtype=torch.uint8, device=self._memory.device)
-        graph_us = launches = queued_us = None
+        graph_us = launches = None
         if request.in_a_graph:
             try:
                 graph_us, launches = device_time.in_a_graph(calls, flush)
             except RuntimeError:
                 self._memory.synchronize()  # what cannot be captured can be queued
-        if request.in_a_queue or graph_us is None:
-            queued_us = device_time.in_a_queue(calls, flush)
+        queued_us = device_time.in_a_queue(calls, flush)
         return DeviceTimed(graph_us=graph_us, queued_us=queued_us, launches=launches)
 
     def _release(self, _request: Release) -> Reply:
