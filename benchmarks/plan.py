@@ -21,7 +21,7 @@ FOLDER = "{folder}"
 
 PEERS = "eager,compile,unfused,liger,cudnn,quack"
 
-# For the problems beside layernorm, where cuDNN led the peers in one case of eight: the time of a GPU is short.
+# For the problems beside layernorm, one fewer: the time of a GPU is short.
 FEWER_PEERS = "eager,compile,unfused,liger,quack"
 
 LADDER = "submissions/layernorm"

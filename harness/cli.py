@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     # Read when torch is loaded: threads of the judge that have nothing to do must not spin beside what is timed.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    # Parts of torch that the judge uses load its compiler, which makes itself a folder: not among temporary files.
+    # A reference may load torch's compiler, which makes itself a folder: not among temporary files.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(judge_cache()))
     protect_judge()
     try:
