@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.text import Text
 
 from harness import against
-from harness.errors import HarnessError, SubmissionError, UsageError
+from harness.errors import HarnessError, JudgeFailed, SubmissionError, UsageError
 from harness.isolation.levels import ASKED, Isolation, choose_isolation, protect_judge
 from harness.paths import PROBLEMS, SUBMISSIONS, judge_cache
 from harness.settings import Settings, fresh_seed, sub_seed
@@ -451,10 +451,10 @@ def _contained(
             return judge.evaluate(submission), True
     except (HarnessError, UsageError):
         raise
-    except Exception:
+    except Exception as error:
         evaluation = Errored(
             reason="harness_error",
-            message=_of_the_harness(),
+            message=f"{error} Run it again." if isinstance(error, JudgeFailed) else _of_the_harness(),
             problem=problem,
             submission=submission.name,
             source_sha256=submission.sha256,

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 
 class UsageError(Exception):
     """The command line or a problem file is wrong. Exit code 2."""
@@ -9,6 +12,11 @@ class UsageError(Exception):
 
 class HarnessError(Exception):
     """The harness or the device failed; nothing is said about the submission. Exit code 3."""
+
+
+class JudgeFailed(Exception):
+    """A process of the judge's own failed. Nothing is said about the submission that was being judged, and the next one
+    is judged with new processes."""
 
 
 class SubmissionError(Exception):
@@ -24,6 +32,15 @@ class SubmissionError(Exception):
 class Inconclusive(SubmissionError):
     """Judging ended without a verdict, through nothing that the submission did. Only the judge itself finds that out:
     no word of a worker makes it so."""
+
+
+@contextlib.contextmanager
+def of_the_judge(what: str) -> Iterator[None]:
+    """What fails in here is no submission's doing: a SubmissionError becomes JudgeFailed, which names `what`."""
+    try:
+        yield
+    except SubmissionError as error:
+        raise JudgeFailed(f"{what} failed, not the submission: {error.message}") from error
 
 
 def printable(text: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness import verdict
 from harness.device.base import Device
-from harness.errors import Inconclusive, SubmissionError, UsageError
+from harness.errors import Inconclusive, SubmissionError, UsageError, of_the_judge
 from harness.isolation.sandbox import Starter
 from harness.judging.baselines import Baselines
 from harness.judging.correctness import Correctness, Progress
@@ -20,6 +20,7 @@ from harness.protocol.wire import Loaded
 from harness.settings import Settings
 from harness.submission import Submission
 from harness.timing import stats
+from harness.timing.clock import STUB
 from harness.timing.timer import SUBMISSION, CaseTimes, Timer, timing_result
 
 
@@ -69,7 +70,8 @@ class Judge:
     def _ready_timer(self) -> Timer:
         if self._timer is None:
             assert self._stub is not None and self._baselines is not None
-            self._stub.finish_loading()
+            with of_the_judge(STUB):
+                self._stub.finish_loading()
             self._baselines.finish_loading()
             self._timer = Timer(self._device, self._problem, self._settings, self._stub)
         return self._timer
@@ -80,7 +82,8 @@ class Judge:
         """Judge one submission. Whatever it does becomes a verdict; raises HarnessError and UsageError only
         for what is not its doing."""
         self._progress(f"{submission.name}: building")
-        runner = self._start("submission", submission.path, submission.sha256)
+        with of_the_judge("A process that had run nothing yet"):
+            runner = self._start("submission", submission.path, submission.sha256)
         try:
             return self._evaluate(submission, runner)
         finally:

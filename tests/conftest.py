@@ -11,6 +11,9 @@ from tests import machine
 FIRST = ("test_cuda_submissions.py", "test_hostile.py", "test_documents_run.py")
 
 
+pytest.register_assert_rewrite("tests.hostile.verdicts")
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "alone: some of the file's tests run with nothing beside them; they come last")
 

@@ -1,6 +1,10 @@
 """What a timed run reports, on the CPU; figures are compared with each other and never with a clock."""
 
+import json
+import os
 import statistics
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +16,7 @@ from harness.judging import oracle
 from harness.judging.products import _has_products
 from harness.timing import dealing
 from harness.timing.dealing import DataSet, Dealer, Pick
+from tests import machine
 from tests.helpers import ROOT, run_timed
 
 pytestmark = pytest.mark.alone
@@ -81,6 +86,37 @@ def test_baselines_that_fail_are_left_out_with_a_note(tmp_path):
         assert any(f"{name} was left out" in note for note in evaluation["notes"])
 
 
+def test_a_stub_that_dies_is_said_and_costs_the_next_submission_nothing(tmp_path):
+    """On a machine that stands still for seconds, whatever the judge waits for may be lost: also its own."""
+    program = tmp_path / "unlucky.py"
+    program.write_text(
+        "import sys\nfrom harness import cli\nfrom harness.timing import timer\n\n"
+        "time_case, seen = timer.Timer.time_case, []\n\n"
+        "def unlucky(self, *arguments):\n"
+        "    if not seen:\n        self._stub.worker.kill()\n"
+        "    seen.append(self)\n    return time_case(self, *arguments)\n\n"
+        "timer.Timer.time_case = unlucky\nsys.exit(cli.main())\n"
+    )
+    submissions = [tmp_path / "first.py", tmp_path / "second.py"]
+    for path in submissions:
+        path.write_text(CONTROL.read_text())
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    options = ["--problem", "layernorm", "-k", "2048x16384", "--against", "eager", "--quick", "--json", "-"]
+    with machine.alone():
+        done = subprocess.run(
+            [sys.executable, program, *submissions, *options],
+            cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(temporary)},
+            capture_output=True, text=True,
+        )  # fmt: skip
+    first, second = json.loads(done.stdout)["evaluations"]
+    assert done.returncode == 3
+    assert (first["status"], first["reason"]) == ("error", "harness_error")
+    assert "stub" in first["message"]
+    assert second["reason"] in (None, "too_noisy"), second["message"]
+    assert os.listdir(temporary) == []
+
+
 class Detached(torch.nn.Linear):
     def forward(self, x):
         return super().forward(x).detach()
@@ -111,6 +147,24 @@ def test_rounds_that_are_too_much_to_compute_together_are_computed_one_after_the
         apart = list(dealer.expected(rounds))
         for one, other in zip(together, apart, strict=True):
             torch.testing.assert_close(one.rows + one.full, other.rows + other.full)
+
+
+class Columns(torch.nn.Module):
+    def forward(self, x):
+        return x.sum(0)
+
+
+class Product(torch.nn.Module):
+    def forward(self, a, b):
+        return a @ b
+
+
+@pytest.mark.parametrize(("model", "inputs"), [(Columns(), 1), (Product(), 2), (torch.nn.Flatten(0), 1)])
+def test_what_is_as_long_as_there_are_rows_is_not_taken_for_rows(model, inputs):
+    device, given = HostDevice("cpu", MemoryFile()), [torch.randn(6, 6) for _ in range(inputs)]
+    sets = [DataSet(given, oracle.expect(model, given, 0))]
+    slots = [device.arena.lay_out([(x, "contiguous") for x in given]) for _ in range(2)]
+    assert Dealer(device, model, sets, slots).rows == 1
 
 
 def test_a_right_answer_stays_within_the_tolerance_when_elements_change():

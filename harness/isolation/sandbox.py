@@ -134,16 +134,20 @@ class Worker:
             if namespaces:
                 words = isolation.system_words(readable)
                 command = [*bubblewrap.in_home(words, self.home, writable, info), *command]
-            self._process = subprocess.Popen(
-                command,
-                env=self._environment(keeps_compile_cache),
-                cwd=self.home / "work",
-                stdin=subprocess.DEVNULL,
-                stdout=self._log,
-                stderr=self._log,
-                pass_fds=(theirs.fileno(), arena_fd, *self.turns.fds, *([info] if namespaces else [])),
-                start_new_session=True,
-            )
+            try:
+                self._process = subprocess.Popen(
+                    command,
+                    env=self._environment(keeps_compile_cache),
+                    cwd=self.home / "work",
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._log,
+                    stderr=self._log,
+                    pass_fds=(theirs.fileno(), arena_fd, *self.turns.fds, *([info] if namespaces else [])),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                _remove(self.home)
+                raise HarnessError(f"A worker could not be started: {error.strerror}.") from error
         os.close(info)
         self.turns.started()
         self._ended = False
@@ -489,6 +493,7 @@ class Starter:
         self._isolation = isolation
         self._readable = readable
         self._waiting: dict[bool, list[Worker]] = {False: [], True: []}
+        self._started: list[Worker] = []
 
     def start_ahead(self, workers: int, compilers: int) -> None:
         """Start `workers`, and `compilers` more that keep the compile cache."""
@@ -501,11 +506,13 @@ class Starter:
         return waiting.pop(0) if waiting else self._start(keeps_compile_cache)
 
     def _start(self, keeps_compile_cache: bool) -> Worker:
-        return Worker(
+        worker = Worker(
             self._device, self._arena_fd, self._isolation, self._readable, keeps_compile_cache=keeps_compile_cache
         )
+        self._started.append(worker)
+        return worker
 
     def end(self) -> None:
-        """End the workers that nobody took."""
-        for worker in [*self._waiting[False], *self._waiting[True]]:
+        """End what was started and lives: workers that nobody took, and those of somebody whom an error ended."""
+        for worker in self._started:
             worker.end()

@@ -32,7 +32,7 @@ import numpy as np
 import torch
 
 from harness.device.base import Device, Reader
-from harness.errors import SubmissionError
+from harness.errors import SubmissionError, of_the_judge
 from harness.isolation.sandbox import Worker
 from harness.judging import dropout, oracle
 from harness.judging.form import check_form
@@ -40,6 +40,8 @@ from harness.protocol.replies import required
 from harness.protocol.wire import Done, Name, Named, OutputRef, Play, Played, Prepare
 from harness.timing import stats
 from harness.timing.dealing import Changes, Dealer, Pick, Wanted
+
+STUB = "The stub, which the judge's clock is compared with,"
 
 # Slots beyond the calls of a round, as a share of them and at least: which are run, and how many, is not known.
 SPARE_SHARE = 0.25
@@ -212,7 +214,8 @@ class Clock:
     def _stub_cost(self, calls: int) -> float:
         """Seconds that a round of `calls` costs beside its calls: a round of the stub's, less what the device worked on
         its calls, which a worker of ours can be believed."""
-        played = self._play_mapped(self._stub, calls)
+        with of_the_judge(STUB):
+            played = self._play_mapped(self._stub, calls)
         return played.elapsed_s - played.named.device_us / 1e6
 
     def _round(self, contender: Contender, ready: Sequence[int], calls: int, changes: Changes) -> _Played:

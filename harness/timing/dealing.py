@@ -279,10 +279,15 @@ class Dealer:
             return 1
         (count,) = rows
         some = torch.randperm(count, generator=self._generator, device=self._device.torch_device)[:2]
-        alone = self._outputs([t[some] for t in data.inputs])
+        try:
+            alone = self._outputs([t[some] for t in data.inputs])
+        except Exception:  # a reference may need as many rows as it was given, as a product of square matrices does
+            return 1
         for output, expected in zip(alone, data.expected, strict=True):
             among = expected.values[some]
             scale = torch.nan_to_num(among.abs(), nan=0.0, posinf=0.0).max() if among.numel() else 0.0
+            if output.shape != among.shape:  # a first dimension that only happens to be as long, as a weight's gradient
+                return 1
             if not torch.allclose(output, among, rtol=0.0, atol=float(scale) * SAME_ROWS, equal_nan=True):
                 return 1
         return count

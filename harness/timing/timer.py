@@ -10,7 +10,7 @@ import torch
 
 from harness import verdict
 from harness.device.base import Device
-from harness.errors import Inconclusive, SubmissionError
+from harness.errors import Inconclusive, SubmissionError, of_the_judge
 from harness.judging import oracle
 from harness.judging.draw import Drawn, draw_upstream, in_layout
 from harness.judging.runner import Runner
@@ -18,7 +18,7 @@ from harness.problem import Problem
 from harness.protocol.wire import DeviceTimed, TensorRef
 from harness.settings import Settings, sub_seed
 from harness.timing import roofline, stats
-from harness.timing.clock import Clock, Contender, slot_count
+from harness.timing.clock import STUB, Clock, Contender, slot_count
 from harness.timing.dealing import DATA_SETS, DataSet, Dealer
 
 
@@ -130,7 +130,9 @@ class Timer:
         contenders: dict[str, Runner] = {}
         notes: list[str] = []
         state = self._device.arena.lay_out([(t, "contiguous") for t in drawn.state.values()])
-        for label, contender in ((SUBMISSION, runner), *baselines.items(), ("stub", self._stub)):
+        with of_the_judge(STUB):
+            self._stub.construct(drawn, state)
+        for label, contender in ((SUBMISSION, runner), *baselines.items()):
             try:
                 contender.construct(drawn, state)
                 contenders[label] = contender
@@ -138,11 +140,11 @@ class Timer:
                 if contender is runner:
                     raise
                 notes.append(f"'{name}': {label} was left out: {error.message}")
-        stub = contenders.pop("stub")
         parts = [_Part(drawn, part) for part in drawn.timed_parts]
-        times = [self._time_part(part, name, contenders, stub) for part in parts]
+        times = [self._time_part(part, name, contenders) for part in parts]
         runner.release()
-        stub.release()
+        with of_the_judge(STUB):
+            self._stub.release()
         for label, contender in contenders.items():
             if label == SUBMISSION:
                 continue
@@ -152,7 +154,7 @@ class Timer:
                 notes.append(f"'{name}': {label} did not live to the end: {error.message}")
         return [replace(times[0], notes=notes + times[0].notes), *times[1:]]
 
-    def _time_part(self, part: _Part, name: str, runners: Mapping[str, Runner], stub: Runner) -> CaseTimes:
+    def _time_part(self, part: _Part, name: str, runners: Mapping[str, Runner]) -> CaseTimes:
         slots, sets = self._stage_data(part, name, workers=len(runners) + 1)
         dealer = Dealer(self._device, part.drawn.function(part.name), sets, slots, part.early)
         contenders: list[Contender] = []
@@ -164,7 +166,9 @@ class Timer:
                 if label == SUBMISSION:
                     raise
                 notes.append(f"{label} was left out: {error.message}")
-        clock = Clock(self._device, dealer, self._contender("stub", stub, part, slots), self._settings.timeout_s)
+        with of_the_judge(STUB):
+            stub = self._contender("stub", self._stub, part, slots)
+        clock = Clock(self._device, dealer, stub, self._settings.timeout_s)
         patience = _PATIENCE[self._settings.effort]
         what = f"'{name}'" if part.name == part.drawn.timed_parts[0] else f"'{name}', {part.name}"
         if dealer.changes_nothing:

@@ -22,6 +22,8 @@ class Judged:
     """Outcomes by the file's name and the device, and where to look for what they have left."""
 
     outcomes: dict[tuple[str, str], corpus.Outcome]
+    at_first: dict[tuple[str, str], corpus.Outcome]
+    """Those that were judged again."""
     folder: Path
     shared_memory_before: set[str]
 
@@ -34,7 +36,8 @@ class Judged:
 
     def check_nothing_is_left(self) -> None:
         """Raises AssertionError for files, shared memory and processes of what was judged."""
-        assert os.listdir(self.folder) == []
+        left = {path.name: _content(path) for path in self.folder.iterdir()}
+        assert not left, f"{left}; judged again were {list(self.at_first.values())}"
         assert set(os.listdir("/dev/shm")) - self.shared_memory_before == set()
         lines = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
         assert [line for line in lines if str(self.folder) in line] == []
@@ -44,14 +47,19 @@ def judge(folder: Path, devices: Iterable[str], *, quiet: bool) -> Judged:
     """Judge what `needs_quiet` or what does not, with `folder` for temporary files, so that what it leaves is seen."""
     before = set(os.listdir("/dev/shm"))
     left_out = {entry.name for entry in ENTRIES if entry.needs_quiet != quiet}
-    outcomes = {}
+    outcomes, at_first = {}, {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(folder))
         for device in devices:
             for found, _ in corpus.judge_all(device, LEVEL, left_out=left_out):
-                for outcome in corpus.judge_again(found):
-                    outcomes[outcome.entry.name, device] = outcome
-    return Judged(outcomes, folder, before)
+                at_first |= {(o.entry.name, device): o for o in found if o.failed_otherwise}
+                outcomes |= {(o.entry.name, device): o for o in corpus.judge_again(found)}
+    return Judged(outcomes, at_first, folder, before)
+
+
+def _content(path: Path) -> str | list[str]:
+    """What a file says, as a traceback does, or what a folder holds."""
+    return path.read_text(errors="replace") if path.is_file() else sorted(os.listdir(path))
 
 
 def judged_on(device: str, *, quiet: bool) -> list:

@@ -11,7 +11,7 @@ from pathlib import Path
 from harness.build.extension import BuildFailed, Extension, KernelResources, Unsupported
 from harness.device.emulator import building, libraries, paths, translate
 
-_COMMON = ["-std=c++20", "-g1", "-fPIC", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-gnu-unique"]
+_COMMON = ["-std=c++20", "-pipe", "-g1", "-fPIC", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-gnu-unique"]
 # As torch calls nvcc: submissions that want operators of half undefine them again.
 _COMMON += [
     f"-D__CUDA_NO_{what}__"
