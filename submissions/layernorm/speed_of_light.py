@@ -212,8 +212,8 @@ block_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int p
     P* out = reinterpret_cast<P*>(y) + row * packs + threadIdx.x;
     const auto* w = reinterpret_cast<const Pack<W, kSize>*>(weight) + threadIdx.x;
     const auto* b = reinterpret_cast<const Pack<W, kSize>*>(bias) + threadIdx.x;
-    // Only the last pack of a thread may lie behind the row: so few threads are launched. It loads the row's last
-    // pack then. A load under a condition would let the compiler use the others first.
+    // Only the last pack of a thread may lie behind the row: so few threads are launched (`fills`). It loads the
+    // row's last pack then. A load under a condition would let the compiler use the others first.
     const int left = packs - 1 - int(threadIdx.x);
     const auto here = [&](int k) { return k < kLoads - 1 || k * stride <= left; };
     const auto at = [&](int k) { return k < kLoads - 1 ? k * stride : min(k * stride, left); };
@@ -761,6 +761,12 @@ constexpr int64_t threads_for(int64_t packs) {
     return (packs + kLoads * kWarp - 1) / (kLoads * kWarp) * kWarp;
 }
 
+// Whether all of these threads have all of their packs, but for the last one.
+template <int kLoads>
+constexpr bool fills(int64_t packs) {
+    return (kLoads - 1) * threads_for<kLoads>(packs) <= packs;
+}
+
 template <typename T, typename W, int kThreads, int kBlocks, int kLoads, bool kWarpRow = false>
 void block(const Call& call) {
     constexpr unsigned kRows = kWarpRow ? kThreads / kWarp : 1;
@@ -887,8 +893,8 @@ void choose(const Call& call, bool aligned) {
         const int64_t packs = call.width / kSize;
         constexpr bool kWide = sizeof(T) == 4;  // 16-bit values take more registers once converted
         if (packs <= kWarpRowLoads * kWarp) return warp<T, W>(call);
-        if (3 * threads_for<4>(packs) > packs) return block<T, W, 256, kWide ? 6 : 4, 2>(call);
-        if (packs <= (kWide ? 1024 : 2048)) return block<T, W, 512, kWide ? 3 : 2, 4>(call);
+        if (!fills<4>(packs)) return block<T, W, 256, kWide ? 6 : 4, 2>(call);
+        if (packs <= (kWide ? 1024 : 2048) || !fills<8>(packs)) return block<T, W, 512, kWide ? 3 : 2, 4>(call);
         if constexpr (kWide) {
             if (packs <= 2048) return block<T, W, 256, 4, 8>(call);
             if (packs <= 4096) return block<T, W, 512, 2, 8>(call);
