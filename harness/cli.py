@@ -238,7 +238,7 @@ def _profile(arguments: Sequence[str]) -> int:
     problem = load_problem(problem_path, sub_seed(seed, "shapes") % 2**32)
     chosen = select_cases(problem, options.select)
     case = chosen[0] if options.select else next((case for case in chosen if case.timed), chosen[0])
-    shown = case.on_cpu() if device == "cpu" else case
+    shown = case.on(device)
     name = re.sub(r"[^0-9A-Za-z]+", "-", f"{submission.name}-{case.name}").strip("-")
     report = (options.out or Path(f"{name}.ncu-rep")).resolve()
     try:

@@ -38,6 +38,7 @@ class _CaseFields(msgspec.Struct, forbid_unknown_fields=True):
     gradcheck: bool = False
     timed: bool = False
     scaled: dict[str, Any] | None = None
+    emulated: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class Case:
 
     `shapes` are the shapes of the inputs, all of one `dtype`, `distribution` and `layout`; `init` the
     constructor's arguments. `upstream` is how upstream gradients lie in memory, `gradcheck` whether
-    torch.autograd.gradcheck runs. `scaled` is a smaller stand-in for devices that are CPUs. A case with
-    `from_functions` draws from the problem's own `get_inputs` and `get_init_inputs` instead.
+    torch.autograd.gradcheck runs. `scaled` is a smaller stand-in for devices that are CPUs, `emulated`
+    a still smaller one for the emulator. A case with `from_functions` draws from the problem's own `get_inputs` and `get_init_inputs` instead.
     """
 
     name: str
@@ -61,11 +62,14 @@ class Case:
     gradcheck: bool = False
     timed: bool = False
     scaled: Case | None = None
+    emulated: Case | None = None
     from_functions: bool = False
 
-    def on_cpu(self) -> Case:
-        """The case that a CPU runs in its place."""
-        return self.scaled or self
+    def on(self, device: str) -> Case:
+        """The case that `device` runs in its place: what a CPU times in milliseconds takes the emulator seconds."""
+        if device == "cuda":
+            return self
+        return (self.emulated if device == "emulator" else None) or self.scaled or self
 
     @property
     def shape_text(self) -> str:
@@ -227,10 +231,9 @@ def _case(path: Path, fields: Any) -> Case:
             raise UsageError(
                 f"{path}: case '{wanted.name}' asks for the {what} '{value}'; known are {', '.join(known)}."
             )
-    stand_in = None
-    if wanted.scaled is not None:
-        merged = {**fields, **wanted.scaled, "scaled": None}
-        stand_in = _case(path, merged)
+    whole = {**fields, "scaled": None, "emulated": None}
+    scaled = _case(path, {**whole, **wanted.scaled}) if wanted.scaled else None
+    emulated = _case(path, {**whole, **wanted.emulated}) if wanted.emulated else None
     return Case(
         name=wanted.name,
         shapes=tuple(wanted.shapes),
@@ -242,7 +245,8 @@ def _case(path: Path, fields: Any) -> Case:
         upstream=wanted.upstream,
         gradcheck=wanted.gradcheck,
         timed=wanted.timed,
-        scaled=stand_in,
+        scaled=scaled,
+        emulated=emulated,
     )
 
 

@@ -45,9 +45,13 @@ CASES = [
     case("D = 769", (19, 769), distribution="rows"),
     case("D = 1023", (19, 1023), distribution="rows"),
     case("D = 1023 fp16", (19, 1023), distribution="rows", dtype="float16"),
+    # One vector of 16 bytes more than a power of two, where kernels change how they share a row out.
+    *(case(f"D = {d}", (3, d), distribution="rows") for d in (516, 1028, 2052, 4100, 8196)),
+    *(case(f"D = {d} fp16", (3, d), distribution="rows", dtype="float16") for d in (2056, 4104, 8200)),
     case("one row", (1, 65536), distribution="rows"),
     case("long odd row", (2, 40_001), distribution="rows"),
-    case("8x131072 bf16", (8, 131_072), distribution="rows", dtype="bfloat16"),
+    case("8x131072 bf16", (8, 131_072), distribution="rows", dtype="bfloat16",
+         emulated=dict(shapes=[(2, 131_072), (2, 131_072)])),
     case("70,000 rows", (70_000, 24), distribution="rows",
          scaled=dict(init=[(24,)], shapes=[(800, 24), (800, 24)])),
     case("no rows", (0, 256)),
@@ -69,14 +73,21 @@ CASES = [
 ]  # fmt: skip
 
 
+def wide(rng):
+    """A few rows of up to 20,000 elements, mostly whole vectors: where kernels choose how to share a row out."""
+    width = int(2 ** rng.uniform(9, 14.3))
+    return int(rng.integers(1, 4)), width if rng.random() < 0.25 else width // 8 * 8
+
+
 def random_cases(rng):
-    """Three shapes that no submission can have been written for, drawn anew at each run."""
+    """Six shapes that no submission can have been written for, drawn anew at each run."""
     drawn = []
     for dtype in ("float32", "float16", "bfloat16"):
         rank = int(rng.integers(2, 5))
         dims = int(rng.integers(1, rank + 1))
-        shape = tuple(int(n) for n in rng.integers(1, (0, 0, 900, 60, 24)[rank], rank))
+        shape = tuple(int(n) for n in rng.integers(1, (0, 0, 600, 40, 18)[rank], rank))
         drawn.append(case("random", shape, dims, distribution="rows", dtype=dtype))
+        drawn.append(case("random", wide(rng), distribution="rows", dtype=dtype))
     return drawn
 
 

@@ -70,13 +70,20 @@ CASES = [
 ]
 
 
+def wide(rng):
+    """A few rows of up to 20,000 elements, mostly whole vectors: where kernels choose how to share a row out."""
+    width = int(2 ** rng.uniform(9, 14.3))
+    return int(rng.integers(1, 4)), width if rng.random() < 0.25 else width // 8 * 8
+
+
 def random_cases(rng):
-    """Two shapes that no submission can have been written for, drawn anew at each run."""
+    """Four shapes that no submission can have been written for, drawn anew at each run."""
     drawn = []
     for dtype in ("float32", "bfloat16"):
-        shape = (int(rng.integers(1, 200)), int(rng.integers(1, 700)))
+        shape = (int(rng.integers(1, 200)), int(rng.integers(1, 600)))
         form = ("none", "tanh")[int(rng.integers(2))]
         drawn.append(case("random", shape, form, dtype=dtype))
+        drawn.append(case("random", wide(rng), form, dtype=dtype))
     return drawn
 
 

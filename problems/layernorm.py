@@ -30,16 +30,22 @@ HEADLINE = (16, 64, 256, 256)
 
 CASES = [
     # Timed: the headline (KernelBench level 1, problem 40) and the shapes of transformers.
-    case("headline", HEADLINE, 3, distribution="uniform", timed=True, scaled=smaller((16, 64, 32, 32), 3)),
-    case("8192x1024", (8192, 1024), distribution="rows", timed=True, scaled=smaller((512, 1024))),
-    case("8192x4096", (8192, 4096), distribution="rows", timed=True, scaled=smaller((256, 4096))),
-    case("4096x8192", (4096, 8192), distribution="rows", timed=True, scaled=smaller((128, 8192))),
-    case("2048x16384", (2048, 16384), distribution="rows", timed=True, scaled=smaller((64, 16384))),
-    case("32x128x768", (32, 128, 768), distribution="rows", timed=True, scaled=smaller((4, 128, 768))),
+    case("headline", HEADLINE, 3, distribution="uniform", timed=True, scaled=smaller((16, 64, 32, 32), 3),
+         emulated=smaller((4, 64, 32, 32), 3)),
+    case("8192x1024", (8192, 1024), distribution="rows", timed=True, scaled=smaller((512, 1024)),
+         emulated=smaller((256, 1024))),
+    case("8192x4096", (8192, 4096), distribution="rows", timed=True, scaled=smaller((256, 4096)),
+         emulated=smaller((32, 4096))),
+    case("4096x8192", (4096, 8192), distribution="rows", timed=True, scaled=smaller((128, 8192)),
+         emulated=smaller((16, 8192))),
+    case("2048x16384", (2048, 16384), distribution="rows", timed=True, scaled=smaller((64, 16384)),
+         emulated=smaller((8, 16384))),
+    case("32x128x768", (32, 128, 768), distribution="rows", timed=True, scaled=smaller((4, 128, 768)),
+         emulated=smaller((4, 32, 768))),
     case("bf16 rows of 4096", (8192, 4096), distribution="rows", dtype="bfloat16", timed=True,
-         scaled=smaller((64, 4096))),
+         scaled=smaller((64, 4096)), emulated=smaller((16, 4096))),
     case("fp16 rows of 1024", (16384, 1024), distribution="rows", dtype="float16", timed=True,
-         scaled=smaller((128, 1024))),
+         scaled=smaller((128, 1024)), emulated=smaller((64, 1024))),
     # Trailing dimensions.
     case("one trailing dim", (6, 5, 4, 128), 1, distribution="rows"),
     case("two trailing dims", (6, 5, 12, 32), 2, distribution="rows"),
@@ -54,6 +60,9 @@ CASES = [
     case("D = 1", (37, 1), distribution="rows"),
     case("D = 769", (19, 769), distribution="rows"),
     case("D = 1023", (19, 1023), distribution="rows"),
+    # One vector of 16 bytes more than a power of two, where kernels change how they share a row out.
+    *(case(f"D = {d}", (3, d), distribution="rows") for d in (516, 1028, 2052, 4100, 8196)),
+    *(case(f"D = {d} fp16", (3, d), distribution="rows", dtype="float16") for d in (2056, 4104, 8200)),
     case("one row", (1, 65536), distribution="rows"),
     case("70,000 rows", (70_000, 24), distribution="rows", scaled=smaller((800, 24))),
     case("no rows", (0, 256)),
@@ -65,8 +74,10 @@ CASES = [
     case("N(1000, 0.1)", (8, 4096), distribution="narrow"),
     case("outlier first", (8, 4096), distribution="outlier"),
     case("block means", (8, 4096), distribution="blocks"),
-    case("long row, N(1e4, 1)", (2, 64, 128, 128), 3, distribution="large_mean", scaled=smaller((2, 64, 64, 64), 3)),
-    case("long row, block means", (2, 64, 128, 128), 3, distribution="blocks", scaled=smaller((2, 64, 64, 64), 3)),
+    case("long row, N(1e4, 1)", (2, 64, 128, 128), 3, distribution="large_mean", scaled=smaller((2, 64, 64, 64), 3),
+         emulated=smaller((2, 64, 40, 40), 3)),
+    case("long row, block means", (2, 64, 128, 128), 3, distribution="blocks", scaled=smaller((2, 64, 64, 64), 3),
+         emulated=smaller((2, 64, 40, 40), 3)),
     case("constant rows", (8, 512), distribution="constant"),
     case("subnormal variance", (8, 512), distribution="tiny"),
     case("NaN and Inf stay in their row", (8, 512), distribution="non_finite"),
@@ -88,15 +99,22 @@ CASES = [
 ]  # fmt: skip
 
 
+def wide(rng):
+    """A few rows of up to 20,000 elements, mostly whole vectors: where kernels choose how to share a row out."""
+    width = int(2 ** rng.uniform(9, 14.3))
+    return int(rng.integers(1, 4)), width if rng.random() < 0.25 else width // 8 * 8
+
+
 def random_cases(rng):
-    """Three shapes that no submission can have been written for, drawn anew at each run."""
+    """Six shapes that no submission can have been written for, drawn anew at each run."""
     drawn = []
     for _ in range(3):
         rank = int(rng.integers(2, 5))
         dims = int(rng.integers(1, rank + 1))
-        shape = tuple(int(n) for n in rng.integers(1, (0, 0, 900, 60, 24)[rank], rank))
+        shape = tuple(int(n) for n in rng.integers(1, (0, 0, 600, 40, 18)[rank], rank))
         drawn.append(case("random", shape, dims, distribution="rows"))
-    return drawn
+    dtypes = ("float32", "float16", "bfloat16")
+    return drawn + [case("random", wide(rng), distribution="rows", dtype=dtype) for dtype in dtypes]
 
 
 def get_init_inputs():

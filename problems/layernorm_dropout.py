@@ -39,28 +39,30 @@ def smaller(shape, p=0.1):
 
 
 CASES = [
-    case("8192x1024", (8192, 1024), timed=True, scaled=smaller((256, 1024))),
-    case("8192x4096", (8192, 4096), timed=True, scaled=smaller((32, 4096))),
-    case("2048x16384", (2048, 16384), timed=True, scaled=smaller((8, 16384))),
-    case("32x128x768", (32, 128, 768), timed=True, scaled=smaller((4, 32, 768))),
+    case("8192x1024", (8192, 1024), timed=True, scaled=smaller((256, 1024)), emulated=smaller((32, 1024))),
+    case("8192x4096", (8192, 4096), timed=True, scaled=smaller((32, 4096)), emulated=smaller((8, 4096))),
+    case("2048x16384", (2048, 16384), timed=True, scaled=smaller((8, 16384)), emulated=smaller((3, 16384))),
+    case("32x128x768", (32, 128, 768), timed=True, scaled=smaller((4, 32, 768)), emulated=smaller((2, 16, 768))),
     # How much is dropped: nothing, little, most.
     case("p = 0", (16, 1024), 0.0),
-    case("p = 0.01", (64, 1024), 0.01),
-    case("p = 0.5", (64, 1024), 0.5),
-    case("p = 0.9", (64, 1024), 0.9),
+    case("p = 0.01", (64, 1024), 0.01, emulated=smaller((24, 1024), 0.01)),
+    case("p = 0.5", (64, 1024), 0.5, emulated=smaller((24, 1024), 0.5)),
+    case("p = 0.9", (64, 1024), 0.9, emulated=smaller((24, 1024), 0.9)),
     # Small and odd shapes: a mask has to be as good in the last columns as in the first.
     case("1x7", (1, 7)),
     case("2x33", (2, 33), 0.5),
     case("37x1023", (37, 1023), 0.3),
-    case("5,000 rows", (5_000, 24), 0.2, scaled=smaller((300, 24), 0.2)),
+    case("5,000 rows", (5_000, 24), 0.2, scaled=smaller((300, 24), 0.2), emulated=smaller((100, 24), 0.2)),
+    # One vector of 16 bytes more than a power of two, where kernels change how they share a row out.
+    *(case(f"D = {d}", (3, d)) for d in (516, 1028, 2052, 4100, 8196)),
     case("one long row", (1, 65_537), 0.25),
     case("two trailing dims", (9, 4, 6, 32), 0.1, 2),
     case("no rows", (0, 256)),
     # Memory: of the input, and of the gradient that arrives.
-    case("x not contiguous", (9, 40, 96), layout="transposed"),
+    case("x not contiguous", (9, 40, 96), layout="transposed", emulated=smaller((4, 20, 96))),
     case("x 4-byte aligned", (13, 1024), layout="offset"),
     case("upstream expanded", (16, 1024), upstream="expanded"),
-    case("upstream not contiguous", (9, 40, 96), upstream="transposed"),
+    case("upstream not contiguous", (9, 40, 96), upstream="transposed", emulated=smaller((4, 20, 96))),
     # Numbers that break shortcuts.
     case("very small variance", (8, 512), distribution="tiny"),
     case("N(1e4, 1)", (8, 4096), distribution="large_mean"),
@@ -68,9 +70,16 @@ CASES = [
 ]
 
 
+def wide(rng):
+    """A few rows of up to 20,000 elements, mostly whole vectors: where kernels choose how to share a row out."""
+    width = int(2 ** rng.uniform(9, 14.3))
+    return int(rng.integers(1, 4)), width if rng.random() < 0.25 else width // 8 * 8
+
+
 def random_cases(rng):
-    """Two cases that no submission can have been written for, drawn anew at each run."""
-    shapes = [(int(rng.integers(1, 200)), int(rng.integers(8, 700))) for _ in range(2)]
+    """Four cases that no submission can have been written for, drawn anew at each run."""
+    shapes = [(int(rng.integers(1, 200)), int(rng.integers(8, 600))) for _ in range(2)]
+    shapes += [wide(rng), wide(rng)]
     return [case("random", shape, round(float(rng.uniform(0.05, 0.7)), 3)) for shape in shapes]
 
 

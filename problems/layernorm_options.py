@@ -57,6 +57,9 @@ CASES = [
     case("D = 1, neither", (37, 1), affine=False, distribution="rows"),
     case("2x33, weight only", (2, 33), bias=False, distribution="rows"),
     case("D = 1023, neither", (19, 1023), affine=False, distribution="rows"),
+    # One vector of 16 bytes more than a power of two, where kernels change how they share a row out.
+    *(case(f"D = {d}, weight only", (3, d), bias=False, distribution="rows") for d in (1028, 4100, 8196)),
+    *(case(f"D = {d} fp16, neither", (3, d), affine=False, distribution="rows", dtype="float16") for d in (2056, 8200)),
     case("long odd row, weight only", (2, 40_001), bias=False, distribution="rows"),
     case("no rows", (0, 256), bias=False),
     case("not contiguous, neither", (9, 40, 96), affine=False, distribution="rows", layout="transposed"),
@@ -73,16 +76,23 @@ CASES = [
 ]
 
 
+def wide(rng):
+    """A few rows of up to 20,000 elements, mostly whole vectors: where kernels choose how to share a row out."""
+    width = int(2 ** rng.uniform(9, 14.3))
+    return int(rng.integers(1, 4)), width if rng.random() < 0.25 else width // 8 * 8
+
+
 def random_cases(rng):
-    """Three shapes and constructor calls that no submission can have been written for, drawn anew at each run."""
+    """Six shapes and constructor calls that no submission can have been written for, drawn anew at each run."""
     drawn = []
     for _ in range(3):
         rank = int(rng.integers(2, 5))
         dims = int(rng.integers(1, rank + 1))
-        shape = tuple(int(n) for n in rng.integers(1, (0, 0, 900, 60, 24)[rank], rank))
+        shape = tuple(int(n) for n in rng.integers(1, (0, 0, 600, 40, 18)[rank], rank))
         eps = float(10.0 ** rng.uniform(-8, 3))
         affine, bias = bool(rng.integers(2)), bool(rng.integers(2))
         drawn.append(case("random", shape, dims, eps, affine, bias, distribution="rows"))
+        drawn.append(case("random", wide(rng), 1, eps, affine, bias, distribution="rows"))
     return drawn
 
 

@@ -34,11 +34,16 @@ HEADLINE = (16, 64, 256, 256)
 
 CASES = [
     # Timed: the headline of `layernorm` and the shapes of transformers.
-    case("headline", HEADLINE, 3, distribution="uniform", timed=True, scaled=smaller((16, 64, 16, 16), 3)),
-    case("8192x1024", (8192, 1024), distribution="rows", timed=True, scaled=smaller((256, 1024))),
-    case("8192x4096", (8192, 4096), distribution="rows", timed=True, scaled=smaller((64, 4096))),
-    case("2048x16384", (2048, 16384), distribution="rows", timed=True, scaled=smaller((16, 16384))),
-    case("32x128x768", (32, 128, 768), distribution="rows", timed=True, scaled=smaller((4, 64, 768))),
+    case("headline", HEADLINE, 3, distribution="uniform", timed=True, scaled=smaller((16, 64, 16, 16), 3),
+         emulated=smaller((4, 64, 16, 16), 3)),
+    case("8192x1024", (8192, 1024), distribution="rows", timed=True, scaled=smaller((256, 1024)),
+         emulated=smaller((64, 1024))),
+    case("8192x4096", (8192, 4096), distribution="rows", timed=True, scaled=smaller((64, 4096)),
+         emulated=smaller((16, 4096))),
+    case("2048x16384", (2048, 16384), distribution="rows", timed=True, scaled=smaller((16, 16384)),
+         emulated=smaller((4, 16384))),
+    case("32x128x768", (32, 128, 768), distribution="rows", timed=True, scaled=smaller((4, 64, 768)),
+         emulated=smaller((2, 24, 768))),
     # Small and odd shapes.
     case("1x7", (1, 7), distribution="rows"),
     case("2x33", (2, 33), distribution="rows"),
@@ -47,6 +52,8 @@ CASES = [
     case("3x4096", (3, 4096), distribution="rows"),
     case("D = 1", (37, 1), distribution="rows"),
     case("D = 769", (19, 769), distribution="rows"),
+    # One vector of 16 bytes more than a power of two, where kernels change how they share a row out.
+    *(case(f"D = {d}", (3, d), distribution="rows") for d in (516, 1028, 2052, 4100, 8196)),
     case("one row", (1, 65536), distribution="rows"),
     case("long odd rows", (3, 20_001), distribution="rows"),
     case("5,000 rows", (5_000, 24), distribution="rows", scaled=smaller((300, 24))),
@@ -66,12 +73,19 @@ CASES = [
     case("eps = 0.1", (8, 320), distribution="rows", init=[(320,), 0.1]),
     # float64: the derivative itself, by differences.
     case("gradcheck", (3, 7), dtype="float64", gradcheck=True),
-]
+]  # fmt: skip
+
+
+def wide(rng):
+    """A few rows of up to 20,000 elements, mostly whole vectors: where kernels choose how to share a row out."""
+    width = int(2 ** rng.uniform(9, 14.3))
+    return int(rng.integers(1, 4)), width if rng.random() < 0.25 else width // 8 * 8
 
 
 def random_cases(rng):
-    """Two shapes that no submission can have been written for, drawn anew at each run."""
-    shapes = [(int(rng.integers(1, 200)), int(rng.integers(8, 700))) for _ in range(2)]
+    """Four shapes that no submission can have been written for, drawn anew at each run."""
+    shapes = [(int(rng.integers(1, 200)), int(rng.integers(8, 600))) for _ in range(2)]
+    shapes += [wide(rng), wide(rng)]
     return [case("random", shape, distribution="rows") for shape in shapes]
 
 

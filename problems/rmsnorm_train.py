@@ -42,6 +42,8 @@ CASES = [
     case("D = 1", (37, 1)),
     case("D = 769", (19, 769)),
     case("5,000 rows", (5_000, 24), scaled=dict(init=[(24,)], shapes=[(300, 24)])),
+    # One vector of 16 bytes more than a power of two, where kernels change how they share a row out.
+    *(case(f"D = {d}", (3, d)) for d in (516, 1028, 2052, 4100, 8196)),
     case("long odd rows", (3, 20_001)),
     case("three trailing dims", (6, 5, 12, 32), 3),
     case("no rows", (0, 256)),
@@ -60,9 +62,16 @@ CASES = [
 ]
 
 
+def wide(rng):
+    """A few rows of up to 20,000 elements, mostly whole vectors: where kernels choose how to share a row out."""
+    width = int(2 ** rng.uniform(9, 14.3))
+    return int(rng.integers(1, 4)), width if rng.random() < 0.25 else width // 8 * 8
+
+
 def random_cases(rng):
-    """Two shapes that no submission can have been written for, drawn anew at each run."""
-    return [case("random", (int(rng.integers(1, 200)), int(rng.integers(8, 700)))) for _ in range(2)]
+    """Four shapes that no submission can have been written for, drawn anew at each run."""
+    shapes = [(int(rng.integers(1, 200)), int(rng.integers(8, 600))) for _ in range(2)]
+    return [case("random", shape) for shape in (*shapes, wide(rng), wide(rng))]
 
 
 def get_init_inputs():

@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 
 
 def drawn(name):
-    case = next(case for case in PROBLEM.cases if case.name == name).on_cpu()
+    case = next(case for case in PROBLEM.cases if case.name == name).on("cpu")
     model = PROBLEM.build_model(case, 1, CPU)
     inputs = PROBLEM.draw_inputs(case, 2, CPU)
     return model, inputs, oracle.expect(model, inputs, 3)[0]

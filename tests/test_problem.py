@@ -77,9 +77,20 @@ def test_random_shapes_repeat_with_their_seed():
         cases = load_problem(PROBLEMS / "layernorm.py", seed).cases
         return [case.shapes for case in cases if case.name.startswith("random")]
 
-    assert len(shapes(1)) == 3
+    assert len(shapes(1)) == 6
+    assert max(shape[-1] for seed in range(5) for (shape,) in shapes(seed)) > 2000
     assert shapes(1) == shapes(1)
     assert shapes(1) != shapes(2)
+
+
+def test_a_device_runs_the_stand_in_that_it_can_afford(tmp_path):
+    stand_ins = "scaled=dict(shapes=[(80, 2)]), emulated=dict(shapes=[(8, 2)])"
+    path = write(tmp_path, "import torch.nn as nn\nclass Model(nn.Module): pass\n"
+                 f"CASES = [dict(name='a', shapes=[(800, 2)], {stand_ins}),\n"
+                 "         dict(name='b', shapes=[(700, 2)], scaled=dict(shapes=[(70, 2)]))]")  # fmt: skip
+    a, b = load_problem(path, 0).cases
+    assert [a.on(device).shapes for device in ("cuda", "cpu", "emulator")] == [((800, 2),), ((80, 2),), ((8, 2),)]
+    assert [b.on(device).shapes for device in ("cuda", "cpu", "emulator")] == [((700, 2),), ((70, 2),), ((70, 2),)]
 
 
 def test_shipped_cases_cover_what_the_documentation_promises():

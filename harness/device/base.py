@@ -45,7 +45,7 @@ class Device(Protocol):
     """Where the judge itself computes references and comparisons."""
     can_time: bool
     is_cpu: bool
-    """Cases run their scaled stand-in."""
+    """Whether kernels run on the processor, emulated or not."""
     arena: Arena
     cache_bytes: int
     round_us: float

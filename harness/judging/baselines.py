@@ -46,7 +46,7 @@ class Baselines:
         """Let torch.compile work ahead on what will be timed."""
         if "compile" not in self._runners:
             return
-        shown = [case.on_cpu() if self._device.is_cpu else case for case in cases if case.timed]
+        shown = [case.on(self._device.name) for case in cases if case.timed]
         self._runners["compile"].start_rehearsal([rehearsal(self._problem, case) for case in shown])
 
     def finish_loading(self) -> None:

@@ -188,7 +188,7 @@ class Correctness:
             self.first_failure = second
 
     def _not_run(self, case: Case) -> verdict.Case:
-        shown = case.on_cpu() if self._device.is_cpu else case
+        shown = case.on(self._device.name)
         return verdict.CaseNotRun(
             name=case.name,
             shape=shown.shape_text,

@@ -93,7 +93,7 @@ def draw_case(problem: Problem, case: Case, device: Device, seed: int) -> Drawn:
     """Draw a case's weights and inputs and compute what must come out.
 
     Raises UsageError when the reference cannot be run on them."""
-    chosen = case.on_cpu() if device.is_cpu else case
+    chosen = case.on(device.name)
     where = device.torch_device
     try:
         model = problem.build_model(chosen, sub_seed(seed, case.name, "weights"), where)

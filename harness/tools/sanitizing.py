@@ -90,7 +90,7 @@ def sanitized(evaluation: Accepted, submission: Submission, problem: Problem, ca
     """`evaluation`, or a rejection with the first of what the tools found. An error where they found nothing and one of
     them could not finish: its silence says nothing, and its failure is none of the submission's."""
     watched: dict[str, _Watched] = {}
-    with Driver(submission, problem, [case.on_cpu() for case in cases], device, evaluation.seed) as driver:
+    with Driver(submission, problem, [case.on("cpu") for case in cases], device, evaluation.seed) as driver:
         for tool in TOOLS:
             progress(f"{submission.name}: {tool}")
             watched[tool] = _watch(tool, driver)
