@@ -47,8 +47,9 @@ class Case:
 
     `shapes` are the shapes of the inputs, all of one `dtype`, `distribution` and `layout`; `init` the
     constructor's arguments. `upstream` is how upstream gradients lie in memory, `gradcheck` whether
-    torch.autograd.gradcheck runs. `scaled` is a smaller stand-in for devices that are CPUs, `emulated`
-    a still smaller one for the emulator. A case with `from_functions` draws from the problem's own `get_inputs` and `get_init_inputs` instead.
+    torch.autograd.gradcheck runs. `scaled` is a smaller stand-in for devices that are CPUs, `emulated` a still
+    smaller one for the emulator. A case with `from_functions` draws from the problem's own `get_inputs` and
+    `get_init_inputs` instead.
     """
 
     name: str
