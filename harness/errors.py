@@ -34,6 +34,26 @@ class Inconclusive(SubmissionError):
     no word of a worker makes it so."""
 
 
+def out_of_memory(error: BaseException) -> bool:
+    """Whether PyTorch says that the device's or the machine's memory is not enough."""
+    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+
+
+@contextlib.contextmanager
+def memory_is_said(what: str) -> Iterator[None]:
+    """Where the judge's own memory is not enough for `what`, HarnessError says so."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not out_of_memory(error):
+            raise
+        raise HarnessError(
+            f"The judge has not enough memory for {what}; nothing is said about the submission. It keeps the inputs "
+            "and what must come out, in float64, several times. Make the shapes smaller, or free memory. "
+            f"({str(error).strip().splitlines()[0]})"
+        ) from error
+
+
 @contextlib.contextmanager
 def of_the_judge(what: str) -> Iterator[None]:
     """What fails in here is no submission's doing: a SubmissionError becomes JudgeFailed, which names `what`."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from harness import verdict
 from harness.device.base import Device
-from harness.errors import Inconclusive, SubmissionError, UsageError, of_the_judge
+from harness.errors import Inconclusive, SubmissionError, UsageError, memory_is_said, of_the_judge
 from harness.isolation.sandbox import Starter
 from harness.judging.baselines import Baselines
 from harness.judging.correctness import Correctness, Progress
@@ -85,7 +85,8 @@ class Judge:
         with of_the_judge("A process that had run nothing yet"):
             runner = self._start("submission", submission.path, submission.sha256)
         try:
-            return self._evaluate(submission, runner)
+            with memory_is_said(f"the cases of {self._problem.name}"):
+                return self._evaluate(submission, runner)
         finally:
             runner.end()
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import traceback
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +22,8 @@ import torch
 from harness.errors import UsageError
 from harness.inputs import DISTRIBUTIONS, DTYPES, LAYOUTS, UPSTREAM_LAYOUTS, draw
 from harness.paths import PROBLEMS
+from harness.protocol.arguments import arguments
+from harness.protocol.wire import encode_value
 
 
 class _CaseFields(msgspec.Struct, forbid_unknown_fields=True):
@@ -49,7 +51,8 @@ class Case:
     constructor's arguments. `upstream` is how upstream gradients lie in memory, `gradcheck` whether
     torch.autograd.gradcheck runs. `scaled` is a smaller stand-in for devices that are CPUs, `emulated` a still
     smaller one for the emulator. A case with `from_functions` draws from the problem's own `get_inputs` and
-    `get_init_inputs` instead.
+    `get_init_inputs` instead; `dtypes` are then those of the inputs, and `constants` what else is among them, such as
+    a number, by its position.
     """
 
     name: str
@@ -65,6 +68,8 @@ class Case:
     scaled: Case | None = None
     emulated: Case | None = None
     from_functions: bool = False
+    dtypes: tuple[torch.dtype, ...] = ()
+    constants: Mapping[int, Any] = field(default_factory=dict)
 
     def on(self, device: str) -> Case:
         """The case that `device` runs in its place: what a CPU times in milliseconds takes the emulator seconds."""
@@ -109,24 +114,27 @@ class Problem:
     def draw_inputs(self, case: Case, seed: int, device: torch.device) -> list[torch.Tensor]:
         """The inputs of `case`, drawn from `seed`, contiguous, on `device`."""
         if case.from_functions:
-            torch.manual_seed(seed)
-            assert self.get_inputs is not None
-            return [self._tensor(value, device) for value in self.get_inputs()]
+            return [tensor.detach().to(device).contiguous() for tensor in self._called(case, seed, device)]
         generator = torch.Generator(device).manual_seed(seed)
         return [draw(case.distribution, shape, case.dtype, generator) for shape in case.shapes]
 
-    def _tensor(self, value: Any, device: torch.device) -> torch.Tensor:
-        if isinstance(value, torch.Tensor):
-            return value.detach().to(device).contiguous()
-        raise UsageError(
-            f"{self.path}: get_inputs() returned a {type(value).__name__}; only tensors can be inputs. "
-            "Move other values to get_init_inputs()."
-        )
+    def _called(self, case: Case, seed: int, device: torch.device) -> list[torch.Tensor]:
+        """The tensors of get_inputs(). Raises UsageError when what else it gives is not the case's."""
+        assert self.get_inputs is not None
+        tensors, constants = _sorted_out(self.path, _call(self.get_inputs, seed, device))
+        for position in {*constants, *case.constants}:
+            now, before = constants.get(position, "a tensor"), case.constants.get(position, "a tensor")
+            if now != before:
+                raise UsageError(
+                    f"{self.path}: get_inputs() gave {now!r} as input {position}, and {before!r} before; what is no "
+                    "tensor must be the same in each call. Make it a constant, or a tensor without dimensions."
+                )
+        return tensors
 
     def build_model(self, case: Case, seed: int, device: torch.device) -> torch.nn.Module:
         """The reference on `device`, its weights random: drawn from `seed`, never all ones or zeros."""
         torch.manual_seed(seed)
-        model = self.model(*self.init_args(case, seed))
+        model = _with_constants(self.model, case.constants)(*self.init_args(case, seed))
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.is_floating_point() and _is_constant(parameter):
@@ -134,6 +142,21 @@ class Problem:
         if not case.from_functions:
             model = model.to(case.parameter_dtype)
         return model.to(device)
+
+
+def _with_constants(model: type[torch.nn.Module], constants: Mapping[int, Any]) -> type[torch.nn.Module]:
+    """`model`, its forward taking tensors only."""
+    if not constants:
+        return model
+
+    class WithConstants(model):  # type: ignore[misc, valid-type]
+        def forward(self, *tensors: torch.Tensor) -> Any:
+            return super().forward(*arguments(tensors, constants))
+
+    signature = inspect.signature(model.forward)
+    kept = [p for i, p in enumerate(signature.parameters.values(), -1) if i not in constants]  # -1 is `self`
+    WithConstants.forward.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    return WithConstants
 
 
 def _is_constant(parameter: torch.Tensor) -> bool:
@@ -182,9 +205,13 @@ def _import(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        line = traceback.extract_tb(error.__traceback__)[-1].lineno
-        raise UsageError(f"The problem file {path} cannot be loaded: {error!r} at line {line}.") from error
+        raise UsageError(f"The problem file {path} cannot be loaded: {error!r} at line {_line(error)}.") from error
     return module
+
+
+def _line(error: BaseException) -> int | None:
+    """The line that raised `error`."""
+    return traceback.extract_tb(error.__traceback__)[-1].lineno
 
 
 def _attribute(path: Path, module: ModuleType, name: str, kind: type) -> Any:
@@ -255,8 +282,14 @@ def _case_from_functions(path: Path, get_inputs: Callable[[], Sequence[Any]]) ->
     """A KernelBench file as one timed case; it is called once here to learn its shapes."""
     if inspect.signature(get_inputs).parameters:
         raise UsageError(f"{path}: get_inputs() takes arguments; the convention is a function without any.")
-    torch.manual_seed(0)
-    tensors = [value for value in get_inputs() if isinstance(value, torch.Tensor)]
+    try:
+        # Without memory where that can be: they may be of many GiB.
+        tensors, constants = _sorted_out(path, _call(get_inputs, 0, torch.device("meta")))
+    except UsageError:
+        raise
+    except Exception as error:
+        line = _line(error)
+        raise UsageError(f"{path}: get_inputs() raises {type(error).__name__} at line {line}: {error}") from error
     return Case(
         name=path.stem,
         shapes=tuple(tuple(t.shape) for t in tensors),
@@ -264,7 +297,39 @@ def _case_from_functions(path: Path, get_inputs: Callable[[], Sequence[Any]]) ->
         distribution="get_inputs()",
         timed=True,
         from_functions=True,
+        dtypes=tuple(t.dtype for t in tensors),
+        constants=constants,
     )
+
+
+def _call(get_inputs: Callable[[], Any], seed: int, device: torch.device) -> Any:
+    """What get_inputs() gives, drawn on `device`: billions of numbers take a minute on a CPU. Where it insists on
+    another place, as numpy does, what it gives there."""
+    torch.manual_seed(seed)
+    try:
+        with device:
+            return get_inputs()
+    except Exception:
+        if device.type == "cpu":
+            raise
+    torch.manual_seed(seed)
+    return get_inputs()
+
+
+def _sorted_out(path: Path, values: Any) -> tuple[list[torch.Tensor], dict[int, Any]]:
+    """The tensors among inputs, and what else there is, by its position."""
+    if not isinstance(values, list | tuple):
+        raise UsageError(f"{path}: get_inputs() returned a {type(values).__name__}; it returns a list of inputs.")
+    constants = {i: value for i, value in enumerate(values) if not isinstance(value, torch.Tensor)}
+    for position, value in constants.items():
+        try:
+            encode_value(value)
+        except TypeError:
+            raise UsageError(
+                f"{path}: get_inputs() returned a {type(value).__name__} as input {position}; inputs are tensors, "
+                "numbers, strings, None, and lists, tuples and dicts of the last four. Make it one of these."
+            ) from None
+    return [value for value in values if isinstance(value, torch.Tensor)], constants
 
 
 def _refuse_repeated_names(path: Path, cases: Sequence[Case]) -> None:

@@ -26,7 +26,7 @@ ALLOWED = {
     "build": set(),
     "protocol": {"errors"},
     "peers": set(),
-    "problem": {"errors", "inputs", "paths"},
+    "problem": {"errors", "inputs", "paths", "protocol"},
     "submission": {"errors", "paths"},
     "environment": {"paths", "storage"},
     "storage": {"errors", "paths"},

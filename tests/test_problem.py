@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from harness.errors import UsageError
+from harness.judging.runner import rehearsal
 from harness.paths import PROBLEMS
 from harness.problem import load_problem
 from tests.helpers import ROOT, run_eval
@@ -61,6 +62,67 @@ def test_a_kernelbench_file_is_judged_from_the_command_line(tmp_path):
     assert evaluation["problem"] == "40_LayerNorm"
 
 
+MIXED = """
+import torch, torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, factor, x, classes, mask, how="sum"):
+        y = torch.where(mask, x * factor, 0.0)
+        return y.sum() if how == "sum" else y.mean(), y.argmax(1), classes.bool()
+
+def get_inputs():
+    x = torch.rand(64, 48)
+    return [2.5, x, torch.randint(0, 7, (9,)), torch.rand(x.shape) > 0.5, "sum"]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_what_is_no_tensor_stands_between_those_that_are(tmp_path):
+    """Of any dtype; as when KernelBench multiplies a matrix by a Python number."""
+    problem = load_problem(write(tmp_path, MIXED), 0)
+    (case,) = problem.cases
+    inputs = problem.draw_inputs(case, 1, torch.device("cpu"))
+    assert [t.dtype for t in inputs] == [torch.float32, torch.int64, torch.bool]
+    total, _, _ = problem.build_model(case, 1, torch.device("cpu"))(*inputs)
+    assert total == torch.where(inputs[2], inputs[0] * 2.5, 0.0).sum()
+    rehearsed = rehearsal(problem, case)
+    assert [ref.dtype for ref in rehearsed.inputs] == ["float32", "int64", "bool"]
+    assert {c.position: c.value for c in rehearsed.constants} == {0: 2.5, 4: "sum"}
+
+
+def test_inputs_and_outputs_of_all_kinds_are_judged(tmp_path):
+    """Numbers, integers and masks; a result without dimensions, places and truth."""
+    problem = write(tmp_path, MIXED)
+    right = MIXED.replace("class Model(", "class ModelNew(")
+    (tmp_path / "right.py").write_text(right)
+    (tmp_path / "wrong_index.py").write_text(right.replace("y.argmax(1)", "y.argmin(1)"))
+    (tmp_path / "wrong_bool.py").write_text(right.replace("classes.bool()", "classes == 0"))
+    names = ["right", "wrong_index", "wrong_bool"]
+    run = run_eval(*(tmp_path / f"{name}.py" for name in names), "--problem", problem, "--no-timing")
+    found = {e["submission"]: (e["status"], e.get("reason")) for e in run.results["evaluations"]}
+    assert found == {"right": ("accepted", None), **dict.fromkeys(names[1:], ("rejected", "wrong_output"))}
+
+
+def test_inputs_are_drawn_on_the_device_where_they_can_be(tmp_path):
+    """On a GPU billions of numbers take no time; what insists on the CPU's memory is drawn there and moved."""
+    for numbers in ("torch.rand(4, 8, 16, 16)", "torch.rand(4, 8, 16, 16).numpy() * 2"):
+        text = KERNELBENCH.replace("return [x]", f"return [torch.as_tensor({numbers})]")
+        problem = load_problem(write(tmp_path, text), 0)
+        (case,) = problem.cases
+        assert problem.draw_inputs(case, 0, torch.device("meta"))[0].is_meta
+        assert not problem.draw_inputs(case, 0, torch.device("cpu"))[0].is_meta
+        assert case.shape_text == "4×8×16×16"
+
+
+def test_a_number_that_is_another_each_time_gets_a_sentence(tmp_path):
+    text = KERNELBENCH.replace("return [x]", "import random; return [x, random.random()]")
+    problem = load_problem(write(tmp_path, text), 0)
+    with pytest.raises(UsageError, match="must be the same in each call"):
+        problem.draw_inputs(problem.cases[0], 0, torch.device("cpu"))
+
+
 def test_weights_are_random_and_repeat_with_their_seed():
     problem = load_problem(PROBLEMS / "layernorm.py", 0)
     case = next(c for c in problem.cases if c.name == "16x1024")
@@ -107,6 +169,9 @@ BROKEN = {
     "an unknown key": ("CASES = [dict(name='a', shapes=[(1,)], size=3)]", "size"),
     "an unknown distribution": ("CASES = [dict(name='a', shapes=[(1,)], distribution='odd')]", "known are normal"),
     "an unknown dtype": ("CASES = [dict(name='a', shapes=[(1,)], dtype='float7')]", "float7"),
+    "inputs that fail": ("def get_inputs(): return [1 / 0]", "ZeroDivisionError at line 3"),
+    "inputs that are no list": ("def get_inputs(): return 3", "returned a int"),
+    "an input that nothing can carry": ("def get_inputs(): return [{1, 2}]", "a set as input 0"),
     "a repeated name": ("CASES = [dict(name='a', shapes=[(1,)])] * 2", "named 'a'"),
 }
 
@@ -114,7 +179,7 @@ BROKEN = {
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_problem_file_gets_a_sentence(what, tmp_path):
     text, sentence = BROKEN[what]
-    if text.startswith("CASES"):
+    if text.startswith(("CASES", "def")):
         text = "import torch.nn as nn\nclass Model(nn.Module): pass\n" + text
     with pytest.raises(UsageError, match=sentence):
         load_problem(write(tmp_path, text), 0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from harness.device.base import Device
-from harness.errors import UsageError
+from harness.errors import UsageError, out_of_memory
 from harness.inputs import strides
 from harness.judging import oracle
 from harness.judging.differentiate import Differentiated, differentiation, output_names
@@ -107,7 +107,11 @@ def draw_case(problem: Problem, case: Case, device: Device, seed: int) -> Drawn:
             drawn = _with_backward(drawn, problem.gradients, sub_seed(seed, case.name, "upstream"))
         encode_value(init)
         return replace(drawn, expected=_expect(drawn, sub_seed(seed, case.name, "signs")))
-    except (RuntimeError, TypeError, ValueError) as error:
+    except UsageError:
+        raise
+    except Exception as error:  # whatever a problem's author may have written
+        if out_of_memory(error):
+            raise
         raise UsageError(
             f"The reference of {problem.path} cannot be run on case '{case.name}': {type(error).__name__}: {error}"
         ) from error

@@ -40,7 +40,8 @@ class Observation:
     def stage(self, call: str, expected: Sequence[oracle.Expected], *, train: bool = True) -> None:
         """What calls do from now on (see wire.Stage), and what must come out of them. Raises SubmissionError."""
         self._forms = [e.form for e in expected]
-        self.runner.stage([self._given], expected, call, self.drawn.differentiation, train)
+        drawn = self.drawn
+        self.runner.stage([self._given], expected, call, drawn.differentiation, train, drawn.case.constants)
 
     def call(self, order: str, seed: int, random_seed: int | None = None) -> Seen:
         """One call, on the emulator with threads in `order`; its form is checked and nothing compared.

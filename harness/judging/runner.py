@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -33,6 +34,7 @@ from harness.protocol.wire import (
     Stage,
     TensorRef,
     TimeDevice,
+    encode_constants,
     encode_value,
 )
 from harness.settings import Settings
@@ -107,9 +109,10 @@ class Runner:
         call: str = "forward",
         differentiation: Differentiation | None = None,
         train: bool = True,
+        constants: Mapping[int, Any] | None = None,
     ) -> None:
-        """Lay out the slots: inputs, then the upstream gradients. `call`, `differentiation` and
-        `train` are those of wire.Stage."""
+        """Lay out the slots: inputs, then the upstream gradients. `call`, `differentiation`, `train` and
+        `constants` are those of wire.Stage."""
         request = Stage(
             arena=self.device.arena.ref,
             slots=slots,
@@ -117,6 +120,7 @@ class Runner:
             call=call,
             differentiation=differentiation,
             train=train,
+            constants=encode_constants(constants or {}),
         )
         required(self.worker.ask(request, self.timeout_s), Done)
 
@@ -152,11 +156,18 @@ def model_dtype(case: Case) -> str:
 
 def rehearsal(problem: Problem, case: Case) -> Rehearsal:
     """What `case` will time, without its data."""
+    dtypes = case.dtypes or [case.dtype] * len(case.shapes)
     inputs = [
-        TensorRef(0, list(shape), list(strides(shape, case.layout)), dtype_name(case.dtype)) for shape in case.shapes
+        TensorRef(0, list(shape), list(strides(shape, case.layout)), dtype_name(dtype))
+        for shape, dtype in zip(case.shapes, dtypes, strict=True)
     ]
-    init = encode_value(tuple(problem.init_args(case, 0)))
-    return Rehearsal(init, inputs, model_dtype(case), gradients=problem.gradients is not None)
+    return Rehearsal(
+        encode_value(tuple(problem.init_args(case, 0))),
+        inputs,
+        model_dtype(case),
+        gradients=problem.gradients is not None,
+        constants=encode_constants(case.constants),
+    )
 
 
 def load_request(kind: str, path: Path, problem: Problem, settings: Settings) -> Load:

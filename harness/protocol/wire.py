@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -121,6 +122,13 @@ class Load(Struct, frozen=True, tag="load"):
     forbidden_ops: list[str] = []
 
 
+class Constant(Struct, frozen=True):
+    """An argument of `forward` that is no tensor, its value as `encode_value` gives it."""
+
+    position: int
+    value: Any
+
+
 class Rehearsal(Struct, frozen=True):
     """A model and inputs that will be timed later."""
 
@@ -129,6 +137,7 @@ class Rehearsal(Struct, frozen=True):
     dtype: str
     gradients: bool = False
     """Whether the backward is compiled too."""
+    constants: list[Constant] = []
 
 
 class Rehearse(Struct, frozen=True, tag="rehearse"):
@@ -163,7 +172,7 @@ class Stage(Struct, frozen=True, tag="stage"):
     `forward`: outputs; `step`: outputs and gradients; `backward`: gradients, the forward being done by
     `Prepare`; `accumulate`: what two backward passes leave in `.grad`,
     the second with three times the upstream gradients.
-    `train` is the mode of the model. `results` is what the stub returns.
+    `train` is the mode of the model. `results` is what the stub returns. `constants` stand between the inputs.
     """
 
     arena: ArenaRef
@@ -172,6 +181,7 @@ class Stage(Struct, frozen=True, tag="stage"):
     call: str = "forward"
     differentiation: Differentiation | None = None
     train: bool = True
+    constants: list[Constant] = []
 
 
 class Run(Struct, frozen=True, tag="run"):
@@ -447,6 +457,16 @@ def encode_value(value: Any) -> Any:
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": {key: encode_value(v) for key, v in value.items()}}
     raise TypeError(f"a constructor argument of type {type(value).__name__} cannot be handed to a submission")
+
+
+def encode_constants(constants: Mapping[int, Any]) -> list[Constant]:
+    """Constants by their position, as they travel. Raises TypeError as `encode_value` does."""
+    return [Constant(position, encode_value(value)) for position, value in constants.items()]
+
+
+def decode_constants(constants: Sequence[Constant]) -> dict[int, Any]:
+    """The inverse of `encode_constants`."""
+    return {constant.position: decode_value(constant.value) for constant in constants}
 
 
 def decode_value(value: Any) -> Any:

@@ -276,7 +276,8 @@ class Timer:
 
     def _contender(self, name: str, runner: Runner, part: _Part, slots: Sequence[list[TensorRef]]) -> Contender:
         expected = part.drawn.expected_of(part.name)
-        runner.stage(list(slots), expected, part.name, part.drawn.differentiation)
+        drawn = part.drawn
+        runner.stage(list(slots), expected, part.name, drawn.differentiation, constants=drawn.case.constants)
         return Contender(name, runner.worker, runner.reader, trusted=runner.trusted)
 
 

@@ -18,6 +18,7 @@ from harness.inputs import elements_before, strides
 from harness.judging.runner import model_dtype
 from harness.paths import ROOT, build_cache
 from harness.problem import Case, Problem
+from harness.protocol.arguments import arguments
 from harness.protocol.wire import Drive, DriveCase, Driven, encode_value
 from harness.settings import sub_seed
 from harness.submission import Submission
@@ -50,7 +51,8 @@ class Driver:
         inputs = problem.draw_inputs(case, sub_seed(seed, case.name, "inputs"), cpu)
         state = {name: tensor.detach() for name, tensor in model.state_dict().items() if tensor.is_floating_point()}
         path = self.folder / f"case{number}.pt"
-        torch.save({"state": state, "inputs": [_in_layout(t, case.layout) for t in inputs]}, path)
+        given = arguments([_in_layout(t, case.layout) for t in inputs], case.constants)
+        torch.save({"state": state, "inputs": given}, path)
         return DriveCase(
             name=case.name,
             init=encode_value(tuple(problem.init_args(case, sub_seed(seed, case.name, "weights")))),

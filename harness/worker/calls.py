@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
+from harness.protocol.arguments import arguments
 from harness.protocol.wire import Differentiation
 
 # The tensors of a slot, upstream gradients last, to the tensors that the judge reads.
@@ -26,18 +28,27 @@ def listed(result: object) -> list[torch.Tensor]:
     return list(result) if isinstance(result, tuple | list) else [result]  # type: ignore[list-item]
 
 
-def forward(model: torch.nn.Module) -> Call:
+def forward(model: torch.nn.Module, constants: Mapping[int, Any]) -> Call:
     """The outputs, and nothing to differentiate."""
+    if constants:
+        return lambda inputs: listed(model(*arguments(inputs, constants)))
     return lambda inputs: listed(model(*inputs))
 
 
 class Training:
     """Calls of a model that is differentiated."""
 
-    def __init__(self, model: torch.nn.Module, wanted: Differentiation, places: Mapping[str, str]) -> None:
-        """`places` are the model's names of the reference's parameters. Raises NoGradient for one that is
-        not a parameter there."""
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        wanted: Differentiation,
+        places: Mapping[str, str],
+        constants: Mapping[int, Any],
+    ) -> None:
+        """`places` are the model's names of the reference's parameters, `constants` the arguments of forward that are
+        no tensors. Raises NoGradient for a parameter that is none there."""
         self._model = model
+        self._constants = constants
         self._wanted = wanted
         parameters = dict(model.named_parameters())
         self._parameters = [_parameter(parameters, name, places[name]) for name in wanted.parameters]
@@ -68,7 +79,7 @@ class Training:
         return self._gradients(self._prepared.pop(id(tensors)), tensors)
 
     def _forward(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        return listed(self._model(*self._inputs(tensors)))
+        return listed(self._model(*arguments(self._inputs(tensors), self._constants)))
 
     def _step(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         outputs = self._forward(tensors)

@@ -64,12 +64,12 @@ def _run(factory: implementations.Factory, case: DriveCase, drive: Drive) -> lis
     return times
 
 
-def _call(model: torch.nn.Module, inputs: list[torch.Tensor], backward: bool) -> None:
+def _call(model: torch.nn.Module, inputs: list[Any], backward: bool) -> None:
     if not backward:
         with torch.no_grad():
             model(*inputs)
         return
-    given = [t.detach().requires_grad_(t.is_floating_point()) for t in inputs]
+    given = [t.detach().requires_grad_(t.is_floating_point()) if isinstance(t, torch.Tensor) else t for t in inputs]
     result = model(*given)
     outputs = [t for t in (result if isinstance(result, tuple | list) else [result]) if t.requires_grad]
     torch.autograd.backward(outputs, [torch.ones_like(t) for t in outputs])

@@ -8,7 +8,7 @@ import torch
 
 
 class CannotCarry(Exception):
-    """A parameter of the reference has no place in the submission's model."""
+    """A parameter or buffer of the reference has no place in the submission's model."""
 
 
 def carry(source: Mapping[str, torch.Tensor], model: torch.nn.Module) -> dict[str, str]:
@@ -53,7 +53,7 @@ def _by_shape(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor
             return place
     have = ", ".join(f"{place} {tuple(target.shape)}" for place, target in places.items()) or "none"
     raise CannotCarry(
-        f"The reference's parameter '{name}' of shape {tuple(tensor.shape)} has no place in ModelNew, so a "
-        f"model with trained weights could not use it. ModelNew's parameters and buffers: {have}. Register "
-        f"an nn.Parameter of that shape, best under the name '{name.rsplit('.', 1)[-1]}'."
+        f"The reference's '{name}' of shape {tuple(tensor.shape)} has no place in ModelNew, so a model with trained "
+        f"weights could not use it. ModelNew's parameters and buffers: {have}. Register an nn.Parameter, or the buffer "
+        f"that it is there, of that shape, best under the name '{name.rsplit('.', 1)[-1]}'."
     )

@@ -12,6 +12,7 @@ import torch
 from harness import peers
 from harness.build import intercept
 from harness.build.extension import BuildFailed, Unsupported
+from harness.protocol.arguments import arguments
 from harness.protocol.turns import Turns
 from harness.protocol.wire import (
     Construct,
@@ -38,6 +39,7 @@ from harness.protocol.wire import (
     WireCounts,
     WireFinding,
     WireKernel,
+    decode_constants,
     decode_value,
 )
 from harness.worker import device_time, implementations
@@ -156,7 +158,8 @@ class Session:
         for rehearsal in request.rehearsals:
             model = self._build(rehearsal.init, rehearsal.dtype)
             assert isinstance(model, torch.nn.Module)
-            inputs = [_anything(ref, self._memory.device) for ref in rehearsal.inputs]
+            tensors = [_anything(ref, self._memory.device) for ref in rehearsal.inputs]
+            inputs = arguments(tensors, decode_constants(rehearsal.constants))
             with torch.set_grad_enabled(rehearsal.gradients):
                 _rehearse_call(model, inputs, rehearsal.gradients)
             self._rehearsed[_model_key(rehearsal.init, rehearsal.dtype)] = model
@@ -206,10 +209,11 @@ class Session:
         return Done()
 
     def _make_call(self, model: torch.nn.Module, request: Stage) -> Call:
+        constants = decode_constants(request.constants)
         if not self._gradients or request.differentiation is None:
-            return forward(model)
+            return forward(model, constants)
         # A compiled module holds the model and has its parameters under the same names.
-        self._training = Training(model, request.differentiation, _under(model, self._places))
+        self._training = Training(model, request.differentiation, _under(model, self._places), constants)
         self._slots = [self._training.leaves(slot) for slot in self._slots]
         return self._training.call(request.call)
 
@@ -360,11 +364,14 @@ def _under(model: torch.nn.Module, places: dict[str, str]) -> dict[str, str]:
     return {name: prefix + place for name, place in places.items()}
 
 
-def _rehearse_call(model: torch.nn.Module, inputs: list[torch.Tensor], gradients: bool) -> None:
+def _rehearse_call(model: torch.nn.Module, inputs: list[Any], gradients: bool) -> None:
     if not gradients:
         model(*inputs)
         return
-    outputs = listed(model(*[t.requires_grad_(t.is_floating_point()) for t in inputs]))
+    for tensor in inputs:
+        if isinstance(tensor, torch.Tensor):
+            tensor.requires_grad_(tensor.is_floating_point())
+    outputs = listed(model(*inputs))
     roots = [output for output in outputs if output.requires_grad]
     torch.autograd.backward(roots, [torch.zeros_like(root) for root in roots])
 
