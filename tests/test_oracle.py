@@ -125,6 +125,61 @@ def test_a_product_whose_terms_are_added_one_after_the_other_is_right():
     assert not oracle.compare(coarse[0] @ coarse[1].T, expected).ok
 
 
+def added(x, how=lambda terms, **kw: np.cumsum(terms, **kw)[..., -1]):
+    """The last dimension's elements added one after the other in float32."""
+    return how(x, axis=-1, dtype=np.float32)
+
+
+def attention(x):
+    scores = added(x[:, None] * x) * np.float32(x.shape[1] ** -0.5)
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    return added(weights[:, None] * x.T) / added(weights)[:, None]
+
+
+SUMS = {
+    "a product": (lambda x: x @ x.t(), lambda x: added(x[:, None] * x)),
+    "a sum": (lambda x: x.sum(1), added),
+    "a mean": (lambda x: x.mean(1), lambda x: added(x) / np.float32(x.shape[1])),
+    "a running sum": (lambda x: x.flip(1).cumsum(1).flip(1), lambda x: added(x[:, ::-1], np.cumsum)[:, ::-1]),
+    "a loss": (
+        lambda x: torch.nn.functional.mse_loss(x, x + 1),
+        lambda x: added((x - (x + 1)) ** 2).mean() / x.shape[1],
+    ),
+    "attention": (
+        lambda x: torch.nn.functional.scaled_dot_product_attention(x[None], x[None], x[None])[0],
+        lambda x: attention(x),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SUMS)
+def test_terms_of_one_sign_may_be_added_one_after_the_other(what):
+    """As kernels do. U(0, 1), as KernelBench draws: what a sum is rounded by grows with it."""
+    reference, kernel = SUMS[what]
+    x = torch.rand(6, 1 << 15, generator=torch.Generator().manual_seed(5))
+    model = type("Model", (torch.nn.Module,), {"forward": lambda _self, x: reference(x)})()
+    (expected,) = oracle.expect(model, [x], 0)
+    y = torch.from_numpy(np.ascontiguousarray(kernel(x.numpy()), dtype=np.float32))
+    assert oracle.compare(y, expected).ok
+    assert not oracle.compare(y * (1 + 2e-4), expected).ok
+
+
+def test_integers_and_booleans_have_to_be_equal():
+    """However many elements are so near each other that rounding would decide which is the largest."""
+
+    class Places(torch.nn.Module):
+        def forward(self, x):
+            return x.argmax(1), x > 0.5
+
+    x = torch.rand(64, 1 << 14, generator=torch.Generator().manual_seed(5))
+    x[:, 7] = x[:, 5] = 2.0
+    expected = oracle.expect(Places(), [x], 0)
+    assert [oracle.compare(y, e).ok for y, e in zip(Places()(x), expected, strict=True)] == [True, True]
+    comparison = oracle.compare(torch.full((64,), 7), expected[0])
+    assert "64 of 64 elements of output 0 are not equal" in comparison.message
+    assert not oracle.compare(x > 0.50001, expected[1]).ok
+
+
 def test_judging_does_not_load_what_takes_seconds():
     """PyTorch's compiler and SciPy, which an evaluation would wait for."""
     program = """

@@ -19,8 +19,11 @@ In 16 bits the second term and the changes of p would be too wide: sums are kept
 bits is not rounded again. There p changes by float32's roundoff, each operator's result by that of the 16 bits, and
 the second term is one rounding of the result.
 
-Where f multiplies matrices or convolves, each product is changed by what adding its terms one after the other rounds
-away, eps / 2 of the norms of its factors: with 4,096 terms that is more than the rest, and eager on a GPU needs it.
+Where f multiplies matrices or convolves, or gives a sum, a mean or a running sum, each of these is changed by what
+adding its terms one after the other rounds away: with 4,096 terms that is more than the rest, and eager on a GPU needs
+it (see harness.judging.products).
+
+Integers and booleans are not rounded: as outputs they have to be equal.
 
 A backward works with what its forward stored. There the result of each operator of the reference is
 changed, too, by 2 eps (Monte Carlo arithmetic, Parker 1997): a mean that was rounded once is off in the
@@ -38,10 +41,11 @@ from typing import Any
 
 import torch
 from torch._decomp import get_decompositions
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map_only
 
 from harness.judging.operators import Operators
-from harness.judging.products import RoundedSums, multiplies_matrices
+from harness.judging.products import RoundedSums, adds_up, multiplies_matrices
 
 # The issue's rule: at most four times what the yardstick allows.
 TOLERANCE_FACTOR = 4.0
@@ -104,6 +108,11 @@ def outputs_of(result: object) -> list[torch.Tensor]:
             raise TypeError(f"the reference returned a {type(value).__name__}; tensors are expected")
         tensors.append(value)
     return tensors
+
+
+def exact_outputs(model64: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """What a reference in float64 gives for `inputs`, integers and booleans as float64, too."""
+    return [t.double() for t in outputs_of(model64(*[t.double() if t.is_floating_point() else t for t in inputs]))]
 
 
 def _nudged(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> torch.Tensor:
@@ -202,7 +211,7 @@ def _exact(
     """The float64 outputs and the tolerance of each."""
     model64 = copy.deepcopy(model).double()
     inputs64 = [t.double() if t.is_floating_point() else t for t in inputs]
-    exact = outputs_of(model64(*inputs64))
+    exact = exact_outputs(model64, inputs64)
     generator = torch.Generator(exact[0].device).manual_seed(seed)
     eps = _working_eps(inputs, forms)
     kept_eps = min(eps, SUMS_EPS)  # of what is kept inside an operator
@@ -215,13 +224,17 @@ def _exact(
             rounded.enter_context(_RoundedResults(ROUNDING_EPS * eps, generator, step_by_step=True))
         elif eps > kept_eps:
             rounded.enter_context(_RoundedResults(eps, generator, step_by_step=False))
-        if multiplies_matrices(model, inputs):
-            rounded.enter_context(RoundedSums(kept_eps, generator))
+        if multiplies_matrices(model, inputs) or adds_up(model, inputs):
+            rounded.enter_context(sdpa_kernel(SDPBackend.MATH))  # as the products that attention is made of
+            rounded.enter_context(RoundedSums(kept_eps, generator, reductions=adds_up(model, inputs)))
         rounded.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")  # rows of one element have no degree of freedom
-        moved = outputs_of(model64(*nudged))
+        moved = exact_outputs(model64, nudged)
     rounding = max(eps / 2, ROUNDING_EPS * kept_eps)
-    yardsticks = [_finite_max(m - e) + rounding * _finite_max(e) for m, e in zip(moved, exact, strict=True)]
+    yardsticks = [
+        _finite_max(m - e) + rounding * _finite_max(e) if form.dtype.is_floating_point else 0.0
+        for m, e, form in zip(moved, exact, forms, strict=True)
+    ]
     return exact, [TOLERANCE_FACTOR * yardstick for yardstick in yardsticks]
 
 
@@ -263,8 +276,8 @@ def compare(got: torch.Tensor, expected: Expected) -> Comparison:
     return Comparison(
         ok=False,
         error=error,
-        message=f"{wrong:,} of {exact.numel():,} elements of {expected.form.name} are further from the "
-        f"float64 reference than {expected.tolerance:.3g}",
+        message=f"{wrong:,} of {exact.numel():,} elements of {expected.form.name} are "
+        + (f"further from the float64 reference than {expected.tolerance:.3g}" if expected.tolerance else "not equal"),
         worst_index=index,
         got=float(value[index]),
         expected=float(exact[index]),

@@ -294,7 +294,7 @@ class Dealer:
 
     @torch.no_grad()
     def _outputs(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        return oracle.outputs_of(self._model64(*[t.double() if t.is_floating_point() else t for t in inputs]))
+        return oracle.exact_outputs(self._model64, inputs)
 
     @property
     def changes_nothing(self) -> bool:
