@@ -15,6 +15,7 @@ from harness.device.memory_file import MemoryFile
 from harness.judging import oracle
 from harness.judging.products import _find_out
 from harness.timing import dealing
+from harness.timing.clock import Contender
 from harness.timing.dealing import DataSet, Dealer, Pick
 from tests import machine
 from tests.helpers import ROOT, run_timed
@@ -130,6 +131,13 @@ class Detached(torch.nn.Linear):
 def test_a_reference_that_multiplies_matrices_is_known(model, multiplies):
     """All of its inputs change in a timed call; where nothing can be told, too."""
     assert _find_out(model, [torch.randn(2, 3, 8)]).products is multiplies
+
+
+def test_rounds_that_were_no_shorter_than_the_stubs_differ_are_not_impossible():
+    """A call of next to nothing on a busy machine: no time of a round is known better than the stub's."""
+    stub_s = [rounds * 1e-6 for rounds in (100, 104, 130, 101, 99, 103, 180, 102, 98)]
+    contender = Contender("submission", None, None, calls=2, round_s=[90e-6] * 9, stub_s=stub_s)
+    assert contender.at_most_us(0.0) < 0 < contender.at_most_us(contender.stub_spread_us())
 
 
 def test_rounds_that_are_too_much_to_compute_together_are_computed_one_after_the_other(monkeypatch):

@@ -138,6 +138,10 @@ class Contender:
         least_us = min(self.stub_s) * 1e6 - doubt_us
         return stats.median_interval([(t * 1e6 - least_us) / self.calls for t in self.round_s])[1]
 
+    def stub_spread_us(self) -> float:
+        """By how much the stub's rounds differed: no time of a round is known better."""
+        return (max(self.stub_s) - min(self.stub_s)) * 1e6
+
     def fixed_us(self) -> float:
         """What a round costs beside its calls, microseconds."""
         return float(np.median(self.stub_s)) * 1e6

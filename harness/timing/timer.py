@@ -236,7 +236,7 @@ class Timer:
             self.bandwidth,
             self._device.headroom,
         )
-        doubt_us = 0.0 if self._device.is_cpu else ROUND_DOUBT_US
+        doubt_us = own.stub_spread_us() if self._device.is_cpu else ROUND_DOUBT_US
         took_us = own.at_most_us(doubt_us)
         eager = times.contenders.get("eager")
         if took_us < bound_us and not (eager and eager.at_most_us(doubt_us) < bound_us):
