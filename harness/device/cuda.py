@@ -150,6 +150,7 @@ class CudaDevice:
                 "build (eval.py env shows it), or use --device emulator."
             )
         torch.cuda.init()
+        torch.backends.cudnn.allow_tf32 = False  # as in workers
         torch.empty(1, device="cuda")
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
         self.arena = Arena(_DeviceAllocation())

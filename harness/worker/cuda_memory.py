@@ -16,6 +16,7 @@ from harness.worker.memory import describe
 class CudaMemory:
     def __init__(self) -> None:
         torch.cuda.init()
+        torch.backends.cudnn.allow_tf32 = False  # convolutions in fp32 are judged and compared as that
         self.device = torch.device("cuda", torch.cuda.current_device())
         torch.empty(1, device=self.device)  # makes the primary context current for the driver calls
         self._handle = ""
