@@ -130,6 +130,7 @@ class Judge:
             drawn = self._draws.draw(case)
             baselines, left_out = self._baselines.right_on(drawn, case.name)
             try:
+                drawn = drawn.without_data()
                 times, *parts = timer.time_case(runner, baselines, drawn, case.name)
             except SubmissionError as error:
                 return _refusal(error, {**common, "cases": cases})

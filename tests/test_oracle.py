@@ -164,6 +164,29 @@ def test_terms_of_one_sign_may_be_added_one_after_the_other(what):
     assert not oracle.compare(y * (1 + 2e-4), expected).ok
 
 
+def test_many_elements_are_gone_through_in_pieces(monkeypatch):
+    """With the same result, wherever the worst one is and however the tensor lies."""
+    draw = torch.Generator().manual_seed(5)
+    x = torch.randn(33, 70, 3, generator=draw).transpose(0, 1)
+    models = {"exp": lambda x: torch.exp(x).transpose(0, 2), "itself": lambda x: x, "one": lambda x: x.amax()}
+    for name, forward in models.items():
+        model = type(name, (torch.nn.Module,), {"forward": lambda _self, x, f=forward: f(x)})()
+        found = []
+        for size in (1 << 24, 100):
+            monkeypatch.setattr(oracle, "PIECE_ELEMENTS", size)
+            (expected,) = oracle.expect(model, [x], 3)
+            right = model(x)
+            places = torch.arange(right.numel()).reshape(right.shape)
+            wrong = right + torch.where(places % 7 == 0, places.sqrt(), 0.0) + 0.5
+            assert oracle.compare(right, expected).ok
+            assert torch.equal(expected.values, model(x.double()))
+            found.append((oracle.compare(wrong, expected), expected.tolerance))
+        (whole, tolerance), (pieces, tolerance_in_pieces) = found
+        assert whole == pieces
+        assert not whole.ok
+        assert tolerance_in_pieces == pytest.approx(tolerance, rel=0.2)
+
+
 def test_integers_and_booleans_have_to_be_equal():
     """However many elements are so near each other that rounding would decide which is the largest."""
 

@@ -72,6 +72,11 @@ class Drawn:
             return _Kept(self.model, self.random)
         return Differentiated(self.model, self.differentiation, part) if self.differentiation else self.model
 
+    def without_data(self) -> Drawn:
+        """The same without values, of which timing draws its own: they may be of many GiB."""
+        expected = [replace(e, values=e.values.new_empty(0)) for e in self.expected]
+        return replace(self, inputs=[t.to("meta") for t in self.inputs], expected=expected)
+
     def in_training(self) -> Drawn:
         """As calls in training see it: what dropout keeps is scaled, and all else may be 0."""
         scaled = [_kept(e, self.random[i]) if i in self.random else e for i, e in enumerate(self.expected)]

@@ -35,7 +35,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,10 @@ ROUNDING_EPS = 4.0
 # Sums over 16-bit numbers are kept in float32, by PyTorch (at::opmath_type) and by everybody else: of such a result
 # only its own rounding to 16 bits is as coarse as its dtype.
 SUMS_EPS = torch.finfo(torch.float32).eps
+
+
+# Elements that are compared or changed at a time: a KernelBench file's inputs fill a GPU's memory in a few copies.
+PIECE_ELEMENTS = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -115,12 +119,33 @@ def exact_outputs(model64: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> l
     return [t.double() for t in outputs_of(model64(*[t.double() if t.is_floating_point() else t for t in inputs]))]
 
 
+def _pieces(*tensors: torch.Tensor) -> Iterator[tuple[tuple[int, int], tuple[torch.Tensor, ...]]]:
+    """Tensors of one shape as views of so many elements at a time, along their longest dimension; before each its
+    number and where in it the views begin."""
+    shape = tensors[0].shape
+    dim = max(range(len(shape)), key=lambda d: shape[d], default=0)
+    count = -(-tensors[0].numel() // PIECE_ELEMENTS)
+    if count <= 1:
+        yield (dim, 0), tensors
+        return
+    start = 0
+    for views in zip(*(t.tensor_split(count, dim) for t in tensors), strict=True):
+        yield (dim, start), views
+        start += views[0].shape[dim]
+
+
 def _nudged(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> torch.Tensor:
     """`tensor` (float64) with each element changed by a relative eps / 2 of random sign."""
-    if not tensor.is_floating_point():
-        return tensor
-    signs = torch.randint(0, 2, tensor.shape, generator=generator, device=tensor.device, dtype=torch.int8)
-    return tensor * (1 + (signs.double() - 0.5) * eps)
+    return _nudge(tensor.clone(memory_format=torch.preserve_format), eps, generator)
+
+
+def _nudge(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> torch.Tensor:
+    """As `_nudged`, in place."""
+    if tensor.is_floating_point():
+        for _, (piece,) in _pieces(tensor):
+            signs = torch.randint(0, 2, piece.shape, generator=generator, device=piece.device, dtype=torch.int8)
+            piece.mul_(1 + (signs.double() - 0.5) * eps)
+    return tensor
 
 
 # Operators that store statistics or add several terms inside: as the simple operators that PyTorch has for them.
@@ -154,11 +179,15 @@ class _RoundedResults(Operators):
         return tree_map_only(torch.Tensor, lambda t: _nudged(t, self._eps, self._generator), result)
 
 
-def _finite_max(tensor: torch.Tensor) -> float:
-    """Largest finite absolute value; 0 for none."""
+def _finite_max(tensor: torch.Tensor, taken_off: torch.Tensor | None = None) -> float:
+    """Largest finite absolute value, of the difference in float64 where something is `taken_off`; 0 for none."""
     if tensor.numel() == 0:
         return 0.0
-    return float(torch.nan_to_num(tensor.abs(), nan=0.0, posinf=0.0, neginf=0.0).max())
+    largest = 0.0
+    for _, (piece, *other) in _pieces(tensor, *([] if taken_off is None else [taken_off])):
+        size = (piece.double() - other[0]).abs() if other else piece.abs()
+        largest = max(largest, float(torch.nan_to_num(size, nan=0.0, posinf=0.0, neginf=0.0).max()))
+    return largest
 
 
 @torch.no_grad()
@@ -182,7 +211,7 @@ def expect(
     eps = _working_eps(inputs, forms)
     return [
         # Eager may be exact (D = 1), and a ratio to nothing says nothing: half an ulp at least.
-        Expected(e, form, tolerance, max(_finite_max(o.double() - e), eps / 2 * _finite_max(e)))
+        Expected(e, form, tolerance, max(_finite_max(o, e), eps / 2 * _finite_max(e)))
         for o, e, form, tolerance in zip(own, exact, forms, tolerances, strict=True)
     ]
 
@@ -210,15 +239,17 @@ def _exact(
 ) -> tuple[list[torch.Tensor], list[float]]:
     """The float64 outputs and the tolerance of each."""
     model64 = copy.deepcopy(model).double()
-    inputs64 = [t.double() if t.is_floating_point() else t for t in inputs]
+    inputs64 = [t.to(torch.float64, copy=True) if t.is_floating_point() else t for t in inputs]
     exact = exact_outputs(model64, inputs64)
+    changing = {t.untyped_storage().data_ptr() for t in (*inputs64, *model64.parameters(), *model64.buffers())}
+    exact = [t.clone() if t.untyped_storage().data_ptr() in changing else t for t in exact]
     generator = torch.Generator(exact[0].device).manual_seed(seed)
     eps = _working_eps(inputs, forms)
     kept_eps = min(eps, SUMS_EPS)  # of what is kept inside an operator
     given_eps = eps if stores else kept_eps
     for parameter in model64.parameters():
         parameter.copy_(_nudged(parameter, given_eps, generator))
-    nudged = [_nudged(t, given_eps, generator) for t in inputs64]
+    nudged = [_nudge(t, given_eps, generator) for t in inputs64]
     with contextlib.ExitStack() as rounded:
         if stores:
             rounded.enter_context(_RoundedResults(ROUNDING_EPS * eps, generator, step_by_step=True))
@@ -232,7 +263,7 @@ def _exact(
         moved = exact_outputs(model64, nudged)
     rounding = max(eps / 2, ROUNDING_EPS * kept_eps)
     yardsticks = [
-        _finite_max(m - e) + rounding * _finite_max(e) if form.dtype.is_floating_point else 0.0
+        _finite_max(m, e) + rounding * _finite_max(e) if form.dtype.is_floating_point else 0.0
         for m, e, form in zip(moved, exact, forms, strict=True)
     ]
     return exact, [TOLERANCE_FACTOR * yardstick for yardstick in yardsticks]
@@ -260,25 +291,35 @@ def compare(got: torch.Tensor, expected: Expected) -> Comparison:
     exact = expected.values
     if exact.numel() == 0:
         return Comparison(ok=True, error=0.0)
-    value = got.double()
-    difference = (value - exact).abs()
-    # Equal infinities and NaN beside NaN are right; any other non-finite pair is infinitely wrong.
-    right = (value == exact) | (value.isnan() & exact.isnan())
-    if expected.form.dropout:
-        right |= value == 0
-    difference = torch.where(right, 0.0, torch.nan_to_num(difference, nan=float("inf"), posinf=float("inf")))
-    flat = int(difference.argmax())
-    error = float(difference.reshape(-1)[flat])
+    error, wrong, index = -1.0, 0, [0] * exact.dim()
+    for (dim, start), (value, wanted) in _pieces(got, exact):
+        difference = _difference(value.double(), wanted, dropout=bool(expected.form.dropout))
+        flat = int(difference.argmax())
+        largest = float(difference.reshape(-1)[flat])
+        wrong += int((difference > expected.tolerance).sum()) if largest > expected.tolerance else 0
+        if largest > error:
+            error, index = largest, [int(i) for i in torch.unravel_index(torch.tensor(flat), wanted.shape)]
+            if index:
+                index[dim] += start
     if error <= expected.tolerance:
         return Comparison(ok=True, error=error)
-    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), exact.shape))
-    wrong = int((difference > expected.tolerance).sum())
+    worst = tuple(index)
     return Comparison(
         ok=False,
         error=error,
         message=f"{wrong:,} of {exact.numel():,} elements of {expected.form.name} are "
         + (f"further from the float64 reference than {expected.tolerance:.3g}" if expected.tolerance else "not equal"),
-        worst_index=index,
-        got=float(value[index]),
-        expected=float(exact[index]),
+        worst_index=worst,
+        got=float(got[worst]),
+        expected=float(exact[worst]),
     )
+
+
+def _difference(value: torch.Tensor, exact: torch.Tensor, *, dropout: bool) -> torch.Tensor:
+    """How far each element is off. Equal infinities and NaN beside NaN are right, and 0 where it may have been dropped;
+    any other non-finite pair is infinitely wrong."""
+    difference = (value - exact).abs()
+    right = (value == exact) | (value.isnan() & exact.isnan())
+    if dropout:
+        right |= value == 0
+    return torch.where(right, 0.0, torch.nan_to_num(difference, nan=float("inf"), posinf=float("inf")))

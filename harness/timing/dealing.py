@@ -59,7 +59,8 @@ SAME_ROWS = 1e-9
 
 @dataclass(frozen=True)
 class DataSet:
-    """Inputs (contiguous, on the judge's device) and what must come out of them, private to the judge."""
+    """Inputs (contiguous, on the judge's device) and what must come out of them, private to the judge: its values are
+    those of the first data set only."""
 
     inputs: list[torch.Tensor]
     expected: list[oracle.Expected]
@@ -385,7 +386,7 @@ class Dealer:
 
     def _wanted_rows(self, rounds: Sequence[tuple[Pick, Changes]]) -> list[Wanted]:
         pieces = [self._rows_to_compute(pick, changes) for pick, changes in rounds]
-        outputs = self._outputs([torch.cat(tensors) for tensors in zip(*pieces, strict=True)])
+        outputs = self._outputs([torch.cat(t) if len(t) > 1 else t[0] for t in zip(*pieces, strict=True)])
         wanted, start = [], 0
         for pick, _ in rounds:
             middle = start + pick.rows.size
