@@ -35,7 +35,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map_only
 
 from harness.judging.operators import Operators
+from harness.judging.pieces import pieces
 from harness.judging.products import RoundedSums, adds_up, multiplies_matrices
 
 # The issue's rule: at most four times what the yardstick allows.
@@ -58,10 +59,6 @@ ROUNDING_EPS = 4.0
 # Sums over 16-bit numbers are kept in float32, by PyTorch (at::opmath_type) and by everybody else: of such a result
 # only its own rounding to 16 bits is as coarse as its dtype.
 SUMS_EPS = torch.finfo(torch.float32).eps
-
-
-# Elements that are compared or changed at a time: a KernelBench file's inputs fill a GPU's memory in a few copies.
-PIECE_ELEMENTS = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -119,21 +116,6 @@ def exact_outputs(model64: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> l
     return [t.double() for t in outputs_of(model64(*[t.double() if t.is_floating_point() else t for t in inputs]))]
 
 
-def _pieces(*tensors: torch.Tensor) -> Iterator[tuple[tuple[int, int], tuple[torch.Tensor, ...]]]:
-    """Tensors of one shape as views of so many elements at a time, along their longest dimension; before each its
-    number and where in it the views begin."""
-    shape = tensors[0].shape
-    dim = max(range(len(shape)), key=lambda d: shape[d], default=0)
-    count = -(-tensors[0].numel() // PIECE_ELEMENTS)
-    if count <= 1:
-        yield (dim, 0), tensors
-        return
-    start = 0
-    for views in zip(*(t.tensor_split(count, dim) for t in tensors), strict=True):
-        yield (dim, start), views
-        start += views[0].shape[dim]
-
-
 def _nudged(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> torch.Tensor:
     """`tensor` (float64) with each element changed by a relative eps / 2 of random sign."""
     return _nudge(tensor.clone(memory_format=torch.preserve_format), eps, generator)
@@ -142,7 +124,7 @@ def _nudged(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> tor
 def _nudge(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> torch.Tensor:
     """As `_nudged`, in place."""
     if tensor.is_floating_point():
-        for _, (piece,) in _pieces(tensor):
+        for _, (piece,) in pieces(tensor):
             signs = torch.randint(0, 2, piece.shape, generator=generator, device=piece.device, dtype=torch.int8)
             piece.mul_(1 + (signs.double() - 0.5) * eps)
     return tensor
@@ -184,7 +166,7 @@ def _finite_max(tensor: torch.Tensor, taken_off: torch.Tensor | None = None) -> 
     if tensor.numel() == 0:
         return 0.0
     largest = 0.0
-    for _, (piece, *other) in _pieces(tensor, *([] if taken_off is None else [taken_off])):
+    for _, (piece, *other) in pieces(tensor, *([] if taken_off is None else [taken_off])):
         size = (piece.double() - other[0]).abs() if other else piece.abs()
         largest = max(largest, float(torch.nan_to_num(size, nan=0.0, posinf=0.0, neginf=0.0).max()))
     return largest
@@ -292,7 +274,7 @@ def compare(got: torch.Tensor, expected: Expected) -> Comparison:
     if exact.numel() == 0:
         return Comparison(ok=True, error=0.0)
     error, wrong, index = -1.0, 0, [0] * exact.dim()
-    for (dim, start), (value, wanted) in _pieces(got, exact):
+    for (dim, start), (value, wanted) in pieces(got, exact):
         difference = _difference(value.double(), wanted, dropout=bool(expected.form.dropout))
         flat = int(difference.argmax())
         largest = float(difference.reshape(-1)[flat])

@@ -13,6 +13,7 @@ import torch
 from torch.utils.flop_counter import flop_registry
 
 from harness.judging.operators import Operators
+from harness.judging.pieces import pieces
 
 # Autograd names its nodes after operators: AddmmBackward0.
 _PRODUCTS = {packet.__name__.replace("_", "") for packet in flop_registry}
@@ -138,8 +139,11 @@ class RoundedSums(Operators):
 
     def _changed(self, result: torch.Tensor, squares: torch.Tensor, terms: Any) -> torch.Tensor:
         """`result`, sums of `terms` terms each, of which `squares` are the sums of squares."""
-        signs = torch.randint(0, 2, result.shape, generator=self._generator, device=result.device) * 2 - 1
-        return result + signs * (self._eps / 2) * (terms * (squares + result.square() / 3)).sqrt()
+        counts = torch.as_tensor(terms, dtype=result.dtype, device=result.device).expand(result.shape)
+        for _, (piece, some, count) in pieces(result, squares, counts):
+            signs = torch.randint(0, 2, piece.shape, generator=self._generator, device=piece.device, dtype=torch.int8)
+            piece += (signs * 2 - 1) * (self._eps / 2) * (count * (some + piece.square() / 3)).sqrt()
+        return result
 
 
 _aten = torch.ops.aten
