@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.device.emulator import paths
+from harness.build.extension import Extension, SourceText
+from harness.device.emulator import binding, paths
 
 HERE = Path(__file__).parent
 
@@ -46,6 +47,32 @@ def test_modules_libraries_accessors_and_gradients(emulator, options):
     assert answer["findings"] == []
     assert [name for name, value in answer["result"]["true"].items() if value is not True] == []
     assert answer["result"]["check"] == "scale expects a CUDA matrix, but got 1 dimensions."
+
+
+def test_functions_behave_alike_with_and_without_pybind11(emulator):
+    answer = emulator.run(HERE / "plain_functions.py")
+    assert "error" not in answer, answer
+    result = answer["result"]
+    assert result["without pybind11"] == result["with it"]
+    assert {"TypeError", "ValueError"} < set(result["with it"].values())
+    assert result["message"] == "count(): argument 1 is a int, where a tensor is expected"
+
+
+@pytest.mark.parametrize(
+    ("declared", "plain"),
+    [
+        ("torch::Tensor f(torch::Tensor x, double eps);", True),
+        ("std::vector<at::Tensor>\nf(const at::Tensor &x, // the input\n  int64_t n = 3);\nvoid g();", True),
+        ("torch::Tensor f(torch::Tensor x) { return x; }", False),
+        ("torch::Tensor f(torch::Tensor x, std::string how);", False),
+        ("torch::Tensor f(torch::Tensor x); torch::Tensor f(torch::Tensor x, int n);", False),
+        ("#define T torch::Tensor\nT f(T x);", False),
+        ("torch::Tensor g(torch::Tensor x);", False),
+    ],
+)
+def test_only_declarations_are_bound_without_pybind11(declared, plain):
+    extension = Extension("e", (SourceText(declared),), (SourceText("..."),), functions=(("f", ""),))
+    assert bool(binding.without_pybind11(extension, "e")) is plain
 
 
 @pytest.mark.skipif(not paths._from_packages(), reason="needs PyPI's header packages: pip install -e '.[emulator]'")

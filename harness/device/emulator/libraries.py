@@ -1,4 +1,5 @@
-"""The two libraries of the emulator: the runtime that executes kernels and the device that torch sees."""
+"""The libraries of the emulator: the runtime that executes kernels, the device that torch sees, and what gives
+extensions' functions to Python."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from harness.device.emulator import building, paths, standins
 
 RUNTIME = "libemu_runtime.so"
 DEVICE = "libemu_device.so"
+PYTHON = "libemu_python.so"
 _FLAGS = [
     "-std=c++20",
     "-O2",
@@ -36,6 +38,7 @@ def _make(folder: Path) -> None:
     torch_libraries = paths.torch_folder() / "lib"
     runtime = sorted(str(f) for f in (paths.HERE / "csrc/runtime").glob("*.cpp"))
     device = sorted(str(f) for f in (paths.HERE / "csrc/device").glob("*.cpp"))
+    python = sorted(str(f) for f in (paths.HERE / "csrc/python").glob("*.cpp"))
     if paths.torch_version()[1]:
         standins.make(folder, _FLAGS)
     common = [paths.compiler(), *_FLAGS, *paths.include_flags(shims=False)]
@@ -48,8 +51,14 @@ def _make(folder: Path) -> None:
          f"-L{torch_libraries}", "-lc10", "-ltorch_cpu", "-ltorch", f"-Wl,-rpath,{torch_libraries}"],
         folder,
     )  # fmt: skip
+    building.run(
+        [*common, "-O1", f"-Wl,-soname,{PYTHON}", *python, "-o", PYTHON, "-L.", f"-l:{RUNTIME}",
+         f"-L{torch_libraries}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python",
+         f"-Wl,-rpath,{torch_libraries}"],
+        folder,
+    )  # fmt: skip
 
 
 def build(cache: Path) -> Path:
-    """The folder with both libraries, built if it is not there."""
+    """The folder with the libraries, built if it is not there."""
     return building.once(cache / f"emulator-{fingerprint()}", _make)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
-from harness.build.extension import BuildFailed, Extension, KernelResources, Unsupported
-from harness.device.emulator import building, libraries, paths, translate
+from harness.build.extension import BuildFailed, Extension, KernelResources, SourceText, Unsupported
+from harness.device.emulator import binding, building, libraries, paths, translate
 
 _COMMON = ["-std=c++20", "-pipe", "-g1", "-fPIC", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-gnu-unique"]
 # As torch calls nvcc: submissions that want operators of half undefine them again.
@@ -37,7 +40,8 @@ _CHECKED = [
 _CUDA = "#include <cuda.h>\n#include <cuda_runtime.h>\n#include <emu/emu.h>\n"
 _PRELUDES = {
     "main": f"#include <emu/torch_types.h>\n#include <torch/extension.h>\n{_CUDA}#include <emu/checked.h>\n",
-    "cuda": f"#define EMU_WITHOUT_PYTHON\n#include <emu/torch_types.h>\n#include <torch/types.h>\n{_CUDA}",
+    "cuda": f"#define EMU_WITHOUT_PYTHON\n#include <emu/torch_types.h>\n#include <torch/types.h>\n{_CUDA}"
+    "#include <emu/bind.h>\n",
 }
 # A CUDA source that includes <torch/extension.h> mostly wants its tensors; one that says any of this wants Python.
 _PYTHON = re.compile(r"\b(py::|pybind11|PYBIND11_|Py[A-Z_]|THP[A-Z])")
@@ -58,6 +62,16 @@ def _kept_flags(flags: tuple[str, ...]) -> list[str]:
     return kept
 
 
+@dataclass(frozen=True)
+class _Unit:
+    """A source that is compiled by itself: `main` as torch compiles `cpp_sources`, or `cuda`."""
+
+    name: str
+    pieces: Sequence[SourceText]
+    flags: tuple[str, ...]
+    binding: str = ""
+
+
 class EmulatorToolchain:
     """The `Toolchain` of the emulated device; `check` builds with all detectors."""
 
@@ -71,7 +85,7 @@ class EmulatorToolchain:
         """Everything beside the sources that decides the result."""
         if self._fingerprint:
             return self._fingerprint
-        own = [*(paths.HERE / "translate").glob("*.py"), paths.HERE / "toolchain.py"]
+        own = [*(paths.HERE / "translate").glob("*.py"), paths.HERE / "toolchain.py", paths.HERE / "binding.py"]
         parts = {
             "headers": self._headers(),
             "translator": building.digest_of_files(own),
@@ -90,48 +104,62 @@ class EmulatorToolchain:
 
     def compile(self, extension: Extension, module_name: str, folder: Path) -> tuple[Path, tuple[KernelResources, ...]]:
         """Build `module_name` in `folder`. Raises BuildFailed or Unsupported."""
-        texts = [piece.text for piece in (*extension.cpp_sources, *extension.cuda_sources)]
-        kernels = translate.find_kernels(texts)
-        units = {"main": ([translate.translate(p, kernels) for p in extension.cpp_sources], extension.extra_cflags)}
-        if extension.cuda_sources:
-            pieces = [translate.translate(p, kernels) for p in extension.cuda_sources]
-            units["cuda"] = (pieces, extension.extra_cuda_cflags)
-        binding = _binding(extension)
-        include = [word for path in extension.extra_include_paths for word in ("-I", path)]
-        commands = []
-        for name, (pieces, flags) in units.items():
-            source = folder / f"{name}.cpp"
-            body = "\n".join(piece.located for piece in pieces)
-            if name == "main":
-                body += f'\n#line 1 "bindings of {extension.name}"\n{binding}'
-            elif _PYTHON.search(body):
-                body = f"#undef EMU_WITHOUT_PYTHON\n{body}"
-            source.write_text(body)
-            extra = self._device_flags if name == "cuda" else _HOST
-            undefined = [flag for flag in flags if flag.startswith("-U__CUDA_NO_")]
-            prelude = _plain_prelude(folder, name) if undefined else self._prelude(name)
-            commands.append([
-                paths.compiler(), *_COMMON, *extra, *_kept_flags(flags), *include,
-                f"-DTORCH_EXTENSION_NAME={module_name}",
-                "-include", str(prelude), *paths.include_flags(shims=True),
-                "-c", source.name, "-o", f"{name}.o",
-            ])  # fmt: skip
-        files = {piece.file for piece in (*extension.cpp_sources, *extension.cuda_sources) if piece.file}
+        kernels = translate.find_kernels([p.text for p in (*extension.cpp_sources, *extension.cuda_sources)])
+        cpp = [translate.translate(piece, kernels) for piece in extension.cpp_sources]
+        cuda = [translate.translate(piece, kernels) for piece in extension.cuda_sources]
+        plain = self._plain_binding(extension, cuda, module_name)
+        if plain:
+            unit = _Unit("cuda", [*cuda, *cpp], extension.extra_cuda_cflags, plain)
+            # What is wrong is said of the units that torch makes.
+            with contextlib.suppress(building.CompilerError):
+                return self._built([unit], extension, module_name, folder), ()
+        units = [_Unit("main", cpp, extension.extra_cflags, binding.with_pybind11(extension))]
+        units += [_Unit("cuda", cuda, extension.extra_cuda_cflags)] if cuda else []
         try:
-            with ThreadPoolExecutor(2) as pool:
-                list(pool.map(lambda command: building.run(command, folder), commands))
-            return self._link(module_name, folder, [f"{name}.o" for name in units], extension), ()
+            return self._built(units, extension, module_name, folder), ()
         except building.CompilerError as error:
+            files = {piece.file for piece in (*extension.cpp_sources, *extension.cuda_sources) if piece.file}
             raise _explained(error.log, files) from None
 
-    def _link(self, module_name: str, folder: Path, objects: list[str], extension: Extension) -> Path:
+    @staticmethod
+    def _plain_binding(extension: Extension, cuda: Sequence[SourceText], module_name: str) -> str:
+        """What binds the functions behind `cuda` in one unit, for half of the time; empty where it takes two."""
+        alone = not cuda or _kept_flags(extension.extra_cflags) or any(_PYTHON.search(piece.text) for piece in cuda)
+        return "" if alone else binding.without_pybind11(extension, module_name)
+
+    def _built(self, units: Sequence[_Unit], extension: Extension, module_name: str, folder: Path) -> Path:
+        """The library made of the units. Raises CompilerError."""
+        commands = [self._command(unit, extension, module_name, folder) for unit in units]
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda command: building.run(command, folder), commands))
+        return self._link(module_name, folder, [f"{unit.name}.o" for unit in units])
+
+    def _command(self, unit: _Unit, extension: Extension, module_name: str, folder: Path) -> list[str]:
+        """Write a unit's source into `folder`; how to compile it."""
+        source = folder / f"{unit.name}.cpp"
+        body = "\n".join(piece.located for piece in unit.pieces)
+        if unit.name == "cuda" and _PYTHON.search(body):
+            body = f"#undef EMU_WITHOUT_PYTHON\n{body}"
+        source.write_text(f'{body}\n#line 1 "bindings of {extension.name}"\n{unit.binding}' if unit.binding else body)
+        include = [word for path in extension.extra_include_paths for word in ("-I", path)]
+        extra = self._device_flags if unit.name == "cuda" else _HOST
+        undefined = [flag for flag in unit.flags if flag.startswith("-U__CUDA_NO_")]
+        prelude = _plain_prelude(folder, unit.name) if undefined else self._prelude(unit.name)
+        return [
+            paths.compiler(), *_COMMON, *extra, *_kept_flags(unit.flags), *include,
+            f"-DTORCH_EXTENSION_NAME={module_name}",
+            "-include", str(prelude), *paths.include_flags(shims=True),
+            "-c", source.name, "-o", f"{unit.name}.o",
+        ]  # fmt: skip
+
+    def _link(self, module_name: str, folder: Path, objects: list[str]) -> Path:
         torch_libraries = paths.torch_folder() / "lib"
         built = libraries.build(self._cache)
         result = folder / f"{module_name}.so"
         building.run(
             [paths.compiler(), "-shared", *objects, "-o", result.name, "-Wl,--wrap=__assert_fail",
              f"-L{torch_libraries}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python",
-             f"-L{built}", f"-l:{libraries.RUNTIME}", f"-l:{libraries.DEVICE}",
+             f"-L{built}", f"-l:{libraries.RUNTIME}", f"-l:{libraries.DEVICE}", f"-l:{libraries.PYTHON}",
              f"-Wl,-rpath,{torch_libraries}:{built}"],
             folder,
         )  # fmt: skip
@@ -163,15 +191,6 @@ def _plain_prelude(folder: Path, unit: str) -> Path:
     header = folder / f"prelude_{unit}.h"
     header.write_text(_PRELUDES[unit])
     return header
-
-
-def _binding(extension: Extension) -> str:
-    if not extension.functions:
-        return ""
-    lines = [
-        f"m.def({json.dumps(name)}, ::emu::checked(&{name}), {json.dumps(doc)});" for name, doc in extension.functions
-    ]
-    return "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {\n" + "\n".join(lines) + "\n}\n"
 
 
 def _explained(log: str, files: set[str]) -> Exception:
