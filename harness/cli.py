@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import gc
 import os
 import re
 import sys
@@ -420,13 +419,10 @@ def _group(
         compilers = names.count("compile")
         starter.start_ahead(workers=1 + (1 + len(names) - compilers if timed else 0), compilers=compilers)
         progress(f"loading {path.stem} on {device_name}")
-        gc.disable()  # what torch's modules make stays: looking for garbage among it takes an eighth of their import
         from harness.evaluate import Judge, select_cases
         from harness.problem import load_problem
         from harness.tools.sanitizing import sanitized
 
-        gc.freeze()
-        gc.enable()
         problem = load_problem(path, sub_seed(settings.seed, "shapes") % 2**32)
         cases = select_cases(problem, options.select)
         device = open_device(device_name, memory)

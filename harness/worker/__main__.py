@@ -7,7 +7,6 @@ run, so that this happens while the judge still loads.
 
 from __future__ import annotations
 
-import gc
 import importlib
 import socket
 import sys
@@ -31,13 +30,10 @@ def main() -> None:
         from harness.device import emulator
 
         emulator.activate(emulator_cache)  # has to come before torch
-    gc.disable()  # what torch's modules make stays: looking for garbage among it takes an eighth of their import
     from harness.worker.session import Session, open_memory
 
     for module in sys.argv[7:]:
         importlib.import_module(module)
-    gc.freeze()
-    gc.enable()
     try:
         memory = open_memory(device, arena_fd)
         channel.send(Done())
