@@ -493,7 +493,6 @@ class Starter:
         self._isolation = isolation
         self._readable = readable
         self._waiting: dict[bool, list[Worker]] = {False: [], True: []}
-        self._started: list[Worker] = []
 
     def start_ahead(self, workers: int, compilers: int) -> None:
         """Start `workers`, and `compilers` more that keep the compile cache."""
@@ -506,13 +505,11 @@ class Starter:
         return waiting.pop(0) if waiting else self._start(keeps_compile_cache)
 
     def _start(self, keeps_compile_cache: bool) -> Worker:
-        worker = Worker(
+        return Worker(
             self._device, self._arena_fd, self._isolation, self._readable, keeps_compile_cache=keeps_compile_cache
         )
-        self._started.append(worker)
-        return worker
 
     def end(self) -> None:
-        """End what was started and lives: workers that nobody took, and those of somebody whom an error ended."""
-        for worker in self._started:
+        """End all that live: workers that nobody took, and those of somebody whom an error ended."""
+        for worker in list(Worker._alive.values()):
             worker.end()

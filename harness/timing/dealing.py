@@ -32,6 +32,7 @@ import numpy as np
 import torch
 
 from harness.device.base import Device
+from harness.errors import out_of_memory
 from harness.judging import oracle
 from harness.judging.products import multiplies_matrices
 from harness.protocol.wire import TensorRef
@@ -282,7 +283,9 @@ class Dealer:
         some = torch.randperm(count, generator=self._generator, device=self._device.torch_device)[:2]
         try:
             alone = self._outputs([t[some] for t in data.inputs])
-        except Exception:  # a reference may need as many rows as it was given, as a product of square matrices does
+        except Exception as error:  # a reference may need as many rows as it was given, as a square product does
+            if out_of_memory(error):
+                raise
             return 1
         for output, expected in zip(alone, data.expected, strict=True):
             among = expected.values[some]

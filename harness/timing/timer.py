@@ -278,9 +278,10 @@ class Timer:
         return DataSet(given, expected)
 
     def _contender(self, name: str, runner: Runner, part: _Part, slots: Sequence[list[TensorRef]]) -> Contender:
-        expected = part.drawn.expected_of(part.name)
         drawn = part.drawn
-        runner.stage(list(slots), expected, part.name, drawn.differentiation, constants=drawn.case.constants)
+        runner.stage(
+            list(slots), drawn.expected_of(part.name), part.name, drawn.differentiation, constants=drawn.case.constants
+        )
         return Contender(name, runner.worker, runner.reader, trusted=runner.trusted)
 
 
