@@ -958,7 +958,14 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 }
 """
 
-layer_norm = load_inline(name="layernorm_speed_of_light", cpp_sources=CPP, cuda_sources=CUDA).layer_norm
+# Host code is not optimised unless it is asked for; a call took 8.9 us without and 7.0 us with it.
+layer_norm = load_inline(
+    name="layernorm_speed_of_light",
+    cpp_sources=CPP,
+    cuda_sources=CUDA,
+    extra_cflags=["-O2"],
+    extra_cuda_cflags=["-O2"],
+).layer_norm
 
 
 class ModelNew(nn.Module):

@@ -1,26 +1,57 @@
-"""RMSNorm, each element read once where a row fits a block's registers.
+"""RMSNorm, each element read once where a row fits the registers of one block, or of all blocks.
 
 The idea: a row of up to 64 KB lives in the registers of a warp or a block, loaded 16 bytes at a time by as
-many small blocks as the multiprocessors hold, so that some load while others reduce. Longer rows are split
-over blocks, which keeps the whole GPU busy with a single row: one kernel sums the squares of chunks, the
-next adds up those of its row and writes a chunk, from the last to the first, because the end of x is what L2
-still holds. Widths and addresses that 16-byte packs do not fit go element by element through the same code.
+many small blocks as the multiprocessors hold, so that some load while others reduce. All loads of a thread are
+on their way before the first is used. A longer row lives in the registers of many blocks, which are all on the
+GPU at once and send each other their sums through memory. A row too long for that is read twice: one kernel sums
+the squares of chunks, the next adds up those of its row and writes a chunk, from the last to the first, because
+the end of x is what L2 still holds. Widths and addresses that 16-byte packs do not fit go element by element
+through the same code.
+
+Small inputs cost a call, an allocation and a launch. The function is given to Python without pybind11's
+conversion of arguments, which costs more than all checks.
 
 Numerics: squares are summed in fp32, a few dozen in a thread, then in a tree.
 
-Bytes moved: x and y once for rows in registers; x twice for split rows, as far as L2 does not serve the second.
+Bytes moved: x and y once; x twice for rows that all blocks together cannot hold.
 """
 
 import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 
-CPP = "torch::Tensor rms_norm(torch::Tensor x, torch::Tensor weight, double eps);"
+CPP = r"""
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
+
+static PyObject* python_rms_norm(PyObject*, PyObject* const* given, Py_ssize_t count) {
+    HANDLE_TH_ERRORS
+    TORCH_CHECK_TYPE(count == 3 && THPVariable_Check(given[0]) && THPVariable_Check(given[1]) &&
+                         PyFloat_Check(given[2]),
+                     "rms_norm takes the tensors x and weight, and eps, a float");
+    return THPVariable_Wrap(
+        rms_norm(THPVariable_Unpack(given[0]), THPVariable_Unpack(given[1]), PyFloat_AS_DOUBLE(given[2])));
+    END_HANDLE_TH_ERRORS
+}
+
+static PyMethodDef functions[] = {
+    {"rms_norm", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(python_rms_norm)), METH_FASTCALL,
+     "rms_norm(x, weight, eps) -> y"},
+    {}};
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+    if (PyModule_AddFunctions(m.ptr(), functions) != 0) throw py::error_already_set();
+}
+"""
 
 CUDA = r"""
+#include <ATen/cuda/EmptyTensor.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <algorithm>
 #include <climits>
 
 constexpr int kWarp = 32;
@@ -55,6 +86,16 @@ __device__ void store_once(P* p, const P& pack) {
     }
 }
 
+// Makes the compiler convert 16-bit values again when they are written. It would keep them as fp32, in twice the
+// registers.
+template <typename P>
+__device__ void keep_packed(P& pack) {
+    if constexpr (sizeof(P) == sizeof(uint4)) {
+        uint4& bits = reinterpret_cast<uint4&>(pack);
+        asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
+    }
+}
+
 // ------------------------------------------------------------------------------------------------------
 // A row, or a part of it.
 
@@ -64,12 +105,12 @@ __device__ float warp_sum(float value) {
     return value;
 }
 
-// The sum over the kThreads threads of a row, returned to all of them.
+// The sum over the kThreads threads of a row, returned to all of them. `sums` is shared memory that no sum before
+// the last one has used, so one barrier is enough.
 template <int kThreads>
-__device__ float row_sum(float value) {
+__device__ float row_sum(float value, float (&sums)[kThreads / kWarp]) {
     value = warp_sum(value);
     if constexpr (kThreads > kWarp) {
-        __shared__ float sums[kThreads / kWarp];
         const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
         if (lane == 0) sums[warp] = value;
         __syncthreads();
@@ -78,39 +119,45 @@ __device__ float row_sum(float value) {
     return value;
 }
 
-// What a thread holds of a row: kLoads packs, kThreads apart, as far as the row (or chunk) reaches.
+// What a thread holds of a row: kLoads packs, kThreads apart, as far as the row (or chunk) reaches. A place behind
+// its end is loaded from its last pack: a load under a condition would let the compiler use the others first.
 template <typename T, int kSize, int kThreads, int kLoads>
 struct Held {
     using P = Pack<T, kSize>;
     P kept[kLoads];
-    int count;  // packs that exist
+    int left;  // packs behind this thread's first; negative where it has none
 
-    __device__ Held(const P* in, int64_t packs, bool last_use) {
-        count = threadIdx.x < packs ? min((packs - threadIdx.x + kThreads - 1) / kThreads, int64_t(kLoads)) : 0;
+    __device__ Held(const P* row, int64_t packs, bool last_use)
+        : left(int(min(packs, int64_t(kThreads) * kLoads)) - 1 - int(threadIdx.x)) {
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
-            const P* p = in + threadIdx.x + k * kThreads;
-            if (k < count) kept[k] = last_use ? load_once(p) : *p;
+            const P* p = row + int(threadIdx.x) + min(k * kThreads, left);
+            kept[k] = last_use ? load_once(p) : *p;
         }
     }
+
+    __device__ bool has(int k) const { return k * kThreads <= left; }
 
     __device__ float squares() const {
         float sum = 0.0f;
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
+            float more = 0.0f;
 #pragma unroll
             for (int j = 0; j < kSize; j++) {
-                const float value = k < count ? static_cast<float>(kept[k].at[j]) : 0.0f;
-                sum = fmaf(value, value, sum);
+                const float value = static_cast<float>(kept[k].at[j]);
+                more = fmaf(value, value, more);
             }
+            sum += has(k) ? more : 0.0f;
         }
         return sum;
     }
 
-    __device__ void write(P* out, const P* weight, float inverse_rms) const {
+    __device__ void write(P* out, const P* weight, float inverse_rms) {
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
-            if (k >= count) continue;
+            keep_packed(kept[k]);
+            if (!has(k)) continue;
             const int i = threadIdx.x + k * kThreads;
             const P scale = weight[i];
             P result;
@@ -137,13 +184,55 @@ whole_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, Pack<T, kSize>
            float eps) {
     const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
     if (row >= rows) return;  // a whole warp, and only where warps do not wait for each other
-    const Held<T, kSize, kThreads, kLoads> held(x + row * packs, packs, true);
-    const float squares = row_sum<kThreads>(held.squares());
+    Held<T, kSize, kThreads, kLoads> held(x + row * packs, packs, true);
+    __shared__ float sums[kThreads / kWarp];
+    const float squares = row_sum<kThreads>(held.squares(), sums);
     held.write(y + row * packs, weight, rsqrtf(squares / (float(packs) * kSize) + eps));
 }
 
 // ------------------------------------------------------------------------------------------------------
-// A row in chunks, a block for each. Blocks cannot wait for each other: a second kernel does instead.
+// joined_rows: a row in chunks, which blocks hold until they have each other's sums. They are all on the GPU at
+// once, a row has no more chunks than there are blocks, and each goes through its chunks in order: so whoever waits
+// waits for a block that does not wait for a later row.
+
+constexpr int kJoinedThreads = 512, kJoinedLoads = 8, kJoinedBlocks = 2;  // of a multiprocessor
+constexpr int64_t kJoinedChunk = kJoinedThreads * kJoinedLoads;           // packs
+
+constexpr unsigned kNoMail = ~0u;  // a NaN, which no sum is sent as
+
+__device__ void send(float* mail, float sum) {
+    *static_cast<volatile float*>(mail) = sum == sum ? sum : __int_as_float(0x7fc00000);
+}
+
+__device__ float wait_for(const float* mail) {
+    const auto* word = reinterpret_cast<const volatile unsigned*>(mail);
+    unsigned bits = *word;
+    while (bits == kNoMail) {
+        __nanosleep(32);
+        bits = *word;
+    }
+    return __uint_as_float(bits);
+}
+
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kJoinedThreads, kJoinedBlocks)
+joined_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, Pack<T, kSize>* y, float* mail, int64_t rows,
+            int64_t packs, int chunks, float eps) {
+    __shared__ float of_chunk[kJoinedThreads / kWarp], of_row[kJoinedThreads / kWarp];
+    for (int64_t chunk = blockIdx.x; chunk < rows * chunks; chunk += gridDim.x) {
+        const int64_t row = chunk / chunks, first = chunk % chunks * kJoinedChunk;
+        Held<T, kSize, kJoinedThreads, kJoinedLoads> held(x + row * packs + first, packs - first, true);
+        float squares = row_sum<kJoinedThreads>(held.squares(), of_chunk);
+        if (threadIdx.x == 0) send(mail + chunk, squares);
+        squares = 0.0f;
+        for (int c = threadIdx.x; c < chunks; c += kJoinedThreads) squares += wait_for(mail + row * chunks + c);
+        squares = row_sum<kJoinedThreads>(squares, of_row);
+        held.write(y + row * packs + first, weight + first, rsqrtf(squares / (float(packs) * kSize) + eps));
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------
+// A row in chunks, a block for each, for rows of which not all chunks fit the GPU at once: a second kernel waits.
 
 constexpr int kSplitThreads = 256, kSplitLoads = 8;
 constexpr int64_t kChunk = kSplitThreads * kSplitLoads;  // packs
@@ -152,8 +241,9 @@ template <typename T, int kSize>
 __global__ void __launch_bounds__(kSplitThreads, 3)
 sum_chunks(const Pack<T, kSize>* x, float* of_chunks, int64_t packs, int chunks) {
     const int64_t row = blockIdx.x / chunks, first = blockIdx.x % chunks * kChunk;
-    const Held<T, kSize, kSplitThreads, kSplitLoads> held(x + row * packs + first, packs - first, false);
-    const float squares = row_sum<kSplitThreads>(held.squares());
+    Held<T, kSize, kSplitThreads, kSplitLoads> held(x + row * packs + first, packs - first, false);
+    __shared__ float sums[kSplitThreads / kWarp];
+    const float squares = row_sum<kSplitThreads>(held.squares(), sums);
     if (threadIdx.x == 0) of_chunks[blockIdx.x] = squares;
 }
 
@@ -163,10 +253,11 @@ write_chunks(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, Pack<T, kSiz
              int64_t packs, int chunks, float eps) {
     const unsigned block = gridDim.x - 1 - blockIdx.x;  // from the end, which L2 still has
     const int64_t row = block / chunks, first = block % chunks * kChunk;
-    const Held<T, kSize, kSplitThreads, kSplitLoads> held(x + row * packs + first, packs - first, true);
+    Held<T, kSize, kSplitThreads, kSplitLoads> held(x + row * packs + first, packs - first, true);
     float squares = 0.0f;
     for (int c = threadIdx.x; c < chunks; c += kSplitThreads) squares += of_chunks[row * chunks + c];
-    squares = row_sum<kSplitThreads>(squares);
+    __shared__ float sums[kSplitThreads / kWarp];
+    squares = row_sum<kSplitThreads>(squares, sums);
     held.write(y + row * packs + first, weight + first, rsqrtf(squares / (float(packs) * kSize) + eps));
 }
 
@@ -178,8 +269,14 @@ struct Call {
     void* y;
     int64_t rows, width;
     float eps;
+    c10::Device device;
     cudaStream_t stream;
 };
+
+// Not through torch's dispatcher, which each call would pay for.
+at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type, c10::Device device) {
+    return at::detail::empty_cuda(sizes, type, device, std::nullopt);
+}
 
 template <typename T, int kSize, int kThreads, int kLoads>
 void whole(const Call& call) {
@@ -194,13 +291,39 @@ void whole(const Call& call) {
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+// Whether the blocks that fit the GPU at once could take the rows; then they have.
 template <typename T, int kSize>
-void split(const Call& call, const torch::Tensor& x) {
+bool joined(const Call& call) {
+    using P = Pack<T, kSize>;
+    int64_t rows = call.rows, packs = call.width / kSize;
+    const int64_t chunks_of_row = (packs + kJoinedChunk - 1) / kJoinedChunk;
+    int of_multiprocessor = 0, multiprocessors = 0;
+    C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, joined_rows<T, kSize>,
+                                                                 kJoinedThreads, 0));
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, call.device.index()));
+    const int64_t resident = int64_t(of_multiprocessor) * multiprocessors;
+    if (chunks_of_row > resident) return false;
+    int chunks = static_cast<int>(chunks_of_row);
+    const at::Tensor sums = empty({rows * chunks}, at::kFloat, call.device);
+    float* mail = static_cast<float*>(sums.data_ptr());
+    C10_CUDA_CHECK(cudaMemsetAsync(mail, 0xff, rows * chunks * sizeof(float), call.stream));
+    const auto *x = static_cast<const P*>(call.x), *weight = static_cast<const P*>(call.weight);
+    auto* y = static_cast<P*>(call.y);
+    float eps = call.eps;
+    void* arguments[] = {&x, &weight, &y, &mail, &rows, &packs, &chunks, &eps};
+    const auto blocks = static_cast<unsigned>(std::min(resident, rows * chunks));
+    C10_CUDA_CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&joined_rows<T, kSize>), dim3(blocks),
+                                               dim3(kJoinedThreads), arguments, 0, call.stream));
+    return true;
+}
+
+template <typename T, int kSize>
+void split(const Call& call) {
     using P = Pack<T, kSize>;
     const int64_t packs = call.width / kSize, chunks = (packs + kChunk - 1) / kChunk, blocks = call.rows * chunks;
     TORCH_CHECK(blocks <= INT_MAX, "rms_norm: ", blocks, " chunks are more than a grid can have");
-    const auto scratch = torch::empty({blocks}, x.options().dtype(torch::kFloat));
-    auto* of_chunks = scratch.template data_ptr<float>();
+    const at::Tensor scratch = empty({blocks}, at::kFloat, call.device);
+    auto* of_chunks = static_cast<float*>(scratch.data_ptr());
     sum_chunks<T, kSize><<<static_cast<unsigned>(blocks), kSplitThreads, 0, call.stream>>>(
         static_cast<const P*>(call.x), of_chunks, packs, static_cast<int>(chunks));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
@@ -212,14 +335,14 @@ void split(const Call& call, const torch::Tensor& x) {
 
 // The one place that chooses: element size of a load, threads of a row, and packs that each of them holds.
 template <typename T>
-void choose(const Call& call, const torch::Tensor& x) {
+void choose(const Call& call) {
     constexpr int kSize = sizeof(uint4) / sizeof(T);
     const auto bits = reinterpret_cast<uintptr_t>(call.x) | reinterpret_cast<uintptr_t>(call.weight) |
                       reinterpret_cast<uintptr_t>(call.y);
     if (bits % sizeof(uint4) || call.width % kSize) {
         if (call.width <= 128) return whole<T, 1, kWarp, 4>(call);
         if (call.width <= 2048) return whole<T, 1, 256, 8>(call);
-        return split<T, 1>(call, x);
+        return split<T, 1>(call);
     }
     const int64_t packs = call.width / kSize;
     if (packs <= 128) return whole<T, kSize, kWarp, 4>(call);
@@ -228,10 +351,10 @@ void choose(const Call& call, const torch::Tensor& x) {
     if (packs <= 1024) return whole<T, kSize, 256, 4>(call);
     if (packs <= 2048) return whole<T, kSize, 512, 4>(call);
     if (packs <= 4096) return whole<T, kSize, 1024, 4>(call);
-    split<T, kSize>(call, x);
+    if (!joined<T, kSize>(call)) split<T, kSize>(call);
 }
 
-void check_arguments(const torch::Tensor& x, const torch::Tensor& weight) {
+void check_arguments(const at::Tensor& x, const at::Tensor& weight) {
     TORCH_CHECK(x.is_cuda(), "rms_norm: x must be a CUDA tensor, got one on ", x.device());
     TORCH_CHECK(weight.device() == x.device() && weight.scalar_type() == x.scalar_type(), "rms_norm: weight is ",
                 weight.scalar_type(), " on ", weight.device(), ", but x is ", x.scalar_type(), " on ", x.device());
@@ -240,35 +363,37 @@ void check_arguments(const torch::Tensor& x, const torch::Tensor& weight) {
                 "rms_norm: the last dimensions of x ", x.sizes(), " must be normalized_shape ", weight.sizes());
 }
 
-torch::Tensor rms_norm(torch::Tensor x, torch::Tensor weight, double eps) {
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
     check_arguments(x, weight);
     const c10::cuda::CUDAGuard guard(x.device());
-    x = x.contiguous();
-    weight = weight.contiguous();
-    auto y = torch::empty(x.sizes(), x.options());
+    if (!x.is_contiguous() || !weight.is_contiguous()) return rms_norm(x.contiguous(), weight.contiguous(), eps);
+    at::Tensor y = empty(x.sizes(), x.scalar_type(), x.device());
     if (y.numel() == 0) return y;  // a launch of no blocks is an error
 
     const int64_t width = weight.numel();
-    const Call call = {x.data_ptr(), weight.data_ptr(),       y.data_ptr(),                        x.numel() / width,
-                       width,        static_cast<float>(eps), c10::cuda::getCurrentCUDAStream()};
+    const Call call = {x.data_ptr(), weight.data_ptr(),       y.data_ptr(), x.numel() / width,
+                       width,        static_cast<float>(eps), x.device(),   c10::cuda::getCurrentCUDAStream()};
     switch (x.scalar_type()) {
-        case torch::kFloat: choose<float>(call, x); break;
-        case torch::kHalf: choose<c10::Half>(call, x); break;
-        case torch::kBFloat16: choose<c10::BFloat16>(call, x); break;
+        case torch::kFloat: choose<float>(call); break;
+        case torch::kHalf: choose<c10::Half>(call); break;
+        case torch::kBFloat16: choose<c10::BFloat16>(call); break;
         default: TORCH_CHECK(false, "rms_norm: x must be float32, float16 or bfloat16, got ", x.scalar_type());
     }
     return y;
 }
 """
 
-extension = load_inline(name="rmsnorm_read_once", cpp_sources=CPP, cuda_sources=CUDA, functions=["rms_norm"])
+# Host code is not optimised unless it is asked for.
+rms_norm = load_inline(
+    name="rmsnorm_read_once", cpp_sources=CPP, cuda_sources=CUDA, extra_cflags=["-O2"], extra_cuda_cflags=["-O2"]
+).rms_norm
 
 
 class ModelNew(nn.Module):
     def __init__(self, normalized_shape, eps=1e-6):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(normalized_shape))
-        self.eps = eps
+        self.eps = float(eps)
 
     def forward(self, x):
-        return extension.rms_norm(x, self.weight, self.eps)
+        return rms_norm(x, self._parameters["weight"], self.eps)  # skips the search that self.weight would make
