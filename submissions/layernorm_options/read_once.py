@@ -1,31 +1,62 @@
-"""LayerNorm with all of its options, each element read once where a row fits a block's registers.
+"""LayerNorm with all of its options, each element read once where a row fits the registers of one block, or of all.
 
 The idea: a row of up to 64 KB lives in the registers of a warp or a block, loaded 16 bytes at a time by as
-many small blocks as the multiprocessors hold, so that some load while others reduce. Mean and variance come
-out of one reduction: threads have the moments of what they hold, and merge them two by two. Longer rows are
-split over blocks, which keeps the whole GPU busy with a single row: one kernel takes the moments of chunks,
-the next merges those of its row and writes a chunk, from the last to the first, because the end of x is what
-L2 still holds. Widths and addresses that 16-byte packs do not fit go element by element through the same code.
+many small blocks as the multiprocessors hold, so that some load while others reduce. All loads of a thread are
+on their way before the first is used. A longer row lives in the registers of many blocks, which are all on the
+GPU at once and send each other the moments of their parts through memory. A row too long for that is read twice:
+one kernel takes the moments of chunks, the next merges those of its row and writes a chunk, from the last to the
+first, because the end of x is what L2 still holds. Widths and addresses that 16-byte packs do not fit go element
+by element through the same code.
 
-Numerics: sums are fp32, of differences from the median of three of the row's elements, merged by the formula of Chan,
-Golub and LeVeque (1983): neither a large mean nor an outlier costs digits.
+Numerics: the mean of what is held, then deviations from it, their squares, and their own mean: what rounding took from
+the first. Parts of a row are merged in float64, with the term between their means.
 
-Bytes moved: x and y once for rows in registers; x twice for split rows, as far as L2 does not serve the second.
+Bytes moved: x and y once; x twice for rows that all blocks together cannot hold.
 """
 
 import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 
-CPP = """
-torch::Tensor layer_norm(torch::Tensor x, int64_t width, std::optional<torch::Tensor> weight,
-                         std::optional<torch::Tensor> bias, double eps);
+CPP = r"""
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/autograd/python_variable.h>
+
+at::Tensor layer_norm(const at::Tensor& x, int64_t width, const at::Tensor* weight, const at::Tensor* bias, double eps);
+
+// Arguments are not converted by pybind11, which costs more than all checks; None is a null pointer.
+static const at::Tensor* parameter(PyObject* given) {
+    return given == Py_None ? nullptr : &THPVariable_Unpack(given);
+}
+
+static PyObject* python_layer_norm(PyObject*, PyObject* const* given, Py_ssize_t count) {
+    HANDLE_TH_ERRORS
+    const auto is_parameter = [&](int i) { return given[i] == Py_None || THPVariable_Check(given[i]); };
+    TORCH_CHECK_TYPE(count == 5 && THPVariable_Check(given[0]) && PyLong_Check(given[1]) && is_parameter(2) &&
+                         is_parameter(3) && PyFloat_Check(given[4]),
+                     "layer_norm takes x, a tensor, width, an int, weight and bias, tensors or None, and eps, a float");
+    const int64_t width = PyLong_AsLongLong(given[1]);
+    return THPVariable_Wrap(layer_norm(THPVariable_Unpack(given[0]), width, parameter(given[2]), parameter(given[3]),
+                                       PyFloat_AS_DOUBLE(given[4])));
+    END_HANDLE_TH_ERRORS
+}
+
+static PyMethodDef functions[] = {
+    {"layer_norm", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(python_layer_norm)), METH_FASTCALL,
+     "layer_norm(x, width, weight, bias, eps) -> y"},
+    {}};
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+    if (PyModule_AddFunctions(m.ptr(), functions) != 0) throw py::error_already_set();
+}
 """
 
 CUDA = r"""
+#include <ATen/cuda/EmptyTensor.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <algorithm>
 #include <climits>
 
 constexpr int kWarp = 32;
@@ -60,92 +91,130 @@ __device__ void store_once(P* p, const P& pack) {
     }
 }
 
+// Makes the compiler convert 16-bit values again when they are written. It would keep them as fp32, in twice the
+// registers.
+template <typename P>
+__device__ void keep_packed(P& pack) {
+    if constexpr (sizeof(P) == sizeof(uint4)) {
+        uint4& bits = reinterpret_cast<uint4&>(pack);
+        asm volatile("" : "+r"(bits.x), "+r"(bits.y), "+r"(bits.z), "+r"(bits.w));
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------
+// A row, or a part of it.
+
+template <typename V>
+__device__ V shuffled(V v, int mask) { return __shfl_xor_sync(kAllLanes, v, mask); }
+
+struct Two {
+    float first, second;
+    __device__ Two operator+(const Two& other) const { return {first + other.first, second + other.second}; }
+};
+__device__ Two shuffled(const Two& v, int mask) { return {shuffled(v.first, mask), shuffled(v.second, mask)}; }
+
+template <typename V>
+__device__ V warp_sum(V value) {
+#pragma unroll
+    for (int mask = kWarp / 2; mask > 0; mask /= 2) value = value + shuffled(value, mask);
+    return value;
+}
+
+// The sum over the kThreads threads of a row, returned to all of them. `sums` is shared memory that no sum before
+// the last one has used, so one barrier is enough.
+template <int kThreads, typename V>
+__device__ V row_sum(V value, V (&sums)[kThreads / kWarp]) {
+    value = warp_sum(value);
+    if constexpr (kThreads > kWarp) {
+        const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+        if (lane == 0) sums[warp] = value;
+        __syncthreads();
+        value = warp_sum(lane < kThreads / kWarp ? sums[lane] : V{});
+    }
+    return value;
+}
+
 // ------------------------------------------------------------------------------------------------------
 // Statistics.
 
-// Differences are taken from a value of the row's bulk: the median of three, of which one may be an outlier.
-__device__ float median(float a, float b, float c) { return fmaxf(fminf(a, b), fminf(fmaxf(a, b), c)); }
-
+// Of a row or a part of it: the mean, what rounding took from it, and the squares of deviations from both.
 struct Moments {
-    float count, mean, squares;  // the mean less the row's pivot; squares of deviations from the mean
+    float mean, low, squares;
 };
 
-// Chan, Golub and LeVeque: what two parts of a row say together.
-__device__ Moments merged(const Moments& a, const Moments& b) {
-    const float count = a.count + b.count, delta = b.mean - a.mean;
-    const float share = count > 0.0f ? __fdividef(b.count, count) : 0.0f;
-    return {count, a.mean + delta * share, a.squares + b.squares + delta * delta * a.count * share};
-}
+struct Statistics {
+    float mean, low, inv_std;
+};
 
-__device__ Moments merged_over_warp(Moments m) {
-#pragma unroll
-    for (int mask = kWarp / 2; mask > 0; mask /= 2) {
-        m = merged(m, {__shfl_xor_sync(kAllLanes, m.count, mask), __shfl_xor_sync(kAllLanes, m.mean, mask),
-                       __shfl_xor_sync(kAllLanes, m.squares, mask)});
-    }
-    return m;
-}
-
-// What the kThreads threads of a row say together, the same to the last bit for all of them.
-template <int kThreads>
-__device__ Moments merged_over_row(Moments m) {
-    m = merged_over_warp(m);
-    if constexpr (kThreads > kWarp) {
-        __shared__ Moments of_warps[kThreads / kWarp];
-        const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-        if (lane == 0) of_warps[warp] = m;
-        __syncthreads();
-        m = merged_over_warp(lane < kThreads / kWarp ? of_warps[lane] : Moments{});
-    }
-    return {m.count, __shfl_sync(kAllLanes, m.mean, 0), __shfl_sync(kAllLanes, m.squares, 0)};
-}
-
-// What a thread holds of a row: kLoads packs, kThreads apart, as far as the row (or chunk) reaches.
+// What a thread holds of a row: kLoads packs, kThreads apart, as far as the row (or chunk) reaches. A place behind
+// its end is loaded from its last pack: a load under a condition would let the compiler use the others first.
 template <typename T, int kSize, int kThreads, int kLoads>
 struct Held {
     using P = Pack<T, kSize>;
     P kept[kLoads];
-    int count;  // packs that exist
+    int packs;  // of the row or chunk
+    int left;   // packs behind this thread's first; negative where it has none
 
-    __device__ Held(const P* in, int64_t packs, bool last_use) {
-        count = threadIdx.x < packs ? min((packs - threadIdx.x + kThreads - 1) / kThreads, int64_t(kLoads)) : 0;
+    __device__ Held(const P* row, int64_t packs_left, bool last_use)
+        : packs(int(min(packs_left, int64_t(kThreads) * kLoads))), left(packs - 1 - int(threadIdx.x)) {
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
-            const P* p = in + threadIdx.x + k * kThreads;
-            if (k < count) kept[k] = last_use ? load_once(p) : *p;
+            const P* p = row + int(threadIdx.x) + min(k * kThreads, left);
+            kept[k] = last_use ? load_once(p) : *p;
         }
     }
 
-    __device__ Moments moments(float pivot) const {
-        const float number = count * kSize;
-        float sum = 0.0f, squares = 0.0f;
+    __device__ bool has(int k) const { return k * kThreads <= left; }
+
+    __device__ float sum() const {
+        float sum = 0.0f;
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
+            float more = 0.0f;
 #pragma unroll
-            for (int j = 0; j < kSize; j++) sum += k < count ? static_cast<float>(kept[k].at[j]) - pivot : 0.0f;
+            for (int j = 0; j < kSize; j++) more += static_cast<float>(kept[k].at[j]);
+            sum += has(k) ? more : 0.0f;
         }
-        const float mean = count > 0 ? sum / number : 0.0f;
+        return sum;
+    }
+
+    // Deviations from `mean`, and their squares.
+    __device__ Two deviations(float mean) {
+        Two sums = {0.0f, 0.0f};
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
+            keep_packed(kept[k]);
+            Two more = {0.0f, 0.0f};
 #pragma unroll
             for (int j = 0; j < kSize; j++) {
-                const float d = k < count ? (static_cast<float>(kept[k].at[j]) - pivot) - mean : 0.0f;
-                squares = fmaf(d, d, squares);
+                const float d = static_cast<float>(kept[k].at[j]) - mean;
+                more = {more.first + d, fmaf(d, d, more.second)};
             }
+            if (has(k)) sums = sums + more;
         }
-        return {number, mean, squares};
+        return sums;
+    }
+
+    // Of all threads together, for all of them.
+    __device__ Moments moments(float (&sums)[kThreads / kWarp], Two (&deviations_of_warps)[kThreads / kWarp]) {
+        const float width = float(packs) * kSize;
+        const float mean = __fdividef(row_sum<kThreads>(sum(), sums), width);
+        const Two all = row_sum<kThreads>(deviations(mean), deviations_of_warps);
+        const float low = __fdividef(all.first, width);
+        return {mean, low, fmaxf(all.second - low * all.first, 0.0f)};
     }
 
     // weight and bias may be null
-    __device__ void write(P* out, const P* weight, const P* bias, float pivot, float mean, float rstd) const {
+    __device__ void write(P* out, const P* weight, const P* bias, const Statistics& row) {
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
-            if (k >= count) continue;
+            keep_packed(kept[k]);
+            if (!has(k)) continue;
             const int i = threadIdx.x + k * kThreads;
             float value[kSize];
 #pragma unroll
             for (int j = 0; j < kSize; j++) {
-                value[j] = ((static_cast<float>(kept[k].at[j]) - pivot) - mean) * rstd;
+                value[j] = ((static_cast<float>(kept[k].at[j]) - row.mean) - row.low) * row.inv_std;
             }
             if (weight) {
                 const P scale = weight[i];
@@ -172,59 +241,131 @@ constexpr int kThreadsOfMultiprocessor = 1024;  // leaves each thread 64 registe
 
 constexpr int block_of(int threads) { return threads == kWarp ? 2 * kWarp : threads; }
 
-template <typename T, int kSize>
-__device__ float pivot_of(const Pack<T, kSize>* row, int64_t packs) {
-    return median(static_cast<float>(row[0].at[0]), static_cast<float>(row[packs / 2].at[0]),
-                  static_cast<float>(row[packs - 1].at[kSize - 1]));
-}
-
 template <typename T, int kSize, int kThreads, int kLoads>
 __global__ void __launch_bounds__(block_of(kThreads), kThreadsOfMultiprocessor / block_of(kThreads))
 whole_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, kSize>* bias, Pack<T, kSize>* y,
            int64_t rows, int packs, float eps) {
     const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
     if (row >= rows) return;  // a whole warp, and only where warps do not wait for each other
-    x += row * packs;
-    const Held<T, kSize, kThreads, kLoads> held(x, packs, true);
-    const float pivot = pivot_of(x, packs);
-    const Moments m = merged_over_row<kThreads>(held.moments(pivot));
-    const float rstd = rsqrtf(m.squares / (float(packs) * kSize) + eps);
-    held.write(y + row * packs, weight, bias, pivot, m.mean, rstd);
+    Held<T, kSize, kThreads, kLoads> held(x + row * packs, packs, true);
+    __shared__ float sums[kThreads / kWarp];
+    __shared__ Two deviations[kThreads / kWarp];
+    const Moments m = held.moments(sums, deviations);
+    held.write(y + row * packs, weight, bias,
+               {m.mean, m.low, rsqrtf(__fdividef(m.squares, float(packs) * kSize) + eps)});
 }
 
 // ------------------------------------------------------------------------------------------------------
-// A row in chunks, a block for each. Blocks cannot wait for each other: a second kernel does instead.
+// Parts of a row: a chunk in the registers of a block.
 
-constexpr int kSplitThreads = 256, kSplitLoads = 8;
-constexpr int64_t kChunk = kSplitThreads * kSplitLoads;  // packs
+constexpr int kPartThreads = 256, kPartLoads = 8, kPartBlocks = 3;  // of a multiprocessor
+constexpr int64_t kChunk = kPartThreads * kPartLoads;               // packs
 
-template <typename T, int kSize>
-__global__ void __launch_bounds__(kSplitThreads, 3)
-chunk_moments(const Pack<T, kSize>* x, float2* of_chunks, int64_t packs, int chunks) {
-    x += blockIdx.x / chunks * packs;
-    const int64_t first = blockIdx.x % chunks * kChunk;
-    const Held<T, kSize, kSplitThreads, kSplitLoads> held(x + first, packs - first, false);
-    const Moments m = merged_over_row<kSplitThreads>(held.moments(pivot_of(x, packs)));
-    if (threadIdx.x == 0) of_chunks[blockIdx.x] = make_float2(m.mean, m.squares);
+// Merges the moments of a row's chunks, `moments_of(c)`, which may be asked for twice, in the first warp of a block,
+// and gives all of its threads the statistics.
+template <int kSize, typename MomentsOf>
+__device__ Statistics merged(int chunks, int64_t packs, double one_of_width, float eps, Statistics& of_row,
+                             MomentsOf moments_of) {
+    if (threadIdx.x < kWarp) {
+        double sum = 0.0, squares = 0.0;
+        for (int c = threadIdx.x; c < chunks; c += kWarp) {
+            const Moments m = moments_of(c);
+            sum += min(packs - c * kChunk, kChunk) * kSize * (double(m.mean) + m.low);
+        }
+        const double mean = warp_sum(sum) * one_of_width;
+        for (int c = threadIdx.x; c < chunks; c += kWarp) {
+            const Moments m = moments_of(c);
+            const double between = double(m.mean) + m.low - mean;
+            squares += m.squares + min(packs - c * kChunk, kChunk) * kSize * between * between;
+        }
+        squares = warp_sum(squares);
+        const float high = static_cast<float>(mean);
+        if (threadIdx.x == 0) {
+            of_row = {high, static_cast<float>(mean - high), rsqrtf(static_cast<float>(squares * one_of_width) + eps)};
+        }
+    }
+    __syncthreads();
+    return of_row;
+}
+
+template <typename P>
+__device__ const P* from(const P* parameter, int64_t i) { return parameter ? parameter + i : nullptr; }
+
+// joined_rows: blocks hold their chunks until they have each other's moments. They are all on the GPU at once, a row
+// has no more chunks than there are blocks, and each goes through its chunks in order: so whoever waits waits for a
+// block that does not wait for a later row.
+
+using Word = unsigned long long;
+constexpr Word kNoMail = ~0ull;  // of NaNs, which are sent as others
+
+__device__ Word word_of(float a, float b) {
+    a = a == a ? a : __int_as_float(0x7fc00000);
+    b = b == b ? b : __int_as_float(0x7fc00000);
+    return static_cast<Word>(__float_as_uint(b)) << 32 | __float_as_uint(a);
+}
+
+__device__ void send(Word* mail, const Moments& m) {
+    volatile Word* words = mail;
+    words[0] = word_of(m.mean, m.low);
+    words[1] = word_of(m.squares, 0.0f);
+}
+
+__device__ Two wait_for(const Word* mail) {
+    const volatile Word* word = mail;
+    Word bits = *word;
+    while (bits == kNoMail) {
+        __nanosleep(32);
+        bits = *word;
+    }
+    return {__uint_as_float(static_cast<unsigned>(bits)), __uint_as_float(static_cast<unsigned>(bits >> 32))};
 }
 
 template <typename T, int kSize>
-__global__ void __launch_bounds__(kSplitThreads, 3)
+__global__ void __launch_bounds__(kPartThreads, kPartBlocks)
+joined_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, kSize>* bias, Pack<T, kSize>* y,
+            Word* mail, int all_chunks, int64_t packs, int chunks, double one_of_width, float eps) {
+    __shared__ float sums[kPartThreads / kWarp];
+    __shared__ Two deviations[kPartThreads / kWarp];
+    __shared__ Statistics of_row;
+    for (int chunk = blockIdx.x; chunk < all_chunks; chunk += gridDim.x) {
+        const int64_t row = chunk / chunks, first = chunk % chunks * kChunk;
+        Held<T, kSize, kPartThreads, kPartLoads> held(x + row * packs + first, packs - first, true);
+        const Moments m = held.moments(sums, deviations);
+        if (threadIdx.x == 0) send(mail + 2 * chunk, m);
+        const auto moments_of = [&](int c) -> Moments {
+            const Word* of_chunk = mail + 2 * (row * chunks + c);
+            const Two means = wait_for(of_chunk);
+            return {means.first, means.second, wait_for(of_chunk + 1).first};
+        };
+        const Statistics statistics = merged<kSize>(chunks, packs, one_of_width, eps, of_row, moments_of);
+        held.write(y + row * packs + first, from(weight, first), from(bias, first), statistics);
+    }
+}
+
+// chunk_moments and write_chunks: for rows of which not all chunks fit the GPU at once; the second kernel waits.
+
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kPartThreads, kPartBlocks)
+chunk_moments(const Pack<T, kSize>* x, Moments* of_chunks, int64_t packs, int chunks) {
+    __shared__ float sums[kPartThreads / kWarp];
+    __shared__ Two deviations[kPartThreads / kWarp];
+    const int64_t row = blockIdx.x / chunks, first = blockIdx.x % chunks * kChunk;
+    Held<T, kSize, kPartThreads, kPartLoads> held(x + row * packs + first, packs - first, false);
+    const Moments m = held.moments(sums, deviations);
+    if (threadIdx.x == 0) of_chunks[blockIdx.x] = m;
+}
+
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kPartThreads, kPartBlocks)
 write_chunks(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, kSize>* bias, Pack<T, kSize>* y,
-             const float2* of_chunks, int64_t packs, int chunks, float eps) {
+             const Moments* of_chunks, int64_t packs, int chunks, double one_of_width, float eps) {
+    __shared__ Statistics of_row;
     const unsigned block = gridDim.x - 1 - blockIdx.x;  // from the end, which L2 still has
     const int64_t row = block / chunks, first = block % chunks * kChunk;
-    x += row * packs;
-    const Held<T, kSize, kSplitThreads, kSplitLoads> held(x + first, packs - first, true);
-    Moments m = {};
-    for (int c = threadIdx.x; c < chunks; c += kSplitThreads) {
-        const float2 chunk = of_chunks[row * chunks + c];
-        m = merged(m, {float(min(kChunk, packs - c * kChunk)) * kSize, chunk.x, chunk.y});
-    }
-    m = merged_over_row<kSplitThreads>(m);
-    const float rstd = rsqrtf(m.squares / (float(packs) * kSize) + eps);
-    held.write(y + row * packs + first, weight ? weight + first : nullptr, bias ? bias + first : nullptr,
-               pivot_of(x, packs), m.mean, rstd);
+    Held<T, kSize, kPartThreads, kPartLoads> held(x + row * packs + first, packs - first, true);
+    const auto moments_of = [&](int c) { return of_chunks[row * chunks + c]; };
+    const Statistics statistics = merged<kSize>(chunks, packs, one_of_width, eps, of_row, moments_of);
+    held.write(y + row * packs + first, from(weight, first), from(bias, first), statistics);
 }
 
 // ------------------------------------------------------------------------------------------------------
@@ -235,8 +376,14 @@ struct Call {
     void* y;
     int64_t rows, width;
     float eps;
+    c10::Device device;
     cudaStream_t stream;
 };
+
+// Not through torch's dispatcher, which each call would pay for.
+at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type, c10::Device device) {
+    return at::detail::empty_cuda(sizes, type, device, std::nullopt);
+}
 
 template <typename T, int kSize, int kThreads, int kLoads>
 void whole(const Call& call) {
@@ -251,32 +398,61 @@ void whole(const Call& call) {
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
+// Whether the blocks that fit the GPU at once could take the rows; then they have.
 template <typename T, int kSize>
-void split(const Call& call, const torch::Tensor& x) {
+bool joined(const Call& call) {
+    using P = Pack<T, kSize>;
+    int64_t packs = call.width / kSize;
+    const int64_t chunks_of_row = (packs + kChunk - 1) / kChunk;
+    int of_multiprocessor = 0, multiprocessors = 0;
+    C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, joined_rows<T, kSize>,
+                                                                 kPartThreads, 0));
+    C10_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, call.device.index()));
+    const int64_t resident = int64_t(of_multiprocessor) * multiprocessors;
+    if (chunks_of_row > resident || call.rows * chunks_of_row > INT_MAX / 2) return false;
+    int chunks = static_cast<int>(chunks_of_row), all_chunks = static_cast<int>(call.rows) * chunks;
+    const at::Tensor words = empty({2 * all_chunks}, at::kLong, call.device);
+    auto* mail = static_cast<Word*>(words.data_ptr());
+    C10_CUDA_CHECK(cudaMemsetAsync(mail, 0xff, 2 * all_chunks * sizeof(Word), call.stream));
+    const auto *x = static_cast<const P*>(call.x), *weight = static_cast<const P*>(call.weight);
+    const auto* bias = static_cast<const P*>(call.bias);
+    auto* y = static_cast<P*>(call.y);
+    double one_of_width = 1.0 / call.width;
+    float eps = call.eps;
+    void* arguments[] = {&x, &weight, &bias, &y, &mail, &all_chunks, &packs, &chunks, &one_of_width, &eps};
+    const auto blocks = static_cast<unsigned>(std::min<int64_t>(resident, all_chunks));
+    C10_CUDA_CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&joined_rows<T, kSize>), dim3(blocks),
+                                               dim3(kPartThreads), arguments, 0, call.stream));
+    return true;
+}
+
+template <typename T, int kSize>
+void split(const Call& call) {
     using P = Pack<T, kSize>;
     const int64_t packs = call.width / kSize, chunks = (packs + kChunk - 1) / kChunk, blocks = call.rows * chunks;
     TORCH_CHECK(blocks <= INT_MAX, "layer_norm: ", blocks, " chunks are more than a grid can have");
-    const auto scratch = torch::empty({blocks, 2}, x.options().dtype(torch::kFloat));
-    auto* of_chunks = reinterpret_cast<float2*>(scratch.template data_ptr<float>());
-    chunk_moments<T, kSize><<<static_cast<unsigned>(blocks), kSplitThreads, 0, call.stream>>>(
+    const at::Tensor scratch = empty({3 * blocks}, at::kFloat, call.device);
+    auto* of_chunks = static_cast<Moments*>(scratch.data_ptr());
+    chunk_moments<T, kSize><<<static_cast<unsigned>(blocks), kPartThreads, 0, call.stream>>>(
         static_cast<const P*>(call.x), of_chunks, packs, static_cast<int>(chunks));
     C10_CUDA_KERNEL_LAUNCH_CHECK();
-    write_chunks<T, kSize><<<static_cast<unsigned>(blocks), kSplitThreads, 0, call.stream>>>(
+    write_chunks<T, kSize><<<static_cast<unsigned>(blocks), kPartThreads, 0, call.stream>>>(
         static_cast<const P*>(call.x), static_cast<const P*>(call.weight), static_cast<const P*>(call.bias),
-        static_cast<P*>(call.y), of_chunks, packs, static_cast<int>(chunks), call.eps);
+        static_cast<P*>(call.y), of_chunks, packs, static_cast<int>(chunks),
+        1.0 / call.width, call.eps);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 // The one place that chooses: element size of a load, threads of a row, and packs that each of them holds.
 template <typename T>
-void choose(const Call& call, const torch::Tensor& x) {
+void choose(const Call& call) {
     constexpr int kSize = sizeof(uint4) / sizeof(T);
     const auto bits = reinterpret_cast<uintptr_t>(call.x) | reinterpret_cast<uintptr_t>(call.weight) |
                       reinterpret_cast<uintptr_t>(call.bias) | reinterpret_cast<uintptr_t>(call.y);
     if (bits % sizeof(uint4) || call.width % kSize) {
         if (call.width <= 128) return whole<T, 1, kWarp, 4>(call);
         if (call.width <= 2048) return whole<T, 1, 256, 8>(call);
-        return split<T, 1>(call, x);
+        return split<T, 1>(call);
     }
     const int64_t packs = call.width / kSize;
     if (packs <= 128) return whole<T, kSize, kWarp, 4>(call);
@@ -285,11 +461,10 @@ void choose(const Call& call, const torch::Tensor& x) {
     if (packs <= 1024) return whole<T, kSize, 256, 4>(call);
     if (packs <= 2048) return whole<T, kSize, 512, 4>(call);
     if (packs <= 4096) return whole<T, kSize, 1024, 4>(call);
-    split<T, kSize>(call, x);
+    if (!joined<T, kSize>(call)) split<T, kSize>(call);
 }
 
-void check_parameter(const char* name, const std::optional<torch::Tensor>& parameter, const torch::Tensor& x,
-                     int64_t width) {
+void check_parameter(const char* name, const at::Tensor* parameter, const at::Tensor& x, int64_t width) {
     if (!parameter) return;
     TORCH_CHECK(parameter->device() == x.device() && parameter->scalar_type() == x.scalar_type() &&
                     parameter->numel() == width && parameter->is_contiguous(),
@@ -298,34 +473,39 @@ void check_parameter(const char* name, const std::optional<torch::Tensor>& param
                 parameter->device());
 }
 
-torch::Tensor layer_norm(torch::Tensor x, int64_t width, std::optional<torch::Tensor> weight,
-                         std::optional<torch::Tensor> bias, double eps) {
+at::Tensor layer_norm(const at::Tensor& x, int64_t width, const at::Tensor* weight, const at::Tensor* bias,
+                      double eps) {
     TORCH_CHECK(x.is_cuda(), "layer_norm: x must be a CUDA tensor, got one on ", x.device());
     TORCH_CHECK(width > 0 && x.numel() % width == 0, "layer_norm: x has ", x.numel(),
                 " elements, which are not rows of ", width);
     check_parameter("weight", weight, x, width);
     check_parameter("bias", bias, x, width);
     const c10::cuda::CUDAGuard guard(x.device());
-    x = x.contiguous();
-    auto y = torch::empty(x.sizes(), x.options());
+    if (!x.is_contiguous()) return layer_norm(x.contiguous(), width, weight, bias, eps);
+    at::Tensor y = empty(x.sizes(), x.scalar_type(), x.device());
     if (y.numel() == 0) return y;  // a launch of no blocks is an error
 
-    const auto pointer = [](std::optional<torch::Tensor>& t) { return t ? t->data_ptr() : nullptr; };
-    const Call call = {x.data_ptr(),      pointer(weight), pointer(bias),           y.data_ptr(),
-                       x.numel() / width, width,           static_cast<float>(eps), c10::cuda::getCurrentCUDAStream()};
+    const auto pointer = [](const at::Tensor* t) { return t ? t->data_ptr() : nullptr; };
+    const Call call = {x.data_ptr(), pointer(weight), pointer(bias),           y.data_ptr(), x.numel() / width,
+                       width,        static_cast<float>(eps), x.device(), c10::cuda::getCurrentCUDAStream()};
     switch (x.scalar_type()) {
-        case torch::kFloat: choose<float>(call, x); break;
-        case torch::kHalf: choose<c10::Half>(call, x); break;
-        case torch::kBFloat16: choose<c10::BFloat16>(call, x); break;
+        case torch::kFloat: choose<float>(call); break;
+        case torch::kHalf: choose<c10::Half>(call); break;
+        case torch::kBFloat16: choose<c10::BFloat16>(call); break;
         default: TORCH_CHECK(false, "layer_norm: x must be float32, float16 or bfloat16, got ", x.scalar_type());
     }
     return y;
 }
 """
 
-extension = load_inline(
-    name="layernorm_options_read_once", cpp_sources=CPP, cuda_sources=CUDA, functions=["layer_norm"]
-)
+# Host code is not optimised unless it is asked for.
+layer_norm = load_inline(
+    name="layernorm_options_read_once",
+    cpp_sources=CPP,
+    cuda_sources=CUDA,
+    extra_cflags=["-O2"],
+    extra_cuda_cflags=["-O2"],
+).layer_norm
 
 
 class ModelNew(nn.Module):
@@ -335,7 +515,8 @@ class ModelNew(nn.Module):
         self.weight = nn.Parameter(torch.ones(shape)) if elementwise_affine else None
         self.bias = nn.Parameter(torch.zeros(shape)) if elementwise_affine and bias else None
         self.width = torch.Size(shape).numel()
-        self.eps = eps
+        self.eps = float(eps)
 
     def forward(self, x):
-        return extension.layer_norm(x, self.width, self.weight, self.bias, self.eps)
+        parameters = self._parameters  # skips the search that self.weight would make
+        return layer_norm(x, self.width, parameters.get("weight"), parameters.get("bias"), self.eps)

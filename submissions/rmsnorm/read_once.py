@@ -216,10 +216,10 @@ __device__ float wait_for(const float* mail) {
 
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kJoinedThreads, kJoinedBlocks)
-joined_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, Pack<T, kSize>* y, float* mail, int64_t rows,
+joined_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, Pack<T, kSize>* y, float* mail, int all_chunks,
             int64_t packs, int chunks, float eps) {
     __shared__ float of_chunk[kJoinedThreads / kWarp], of_row[kJoinedThreads / kWarp];
-    for (int64_t chunk = blockIdx.x; chunk < rows * chunks; chunk += gridDim.x) {
+    for (int chunk = blockIdx.x; chunk < all_chunks; chunk += gridDim.x) {
         const int64_t row = chunk / chunks, first = chunk % chunks * kJoinedChunk;
         Held<T, kSize, kJoinedThreads, kJoinedLoads> held(x + row * packs + first, packs - first, true);
         float squares = row_sum<kJoinedThreads>(held.squares(), of_chunk);
@@ -295,23 +295,23 @@ void whole(const Call& call) {
 template <typename T, int kSize>
 bool joined(const Call& call) {
     using P = Pack<T, kSize>;
-    int64_t rows = call.rows, packs = call.width / kSize;
+    int64_t packs = call.width / kSize;
     const int64_t chunks_of_row = (packs + kJoinedChunk - 1) / kJoinedChunk;
     int of_multiprocessor = 0, multiprocessors = 0;
     C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, joined_rows<T, kSize>,
                                                                  kJoinedThreads, 0));
     C10_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, call.device.index()));
     const int64_t resident = int64_t(of_multiprocessor) * multiprocessors;
-    if (chunks_of_row > resident) return false;
-    int chunks = static_cast<int>(chunks_of_row);
-    const at::Tensor sums = empty({rows * chunks}, at::kFloat, call.device);
+    if (chunks_of_row > resident || call.rows * chunks_of_row > INT_MAX / 2) return false;
+    int chunks = static_cast<int>(chunks_of_row), all_chunks = static_cast<int>(call.rows) * chunks;
+    const at::Tensor sums = empty({all_chunks}, at::kFloat, call.device);
     float* mail = static_cast<float*>(sums.data_ptr());
-    C10_CUDA_CHECK(cudaMemsetAsync(mail, 0xff, rows * chunks * sizeof(float), call.stream));
+    C10_CUDA_CHECK(cudaMemsetAsync(mail, 0xff, all_chunks * sizeof(float), call.stream));
     const auto *x = static_cast<const P*>(call.x), *weight = static_cast<const P*>(call.weight);
     auto* y = static_cast<P*>(call.y);
     float eps = call.eps;
-    void* arguments[] = {&x, &weight, &y, &mail, &rows, &packs, &chunks, &eps};
-    const auto blocks = static_cast<unsigned>(std::min(resident, rows * chunks));
+    void* arguments[] = {&x, &weight, &y, &mail, &all_chunks, &packs, &chunks, &eps};
+    const auto blocks = static_cast<unsigned>(std::min<int64_t>(resident, all_chunks));
     C10_CUDA_CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&joined_rows<T, kSize>), dim3(blocks),
                                                dim3(kJoinedThreads), arguments, 0, call.stream));
     return true;
