@@ -67,7 +67,8 @@ struct alignas(kSize * sizeof(T)) Pack {  // one load or store
     T at[kSize];
 };
 
-// Each x is read and each y written when it has no further use: in passing, not to be kept by the caches.
+// Parts of long rows are read and written when they have no further use: in passing, not to be kept by the caches.
+// Short rows do without: they were slower with it (docs/notes/speed-of-light.md).
 template <typename P>
 __device__ P load_once(const P* p) {
     P pack;
@@ -155,12 +156,12 @@ struct Held {
     int packs;  // of the row or chunk
     int left;   // packs behind this thread's first; negative where it has none
 
-    __device__ Held(const P* row, int64_t packs_left, bool last_use)
+    __device__ Held(const P* row, int64_t packs_left, bool in_passing)
         : packs(int(min(packs_left, int64_t(kThreads) * kLoads))), left(packs - 1 - int(threadIdx.x)) {
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
             const P* p = row + int(threadIdx.x) + min(k * kThreads, left);
-            kept[k] = last_use ? load_once(p) : *p;
+            kept[k] = in_passing ? load_once(p) : *p;
         }
     }
 
@@ -205,7 +206,7 @@ struct Held {
     }
 
     // weight and bias may be null
-    __device__ void write(P* out, const P* weight, const P* bias, const Statistics& row) {
+    __device__ void write(P* out, const P* weight, const P* bias, const Statistics& row, bool in_passing) {
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
             keep_packed(kept[k]);
@@ -229,7 +230,11 @@ struct Held {
             P result;
 #pragma unroll
             for (int j = 0; j < kSize; j++) result.at[j] = static_cast<T>(value[j]);
-            store_once(out + i, result);
+            if (in_passing) {
+                store_once(out + i, result);
+            } else {
+                out[i] = result;
+            }
         }
     }
 };
@@ -247,41 +252,41 @@ whole_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, 
            int64_t rows, int packs, float eps) {
     const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
     if (row >= rows) return;  // a whole warp, and only where warps do not wait for each other
-    Held<T, kSize, kThreads, kLoads> held(x + row * packs, packs, true);
+    Held<T, kSize, kThreads, kLoads> held(x + row * packs, packs, false);
     __shared__ float sums[kThreads / kWarp];
     __shared__ Two deviations[kThreads / kWarp];
     const Moments m = held.moments(sums, deviations);
     held.write(y + row * packs, weight, bias,
-               {m.mean, m.low, rsqrtf(__fdividef(m.squares, float(packs) * kSize) + eps)});
+               {m.mean, m.low, rsqrtf(__fdividef(m.squares, float(packs) * kSize) + eps)}, false);
 }
 
 // ------------------------------------------------------------------------------------------------------
 // Parts of a row: a chunk in the registers of a block.
 
-constexpr int kPartThreads = 256, kPartLoads = 8, kPartBlocks = 3;  // of a multiprocessor
+constexpr int kPartThreads = 512, kPartLoads = 8, kPartBlocks = 2;  // of a multiprocessor
 constexpr int64_t kChunk = kPartThreads * kPartLoads;               // packs
 
-// Merges the moments of a row's chunks, `moments_of(c)`, which may be asked for twice, in the first warp of a block,
-// and gives all of its threads the statistics.
+// Merges the moments of a row's chunks, `moments_of(c)`, in the first warp of a block, and gives all of its threads
+// the statistics. In float64 sums of distances from the first chunk's mean and of their squares are enough.
 template <int kSize, typename MomentsOf>
 __device__ Statistics merged(int chunks, int64_t packs, double one_of_width, float eps, Statistics& of_row,
                              MomentsOf moments_of) {
     if (threadIdx.x < kWarp) {
-        double sum = 0.0, squares = 0.0;
+        const Moments first = moments_of(0);
+        const double origin = double(first.mean) + first.low;
+        double distances = 0.0, squares = 0.0;
         for (int c = threadIdx.x; c < chunks; c += kWarp) {
             const Moments m = moments_of(c);
-            sum += min(packs - c * kChunk, kChunk) * kSize * (double(m.mean) + m.low);
+            const double number = int(min(packs - c * kChunk, kChunk)) * kSize;
+            const double distance = double(m.mean) + m.low - origin;
+            distances += number * distance;
+            squares += m.squares + number * distance * distance;
         }
-        const double mean = warp_sum(sum) * one_of_width;
-        for (int c = threadIdx.x; c < chunks; c += kWarp) {
-            const Moments m = moments_of(c);
-            const double between = double(m.mean) + m.low - mean;
-            squares += m.squares + min(packs - c * kChunk, kChunk) * kSize * between * between;
-        }
-        squares = warp_sum(squares);
+        const double between = warp_sum(distances) * one_of_width, mean = origin + between;
+        const double variance = warp_sum(squares) * one_of_width - between * between;
         const float high = static_cast<float>(mean);
         if (threadIdx.x == 0) {
-            of_row = {high, static_cast<float>(mean - high), rsqrtf(static_cast<float>(squares * one_of_width) + eps)};
+            of_row = {high, static_cast<float>(mean - high), rsqrtf(fmaxf(static_cast<float>(variance), 0.0f) + eps)};
         }
     }
     __syncthreads();
@@ -338,7 +343,7 @@ joined_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T,
             return {means.first, means.second, wait_for(of_chunk + 1).first};
         };
         const Statistics statistics = merged<kSize>(chunks, packs, one_of_width, eps, of_row, moments_of);
-        held.write(y + row * packs + first, from(weight, first), from(bias, first), statistics);
+        held.write(y + row * packs + first, from(weight, first), from(bias, first), statistics, true);
     }
 }
 
@@ -365,7 +370,7 @@ write_chunks(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T
     Held<T, kSize, kPartThreads, kPartLoads> held(x + row * packs + first, packs - first, true);
     const auto moments_of = [&](int c) { return of_chunks[row * chunks + c]; };
     const Statistics statistics = merged<kSize>(chunks, packs, one_of_width, eps, of_row, moments_of);
-    held.write(y + row * packs + first, from(weight, first), from(bias, first), statistics);
+    held.write(y + row * packs + first, from(weight, first), from(bias, first), statistics, true);
 }
 
 // ------------------------------------------------------------------------------------------------------
@@ -460,7 +465,10 @@ void choose(const Call& call) {
     if (packs <= 512) return whole<T, kSize, 128, 4>(call);
     if (packs <= 1024) return whole<T, kSize, 256, 4>(call);
     if (packs <= 2048) return whole<T, kSize, 512, 4>(call);
-    if (packs <= 4096) return whole<T, kSize, 1024, 4>(call);
+    if (packs <= 4096) {  // 16-bit values take more registers once converted
+        if constexpr (sizeof(T) == 4) return whole<T, kSize, 512, 8>(call);
+        return whole<T, kSize, 1024, 4>(call);
+    }
     if (!joined<T, kSize>(call)) split<T, kSize>(call);
 }
 
