@@ -187,31 +187,34 @@ using Mail = unsigned long long;
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 __device__ __forceinline__ void cluster_barrier() { cooperative_groups::this_cluster().sync(); }
-__device__ __forceinline__ volatile Mail* of_other_block(Mail* mail) {
+__device__ __forceinline__ Mail* of_other_block(Mail* mail) {
     return cooperative_groups::this_cluster().map_shared_rank(mail, 1 - blockIdx.x % kClusterBlocks);
 }
 #else
 __device__ void cluster_barrier() { __trap(); }
-__device__ volatile Mail* of_other_block(Mail* mail) { return mail; }
+__device__ Mail* of_other_block(Mail* mail) { return mail; }
 #endif
 
-__device__ __forceinline__ float wait_for_mail(const Mail* mail, unsigned turn) {
-    Mail word = *static_cast<const volatile Mail*>(mail);
+// Atomic, as what other blocks write meanwhile has to be.
+__device__ __forceinline__ float wait_for_mail(Mail* mail, unsigned turn) {
+    Mail word = atomicAdd(mail, Mail(0));
     while (static_cast<unsigned>(word >> 32) != turn) {
         __nanosleep(20);
-        word = *static_cast<const volatile Mail*>(mail);
+        word = atomicAdd(mail, Mail(0));
     }
     return __uint_as_float(static_cast<unsigned>(word));
 }
 
-// Of the sums of both blocks. Turns count from 1, and `mail` is of turn 0 before.
+// Of the sums of both blocks; two lanes of each warp wait. Turns count from 1, and `mail` is of turn 0 before.
 __device__ __forceinline__ Two<float> sum_over_blocks(const Two<float>& v, Mail (*mail)[2], unsigned turn) {
     Mail* const here = mail[turn % 2];
     if (threadIdx.x < 2) {
         const float sum = threadIdx.x == 0 ? v.first : v.second;
-        of_other_block(here)[threadIdx.x] = static_cast<Mail>(turn) << 32 | __float_as_uint(sum);
+        atomicExch(of_other_block(here) + threadIdx.x, static_cast<Mail>(turn) << 32 | __float_as_uint(sum));
     }
-    return {v.first + wait_for_mail(here, turn), v.second + wait_for_mail(here + 1, turn)};
+    const int lane = threadIdx.x % kWarp;
+    const float other = lane < 2 ? wait_for_mail(here + lane, turn) : 0.0f;
+    return {v.first + __shfl_sync(kAllLanes, other, 0), v.second + __shfl_sync(kAllLanes, other, 1)};
 }
 
 // ------------------------------------------------------------------------------------------------------
