@@ -72,12 +72,12 @@ class Table:
         self._before: list[dict] = []
         if continues and path and path.exists():
             earlier = json.loads(path.read_text())
-            self.environment = earlier["environment"]
             now = {entry.name: entry.sha256 for entry in corpus.entries()}
             self._before = [
                 row for row in earlier["outcomes"]
                 if row["right"] and row.get("sha256") == now.get(f"{row['family']}/{row['name']}")
             ]  # fmt: skip
+            self.environment = {device: known for device, known in earlier["environment"].items() if self.judged(device)}
 
     @property
     def has_earlier(self) -> bool:
