@@ -8,7 +8,8 @@ from harness.build.locate import locate
 from harness.isolation import builds
 from tests.helpers import run_eval
 
-PROBLEM = Path(__file__).parent / "fixtures" / "problems" / "small_layernorm.py"
+FIXTURES = Path(__file__).parent / "fixtures"
+PROBLEM = FIXTURES / "problems" / "small_layernorm.py"
 
 
 def write(tmp_path, text):
@@ -81,19 +82,21 @@ def test_errors_are_few_short_and_given_once():
     assert lines[-1] == "… and 6 more errors"
 
 
-NATIVE = '''
+# Built with a header of a few lines in torch's place: what is tested here is the way to the compiler. torch's own is
+# built against by test_cuda_submissions.
+NATIVE = f'''
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
 
 extension = load_inline(name="shift", cpp_sources="""
-#include <torch/torch.h>
-int answer() { return ANSWER; }
-""", functions=["answer"])
+#include <cstdlib>
+int answer() {{ return ANSWER; }}
+""", functions=["answer"], extra_include_paths=[{str(FIXTURES / "light")!r}])
 
 
 class ModelNew(nn.LayerNorm):
     def forward(self, x):
-        raise RuntimeError(f"the answer is {extension.answer()}")
+        raise RuntimeError(f"the answer is {{extension.answer()}}")
 '''
 
 
