@@ -1,13 +1,10 @@
 #include "alias.h"
 
-#include "../runtime/memory.h"
-
 namespace emu_device {
 using namespace c10;
 
 namespace {
 void drop_storage(void* storage) { delete static_cast<Storage*>(storage); }
-void release(void* data) { emu_release(data); }
 
 // CPU kernels resize their outputs: an alias that grows must grow in device memory.
 struct AliasAllocator final : Allocator {

@@ -7,6 +7,7 @@
 namespace emu_device {
 c10::Allocator* cuda_allocator();
 c10::DataPtr cuda_memory(size_t bytes);
+void release(void* data);  // what cuda_memory gave
 void expect_device(c10::Device device);
 
 // Remembers, for the time of one operator, which CUDA storage a host pointer stands for.

@@ -9,6 +9,8 @@
 namespace emu_device {
 using namespace c10;
 
+void release(void* data) { emu_release(data); }
+
 namespace {
 const Device kDevice(DeviceType::CUDA, 0);
 const Stream kStream(Stream::DEFAULT, kDevice);
@@ -43,8 +45,6 @@ struct Guard final : impl::DeviceGuardImplInterface {
     double elapsedTime(void*, void*, const DeviceIndex) const override { return 0.0; }
 };
 C10_REGISTER_GUARD_IMPL(CUDA, Guard)
-
-void release(void* data) { emu_release(data); }
 
 struct CudaAllocator final : Allocator {
     DataPtr allocate(size_t bytes) override { return cuda_memory(bytes); }
