@@ -45,6 +45,7 @@ FAST = (
 
 # The least that shows a script at work where there is no GPU.
 ONE_SMALL_CASE = ("--device", "emulator", "--no-timing", "-k", "random 1")
+ONE_SMALL_SHAPE = ("--device", "emulator", "--no-timing", "-k", "2x33")
 ONE_TIMED_CASE = ("--device", "cpu", "-k", "2048x16384")
 FEW_VERDICTS = (FIRST_RUNG, "tests/hostile/fragile/no_barrier.py", "-k", "l")
 
@@ -97,6 +98,7 @@ def gpu() -> Plan:
         [_warm_evaluation()],
         [_hostile(), _sanitized()],
         *([_evaluation(problem, FEWER_PEERS)] for problem in problems.values()),
+        [_shapes()],
         [_repeatability()],
         [_counters()],
         [_profile(HEADLINE)],
@@ -179,6 +181,20 @@ def _evaluation(problem: Problem, against: str, *more: str) -> Step:
         limit_s=2 * seconds,
         rehearsal=("eval.py", str(files[-1].relative_to(ROOT)), "--against", against, *more, *ONE_SMALL_CASE, *out),
         reads=(f"submissions/{problem.name}", f"problems/{problem.name}.py"),
+    )
+
+
+def _shapes() -> Step:
+    """The fast LayerNorm on many shapes."""
+    out = ("--json", f"{FOLDER}/layernorm_shapes.json")
+    return Step(
+        name="layernorm_shapes",
+        words=("eval.py", HEADLINE, "--problem", "layernorm_shapes", "--against", PEERS, *out),
+        files=("layernorm_shapes.json",),
+        seconds=70,
+        limit_s=200,
+        rehearsal=("eval.py", HEADLINE, "--problem", "layernorm_shapes", *ONE_SMALL_SHAPE, *out),
+        reads=(HEADLINE, "problems/layernorm_shapes.py"),
     )
 
 
