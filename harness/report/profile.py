@@ -24,7 +24,8 @@ def print_profile(console: Console, profile: Profile) -> None:
         for launch in profile.launches:
             _print_launch(console, launch)
         _print_bytes(console, profile.launches, profile.bytes_min)
-        console.print(f"full report: {profile.report} (ncu-ui opens it)")
+        if profile.report:  # its name alone: what is printed is kept, and read on other machines
+            console.print(f"full report: {profile.report.name} (ncu-ui opens it)")
     else:
         console.print(f"[yellow]{escape(profile.why_not)}[/]")
         _print_times(console, profile)
