@@ -9,6 +9,8 @@ Rows of transformers in three dtypes, and small and odd inputs, where Python and
 import torch
 import torch.nn as nn
 
+OPERATOR = "layernorm"  # which implementations of others it is compared with
+
 
 class Model(nn.Module):
     """The reference: LayerNorm over the last dimension, with weight and bias."""

@@ -9,6 +9,8 @@ import importlib.metadata
 import pytest
 
 from harness import peers
+from harness.paths import PROBLEMS
+from harness.worker import implementations
 from tests.helpers import ROOT, run_eval, run_timed
 
 pytestmark = pytest.mark.alone
@@ -93,6 +95,15 @@ def test_what_is_not_installed_is_named():
 def test_a_peer_without_the_operator_says_what_it_has():
     with pytest.raises(peers.NotAvailable, match="has nothing for sorting; it has layernorm"):
         peers.load("unfused", "sorting")
+
+
+def test_a_problem_of_another_name_says_which_operator_it_is(tmp_path):
+    problem = tmp_path / "rows_of_mine.py"
+    problem.write_text('OPERATOR = "rmsnorm"\n')
+    assert implementations.peer("unfused", problem) == implementations.peer("unfused", PROBLEMS / "rmsnorm.py")
+    problem.write_text("")
+    with pytest.raises(implementations.LoadFailed, match="has nothing for rows_of_mine"):
+        implementations.peer("unfused", problem)
 
 
 def test_an_unknown_name_is_a_usage_error_that_lists_the_known_ones():

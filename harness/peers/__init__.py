@@ -1,6 +1,6 @@
 """Other implementations to be compared with, where they are installed: `--against unfused,liger`.
 
-A file each, with a class for each problem that it can answer; all of them are written against the public functions
+A file each, with a class for each operator that it has; all of them are written against the public functions
 of their packages. They run in workers of their own, are judged like a submission on each case before they are
 timed on it, and may refuse: whatever they raise becomes a note.
 """
@@ -35,15 +35,16 @@ class Peer:
     version: str
 
 
-def load(name: str, problem: str) -> Peer:
-    """The implementation of `problem` that the package behind `name` has. Raises NotAvailable."""
+def load(name: str, operator: str) -> Peer:
+    """The implementation of `operator` that the package behind `name` has: a problem's OPERATOR, or the name of its
+    file. Raises NotAvailable."""
     distribution = DISTRIBUTIONS[name]
     try:
         module = importlib.import_module(f"{__name__}.{name}")
         version = importlib.metadata.version(distribution)
     except (ImportError, OSError) as error:  # OSError: a library that the package needs is missing
         raise NotAvailable(f"{distribution} is not installed here ({type(error).__name__}: {error}).") from error
-    if problem not in module.IMPLEMENTATIONS:
+    if operator not in module.IMPLEMENTATIONS:
         known = ", ".join(module.IMPLEMENTATIONS)
-        raise NotAvailable(f"{distribution} has nothing for {problem}; it has {known}.")
-    return Peer(module.IMPLEMENTATIONS[problem], f"{distribution} {version}")
+        raise NotAvailable(f"{distribution} has nothing for {operator}; it has {known}.")
+    return Peer(module.IMPLEMENTATIONS[operator], f"{distribution} {version}")

@@ -21,4 +21,4 @@ class RMSNorm(nn.RMSNorm):
         return fused_rms_norm_affine(x, self.weight, self.normalized_shape, self.eps)
 
 
-IMPLEMENTATIONS = {"layernorm": LayerNorm, "layernorm_options": LayerNorm, "rmsnorm": RMSNorm}
+IMPLEMENTATIONS = {"layernorm": LayerNorm, "rmsnorm": RMSNorm}

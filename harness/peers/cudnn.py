@@ -76,4 +76,4 @@ class RMSNorm(nn.RMSNorm):
         return _normalised("rmsnorm", x, (self.weight,), self.eps)
 
 
-IMPLEMENTATIONS = {"layernorm": LayerNorm, "layernorm_options": LayerNorm, "rmsnorm": RMSNorm}
+IMPLEMENTATIONS = {"layernorm": LayerNorm, "rmsnorm": RMSNorm}

@@ -21,4 +21,4 @@ class RMSNorm(nn.RMSNorm):
         return LigerRMSNormFunction.apply(rows, self.weight.flatten(), self.eps).view(x.shape)
 
 
-IMPLEMENTATIONS = {"layernorm": LayerNorm, "layernorm_options": LayerNorm, "rmsnorm": RMSNorm}
+IMPLEMENTATIONS = {"layernorm": LayerNorm, "rmsnorm": RMSNorm}

@@ -29,4 +29,4 @@ class RMSNorm(nn.RMSNorm):
         return rmsnorm_fwd(rows, self.weight.flatten(), eps=self.eps)[0].view(x.shape)
 
 
-IMPLEMENTATIONS = {"layernorm": LayerNorm, "layernorm_options": LayerNorm, "rmsnorm": RMSNorm}
+IMPLEMENTATIONS = {"layernorm": LayerNorm, "rmsnorm": RMSNorm}

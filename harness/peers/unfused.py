@@ -48,7 +48,6 @@ class BiasGelu(nn.Module):
 
 IMPLEMENTATIONS = {
     "layernorm": LayerNorm,
-    "layernorm_options": LayerNorm,
     "rmsnorm": RMSNorm,
     "add_layernorm": AddLayerNorm,
     "bias_gelu": BiasGelu,

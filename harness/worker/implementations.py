@@ -70,8 +70,9 @@ def compiled(path: Path) -> Factory:
 
 def peer(name: str, problem: Path) -> tuple[Factory, str]:
     """A peer's implementation of the problem in that file, and its version. Raises LoadFailed."""
+    operator = getattr(_load_module(problem, "problem"), "OPERATOR", problem.stem)
     try:
-        found = peers.load(name, problem.stem)
+        found = peers.load(name, operator)
     except peers.NotAvailable as error:
         raise LoadFailed(str(error)) from error
     return found.build, found.version
