@@ -32,6 +32,10 @@ class Reader(Protocol):
         NaN where the memory is not known. Raises SubmissionError when it cannot be read."""
         ...
 
+    def rehearse(self) -> None:
+        """Do once more what the last `sample` did where that takes longer after a pause, and show it to nobody."""
+        ...
+
     def forget(self) -> None:
         """Close mappings before the worker frees what they show."""
         ...

@@ -78,6 +78,9 @@ class ProcessReader:
             self._read(local, [(int(address), size) for address in part])
         return raw.double().numpy().reshape(offsets.shape)
 
+    def rehearse(self) -> None:
+        pass  # what was read may have been freed, and what reading costs is little beside a round of a CPU's
+
     def forget(self) -> None:
         pass
 

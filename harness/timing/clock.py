@@ -19,11 +19,13 @@ What was read is compared afterwards, and one call of each round in every elemen
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -231,6 +233,7 @@ class Clock:
         worker, reader = contender.worker, contender.reader
         worker.tell(Play(turn=worker.turns.number, warm_up=self._warm_up(contender, ready, slots)))
         worker.wait_for_warm_up(self._timeout_s)
+        reader.rehearse()
         started = time.perf_counter()
         self._dealer.change(changes)
         worker.hand_out(slots, self._timeout_s)
@@ -454,11 +457,12 @@ class Clock:
         self._first, self._running, self._notes = contenders[0], list(contenders), []
         self._choose_calls()
         deadline = time.monotonic() + budget_s
-        for done in range(MAX_ROUNDS):
-            spent = time.monotonic() > deadline
-            if done >= MIN_ROUNDS and (spent or all(c.known_within(half_width) for c in self._running)):
-                break
-            self._measure_once()
+        with _no_garbage_collection():
+            for done in range(MAX_ROUNDS):
+                spent = time.monotonic() > deadline
+                if done >= MIN_ROUNDS and (spent or all(c.known_within(half_width) for c in self._running)):
+                    break
+                self._measure_once()
         for contender in contenders:
             contender.finished = contender in self._running
         return self._notes
@@ -479,6 +483,16 @@ class Clock:
             if played.mapped:
                 break
         return played
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    """Collecting in the judge would take part of a round, as `timeit` says too."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def slot_count(device: Device, floor_us: float, call_bytes: int, result_bytes: int, workers: int) -> int:
