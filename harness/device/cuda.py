@@ -167,7 +167,7 @@ class CudaDevice:
         properties = torch.cuda.get_device_properties(self.torch_device)
         # Each contender holds a round's results, beside the slots and the judge's own data.
         self.input_bytes = min(16 << 30, properties.total_memory // 8)
-        self.result_bytes = min(64 << 30, properties.total_memory // 2)
+        self.result_bytes = min(64 << 30, properties.total_memory * 2 // 5)
         self.cache_bytes = properties.L2_cache_size
 
     def reader(self, pid: int) -> CudaReader:
@@ -187,6 +187,8 @@ class CudaDevice:
             end.record()
             end.synchronize()
             times.append(start.elapsed_time(end) / 1e3)
+        del source, target
+        torch.cuda.empty_cache()  # workers need the memory
         return 2 * COPY_BYTES / float(np.median(times))
 
     def describe(self) -> dict[str, Any]:

@@ -131,6 +131,7 @@ class Runner:
 
     def time_device(self, slots: Sequence[int], *, in_a_graph: bool) -> DeviceTimed:
         """The device's time for a call as the worker tells it, on a GPU. Raises SubmissionError."""
+        self.reader.forget()
         flush_bytes = 2 * self.device.cache_bytes
         request = TimeDevice(list(slots), flush_bytes, in_a_graph=in_a_graph)
         return required(self.worker.ask(request, self.timeout_s), DeviceTimed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -10,7 +11,7 @@ import torch
 
 from harness import verdict
 from harness.device.base import Device
-from harness.errors import Inconclusive, SubmissionError, of_the_judge
+from harness.errors import HarnessError, Inconclusive, SubmissionError, of_the_judge
 from harness.judging import oracle
 from harness.judging.draw import Drawn, draw_upstream, in_layout
 from harness.judging.runner import Runner
@@ -141,8 +142,19 @@ class Timer:
                     raise
                 notes.append(f"'{name}': {label} was left out: {error.message}")
         parts = [_Part(drawn, part) for part in drawn.timed_parts]
-        times = [self._time_part(part, name, contenders) for part in parts]
-        runner.release()
+        try:
+            times = [self._time_part(part, name, contenders) for part in parts]
+            runner.release()
+        except (SubmissionError, Inconclusive):
+            with contextlib.suppress(HarnessError):  # a stub that is gone is the next submission's to find
+                self._release_others(contenders, name)  # which needs the memory
+            raise
+        notes += self._release_others(contenders, name)
+        return [replace(times[0], notes=notes + times[0].notes), *times[1:]]
+
+    def _release_others(self, contenders: Mapping[str, Runner], name: str) -> list[str]:
+        """Have the stub and the baselines let go of the case; a note on each baseline that cannot."""
+        notes = []
         with of_the_judge(STUB):
             self._stub.release()
         for label, contender in contenders.items():
@@ -152,7 +164,7 @@ class Timer:
                 contender.release()
             except SubmissionError as error:  # what is wrong with a baseline is nothing of the submission's
                 notes.append(f"'{name}': {label} did not live to the end: {error.message}")
-        return [replace(times[0], notes=notes + times[0].notes), *times[1:]]
+        return notes
 
     def _time_part(self, part: _Part, name: str, runners: Mapping[str, Runner]) -> CaseTimes:
         slots, sets = self._stage_data(part, name, workers=len(runners) + 1)

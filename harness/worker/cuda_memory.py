@@ -64,10 +64,13 @@ class CudaMemory:
         pass
 
     def release(self) -> None:
-        """Let go of the arena, and where memory is scarce of what PyTorch keeps for later, also for graphs: what is
-        timed together shares the device. The judge has let go of this memory before; to free what another process
-        still has mapped is undefined (CUDA Runtime API, cudaIpcGetMemHandle)."""
         self._close_arena()
+        self.trim()
+
+    def trim(self) -> None:
+        """Let go of what PyTorch keeps for later, also for graphs, where memory is scarce: what is timed together
+        shares the device. The judge has let go of this memory before; to free what another process still has mapped
+        is undefined (CUDA Runtime API, cudaIpcGetMemHandle)."""
         free_bytes, total_bytes = torch.cuda.mem_get_info()
         if free_bytes < total_bytes // 2:
             torch.cuda.empty_cache()

@@ -52,7 +52,13 @@ class Memory(Protocol):
 
     def unpoison(self) -> None: ...
 
-    def release(self) -> None: ...
+    def trim(self) -> None:
+        """Give memory back that is only kept for later, where it is scarce."""
+        ...
+
+    def release(self) -> None:
+        """Let go of the arena, and give memory back."""
+        ...
 
 
 class HostMemory:
@@ -83,6 +89,9 @@ class HostMemory:
 
     def unpoison(self) -> None:
         _mallopt_perturb(0)
+
+    def trim(self) -> None:
+        pass
 
     def release(self) -> None:
         pass

@@ -310,6 +310,7 @@ class Session:
     def _device_timed(self, request: TimeDevice) -> Reply:
         assert self._call is not None
         self._outputs = []
+        self._memory.trim()  # a graph's results lie elsewhere
         calls = [partial(self._call, self._slots[slot]) for slot in request.slots]
         flush = torch.empty(request.flush_bytes, dtype=torch.uint8, device=self._memory.device)
         graph_us = launches = None
@@ -319,6 +320,8 @@ class Session:
             except RuntimeError:
                 self._memory.synchronize()  # what cannot be captured can be queued
         queued_us = device_time.in_a_queue(calls, flush)
+        del flush
+        self._memory.trim()
         return DeviceTimed(graph_us=graph_us, queued_us=queued_us, launches=launches)
 
     def _release(self, _request: Release) -> Reply:
