@@ -82,36 +82,6 @@ __device__ T gelu(float v) {
     return static_cast<T>(sizeof(T) == 2 ? gelu_16_bit(v) : gelu_erf(v));
 }
 
-// Kernels of one stream that overlap: the next may take its place on the device while this one's last blocks are
-// at work, and waits there until everything before it has ended and can be seen; nothing is read or written
-// sooner. It saves the time between two launches (programmatic dependent launch, CUDA C++ Programming Guide).
-
-__device__ __forceinline__ void wait_for_turn() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-// For kernels that begin with wait_for_turn.
-template <typename... Parameters, typename... Arguments>
-void launch_early(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cudaStream_t stream,
-                  Arguments... arguments) {
-    int device = 0, major = 0;
-    C10_CUDA_CHECK(cudaGetDevice(&device));
-    C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = blocks;
-    config.blockDim = threads;
-    config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = major >= 9 ? 1 : 0;
-    C10_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
-}
-
 // Thread (c, r) of a block has pack c of the block's columns, in kRows rows blockDim.y apart.
 template <typename T, int kSize, bool kTanh>
 __global__ void __launch_bounds__(kThreads)
@@ -119,7 +89,6 @@ bias_gelu_kernel(const Pack<T, kSize>* x, const Pack<T, kSize>* bias, Pack<T, kS
                  int column_blocks) {
     const int64_t column = int64_t(blockIdx.x % column_blocks) * blockDim.x + threadIdx.x;
     const int64_t first = int64_t(blockIdx.x / column_blocks) * blockDim.y * kRows + threadIdx.y;
-    wait_for_turn();
     if (column >= packs) return;
     Pack<T, kSize> kept[kRows];
     // Behind the last row it is loaded again: a load under a condition would let the compiler use the others first.
@@ -151,9 +120,10 @@ void launch(const torch::Tensor& x, const torch::Tensor& bias, torch::Tensor& y)
     const int64_t blocks = column_blocks * ((rows + block.y * kRows - 1) / (block.y * kRows));
     TORCH_CHECK(blocks <= INT_MAX, "bias_gelu: ", x.sizes(), " needs more blocks than a grid can have");
     const auto pointer = [](const torch::Tensor& t) { return reinterpret_cast<Pack<T, kSize>*>(t.data_ptr()); };
-    launch_early(bias_gelu_kernel<T, kSize, kTanh>, dim3(static_cast<unsigned>(blocks)), block,
-                 c10::cuda::getCurrentCUDAStream(), pointer(x), pointer(bias), pointer(y), rows, packs,
-                 static_cast<int>(column_blocks));
+    bias_gelu_kernel<T, kSize, kTanh>
+        <<<static_cast<unsigned>(blocks), block, 0, c10::cuda::getCurrentCUDAStream()>>>(
+            pointer(x), pointer(bias), pointer(y), rows, packs, static_cast<int>(column_blocks));
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
 template <typename T>

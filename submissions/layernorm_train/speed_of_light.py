@@ -264,18 +264,6 @@ __device__ __forceinline__ Moments<T> moments(const Slice<T, kSize>& slice, cons
 }
 
 // ------------------------------------------------------------------------------------------------------
-// Kernels of one stream that overlap: the next may take its place on the device while this one's last blocks are
-// at work, and waits there until everything before it has ended and can be seen; nothing is read or written
-// sooner. It saves the time between two launches (programmatic dependent launch, CUDA C++ Programming Guide).
-
-__device__ __forceinline__ void wait_for_turn() {
-#if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
-
-// ------------------------------------------------------------------------------------------------------
 // forward_rows: a warp or a block for each row, which it holds. All of its loads are on their way before the first is
 // used, and many rows share a multiprocessor, so that some load while others sum or store.
 
@@ -284,7 +272,6 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
 forward_rows(const T* x, const T* weight, const T* bias, T* y, Statistics<T>* of_rows, int64_t rows, int packs, T eps) {
     constexpr bool kWarpRow = kTeam == Team::kWarp;
     const int64_t row = kWarpRow ? int64_t(blockIdx.x) * blockDim.y + threadIdx.y : blockIdx.x;
-    wait_for_turn();
     if (kWarpRow && row >= rows) return;
     const Slice<T, kSize> slice = {int(threadIdx.x), kWarpRow ? kWarp : int(blockDim.x), packs};
     const int64_t start = row * packs * kSize;
@@ -373,7 +360,6 @@ backward_rows(const T* dy, const T* x, const T* weight, const Statistics<T>* of_
         if (threadIdx.x < 4) mail[threadIdx.x / 2][threadIdx.x % 2] = 0;
         cluster_barrier();
     }
-    wait_for_turn();
 
     using P = Pack<T, kSize>;
     // Weight for all warps, where registers are short; in the end their sums.
@@ -452,7 +438,6 @@ add_partials(const T* dweight_of, const T* dbias_of, T* dweight, T* dbias, int64
     const T* from = blockIdx.y == 0 ? dweight_of : dbias_of;
     T* to = blockIdx.y == 0 ? dweight : dbias;
     __shared__ T sums[kRowsAtOnce][kColumnsOfBlock];
-    wait_for_turn();
     const int64_t column = int64_t(blockIdx.x) * kColumnsOfBlock + threadIdx.x;
     T sum = 0;
     if (column < width) {
@@ -703,24 +688,6 @@ const Device& current_device() {
     return devices[c10::cuda::current_device()];
 }
 
-// For kernels that begin with wait_for_turn, in clusters of kCluster blocks.
-template <int kCluster = 1, typename... Parameters, typename... Arguments>
-void launch_early(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cudaStream_t stream,
-                  Arguments... arguments) {
-    cudaLaunchAttribute attributes[2] = {};
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim = {kCluster, 1, 1};
-    cudaLaunchConfig_t config = {};
-    config.gridDim = blocks;
-    config.blockDim = threads;
-    config.stream = stream;
-    config.attrs = attributes;
-    config.numAttrs = current_device().major < 9 ? 0 : kCluster == 1 ? 1 : 2;  // clusters, too, are of sm_90
-    C10_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
-}
-
 unsigned grid(int64_t blocks) {
     TORCH_CHECK(blocks <= INT_MAX, "layer_norm: ", blocks, " blocks are more than a grid can have");
     return static_cast<unsigned>(blocks);
@@ -764,9 +731,10 @@ struct Forward {
     void by_rows() const {
         constexpr unsigned kRows = kTeam == Team::kWarp ? kThreads / kWarp : 1;
         const int64_t packs = width / kSize;
-        launch_early(forward_rows<T, kSize, kTeam, kThreads, kBlocks, kLoads>, grid(number_of(rows, kRows)),
-                     dim3(threads_for(packs, kLoads), kRows), stream, x, weight, bias, y, of_rows, rows,
-                     static_cast<int>(packs), eps);
+        forward_rows<T, kSize, kTeam, kThreads, kBlocks, kLoads>
+            <<<grid(number_of(rows, kRows)), dim3(threads_for(packs, kLoads), kRows), 0, stream>>>(
+                x, weight, bias, y, of_rows, rows, static_cast<int>(packs), eps);
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
     }
 
     template <int kSize>
@@ -804,8 +772,9 @@ struct Backward {
         const at::Tensor scratch = empty({2, partials, width}, like);
         T *dweight_of = static_cast<T*>(scratch.data_ptr()), *dbias_of = dweight_of + partials * width;
         write(dweight_of, dbias_of);
-        launch_early(add_partials<T>, dim3(grid(number_of(width, kColumnsOfBlock)), 2),
-                     dim3(kColumnsOfBlock, kRowsAtOnce), stream, dweight_of, dbias_of, dweight, dbias, partials, width);
+        add_partials<T><<<dim3(grid(number_of(width, kColumnsOfBlock)), 2), dim3(kColumnsOfBlock, kRowsAtOnce), 0,
+                          stream>>>(dweight_of, dbias_of, dweight, dbias, partials, width);
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
     }
 
     template <int kSize, int kLoads>
@@ -814,9 +783,9 @@ struct Backward {
         const int64_t resident = int64_t(current_device().multiprocessors) * kBlocks;
         const int64_t blocks = std::min(number_of(rows, kBackwardWarps), resident);
         with_partials(blocks, [&](T* dweight_of, T* dbias_of) {
-            launch_early(backward_rows<T, kSize, Team::kWarp, kLoads>, grid(blocks), dim3(kWarp, kBackwardWarps),
-                         stream, dy, x, weight, of_rows, dx, dweight_of, dbias_of, int_rows(),
-                         static_cast<int>(width / kSize));
+            backward_rows<T, kSize, Team::kWarp, kLoads><<<grid(blocks), dim3(kWarp, kBackwardWarps), 0, stream>>>(
+                dy, x, weight, of_rows, dx, dweight_of, dbias_of, int_rows(), static_cast<int>(width / kSize));
+            C10_CUDA_KERNEL_LAUNCH_CHECK();
         });
     }
 
@@ -826,8 +795,9 @@ struct Backward {
         const int64_t resident = int64_t(current_device().multiprocessors) * (kBlockThreads / threads);
         const int64_t blocks = std::min(rows, resident);
         with_partials(blocks, [&](T* dweight_of, T* dbias_of) {
-            launch_early(backward_rows<T, kSize, Team::kBlock, kLoads>, grid(blocks), threads, stream, dy, x, weight,
-                         of_rows, dx, dweight_of, dbias_of, int_rows(), static_cast<int>(width / kSize));
+            backward_rows<T, kSize, Team::kBlock, kLoads><<<grid(blocks), threads, 0, stream>>>(
+                dy, x, weight, of_rows, dx, dweight_of, dbias_of, int_rows(), static_cast<int>(width / kSize));
+            C10_CUDA_KERNEL_LAUNCH_CHECK();
         });
     }
 
@@ -836,11 +806,19 @@ struct Backward {
         const int packs = static_cast<int>(width / kSize);
         const int64_t resident = std::max(current_device().multiprocessors / kClusterBlocks, 1);
         const int64_t clusters = std::min(rows, resident);
-        const unsigned threads = threads_for(number_of(packs, kClusterBlocks), kLoads);
+        cudaLaunchAttribute cluster;
+        cluster.id = cudaLaunchAttributeClusterDimension;
+        cluster.val.clusterDim.x = kClusterBlocks;
+        cluster.val.clusterDim.y = cluster.val.clusterDim.z = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = dim3(grid(clusters * kClusterBlocks));
+        config.blockDim = dim3(threads_for(number_of(packs, kClusterBlocks), kLoads));
+        config.stream = stream;
+        config.attrs = &cluster;
+        config.numAttrs = 1;
         with_partials(clusters, [&](T* dweight_of, T* dbias_of) {
-            launch_early<kClusterBlocks>(backward_rows<T, kSize, Team::kCluster, kLoads>,
-                                         grid(clusters * kClusterBlocks), threads, stream, dy, x, weight, of_rows, dx,
-                                         dweight_of, dbias_of, int_rows(), packs);
+            C10_CUDA_CHECK(cudaLaunchKernelEx(&config, backward_rows<T, kSize, Team::kCluster, kLoads>, dy, x, weight,
+                                              of_rows, dx, dweight_of, dbias_of, int_rows(), packs));
         });
     }
 
