@@ -193,11 +193,15 @@ bool in_image(uintptr_t address) {
     return false;
 }
 
-bool runtime_memory(uintptr_t address) {
+// What threadIdx and its like are read from.
+bool built_in(uintptr_t address) {
     const BlockState* b = current_block();
-    const uintptr_t threads = reinterpret_cast<uintptr_t>(b->threads.data());
-    if (address - threads < b->threads.size() * sizeof(Thread)) return true;
-    if (address - reinterpret_cast<uintptr_t>(b) < sizeof(BlockState)) return true;
+    return address == reinterpret_cast<uintptr_t>(&current) ||
+           address - reinterpret_cast<uintptr_t>(b->threads.data()) < b->threads.size() * sizeof(Thread) ||
+           address - reinterpret_cast<uintptr_t>(b) < sizeof(BlockState);
+}
+
+bool runtime_memory(uintptr_t address) {
     return in_any(thread_stacks, address) || in_any(thread_variables, address);
 }
 
@@ -272,11 +276,12 @@ void checked_access(const Access& access) {
     Thread* self = current;
     if (!self || !options.check || access.address - reinterpret_cast<uintptr_t>(self->stack) < kStackBytes) return;
     flush_pending_write();
+    if (built_in(access.address)) return;   // the most frequent
     if (BlockState* owner = owner_of_shared(access.address)) {
         access_shared(access, owner);
     } else if (CachedRegion* known = known_region(access.address)) {
         access_global(access, *known);
-    } else if (runtime_memory(access.address)) {   // built-in variables and arguments: the most frequent of the rest
+    } else if (runtime_memory(access.address)) {   // arguments: the most frequent of the rest
         return;
     } else if (CachedRegion* found = find_region(access.address)) {
         access_global(access, *found);

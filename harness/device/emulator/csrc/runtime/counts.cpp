@@ -38,10 +38,21 @@ struct Counts {
 };
 std::map<std::string, Counts> totals;   // by kernel
 Counts* active = nullptr;
-struct Warps {
-    std::map<unsigned, std::unordered_map<uintptr_t, Site>> sites;   // by warp, then by instruction
-    std::unordered_map<unsigned, LastAccess> last;                   // by thread
+struct Warp {
+    std::unordered_map<uintptr_t, Site> sites;   // by instruction
+    uintptr_t latest_pc = 0;                     // lanes come to an instruction one after the other
+    Site* latest = nullptr;
+    LastAccess last[32];                         // by lane
+
+    Site& site(uintptr_t pc) {
+        if (!latest || pc != latest_pc) {
+            latest = &sites[pc];
+            latest_pc = pc;
+        }
+        return *latest;
+    }
 };
+using Warps = std::vector<Warp>;
 std::unordered_map<const BlockState*, Warps> blocks;
 constexpr size_t kMostAccesses = 1 << 14;   // of one instruction between two meetings of a warp
 
@@ -91,13 +102,19 @@ void settle_site(Site& site, uintptr_t pc) {
     std::fill(std::begin(site.times), std::end(site.times), 0);
 }
 
+void settle(Warps& warps) {
+    for (Warp& warp : warps) {
+        for (auto& [pc, site] : warp.sites) settle_site(site, pc);
+    }
+}
+
 // Copies of packed half types come as two accesses of 2 bytes, one behind the other.
-bool completes_pair(const Access& access, Warps& warps, WarpAccess** first) {
-    LastAccess& last = warps.last[current->rank];
+bool completes_pair(const Access& access, Warp& warp, WarpAccess** first) {
+    LastAccess& last = warp.last[current->lane];
     const bool pair = access.bytes == 2 && access.address % 4 == 2 && last.address + 2 == access.address &&
                       last.write == access.write;
     if (pair) {
-        Site& site = warps.sites[current->warp][last.pc];
+        Site& site = warp.site(last.pc);
         const uint32_t time = site.times[current->lane];
         if (time && time <= site.accesses.size()) *first = &site.accesses[time - 1];
     }
@@ -121,11 +138,12 @@ void count_access(const Access& access, bool shared) {
     if (access.kind == Kind::Atomic) return void(active->atomics++);
     if (!shared) (access.write ? active->written : active->read) += access.bytes;
     if (current_block()->number % sample.every) return;
-    Warps& warps = blocks[current_block()];
+    const size_t warps = (current_block()->threads.size() + 31) / 32;
+    Warp& warp = blocks.try_emplace(current_block(), warps).first->second[current->warp];
     WarpAccess* pair = nullptr;
-    if (completes_pair(access, warps, &pair)) return void(pair->bytes = 4);
+    if (completes_pair(access, warp, &pair)) return void(pair->bytes = 4);
     const uintptr_t pc = access.pc ? access.pc : uintptr_t(access.line);
-    Site& site = warps.sites[current->warp][pc];
+    Site& site = warp.site(pc);
     const uint32_t time = site.times[current->lane]++;
     if (time >= kMostAccesses) return;
     if (time >= site.accesses.size()) site.accesses.emplace_back();
@@ -142,10 +160,7 @@ void count_not_followed(size_t bytes) { active->not_followed += bytes; }
 
 void count_settle(BlockState* block) {
     const auto entry = blocks.find(block);
-    if (entry == blocks.end()) return;
-    for (auto& [warp, sites] : entry->second.sites) {
-        for (auto& [pc, site] : sites) settle_site(site, pc);
-    }
+    if (entry != blocks.end()) settle(entry->second);
 }
 
 void begin_counts(Launch* launch) {
@@ -158,11 +173,7 @@ void begin_counts(Launch* launch) {
 }
 
 void end_counts(Launch* launch) {
-    for (auto& [block, warps] : blocks) {
-        for (auto& [warp, sites] : warps.sites) {
-            for (auto& [pc, site] : sites) settle_site(site, pc);
-        }
-    }
+    for (auto& [block, warps] : blocks) settle(warps);
     blocks.clear();
     const uint64_t followed = (launch->blocks + sample.every - 1) / sample.every;
     auto scaled = [&](uint64_t n) { return uint64_t(double(n) * double(launch->blocks) / double(followed) + 0.5); };
