@@ -16,6 +16,10 @@ struct Mapping {
     size_t bytes;
 };
 std::unordered_map<uintptr_t, Mapping> global_shadows;
+// Of earlier launches, for the next ones: what they hold is of blocks before theirs, and fresh pages cost more than all
+// that is done with them.
+std::vector<Mapping> spare;
+constexpr size_t kMostSpareBytes = size_t(256) << 20;
 
 // A write that conflicts is harmless when it changes nothing, which is known only after it has happened.
 struct PendingWrite {
@@ -29,11 +33,23 @@ struct PendingWrite {
     int line;
 } pending;
 
-Cell* map_cells(size_t count, size_t* bytes) {
-    *bytes = count * sizeof(Cell);
-    void* memory = mmap(nullptr, *bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+Mapping map_cells(size_t count) {
+    const size_t bytes = count * sizeof(Cell);
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    return static_cast<Cell*>(memory);
+    return {static_cast<Cell*>(memory), bytes};
+}
+
+// The smallest spare mapping that is large enough, or a new one.
+Mapping take_cells(size_t count) {
+    auto best = spare.end();
+    for (auto one = spare.begin(); one != spare.end(); ++one) {
+        if (one->bytes >= count * sizeof(Cell) && (best == spare.end() || one->bytes < best->bytes)) best = one;
+    }
+    if (best == spare.end()) return map_cells(count);
+    const Mapping found = *best;
+    spare.erase(best);
+    return found;
 }
 
 bool in_own_cluster(uint32_t serial) {
@@ -140,13 +156,19 @@ void remember(const Access& access, Cell& cell, const Touch& now) {
 Cell* global_cells(const EmuRegion& region) {
     if (region.bytes > kLargestFollowed) return nullptr;
     Mapping& mapping = global_shadows[region.data];
-    if (!mapping.cells) mapping.cells = map_cells(region.bytes / 4 + 2, &mapping.bytes);
+    if (!mapping.cells) mapping = take_cells(region.bytes / 4 + 2);
     return mapping.cells;
 }
 
 void forget_global_cells() {
-    for (auto& [address, mapping] : global_shadows) munmap(mapping.cells, mapping.bytes);
+    size_t bytes = 0;
+    for (auto& [address, mapping] : global_shadows) spare.push_back(mapping);
     global_shadows.clear();
+    for (const Mapping& mapping : spare) bytes += mapping.bytes;
+    for (; bytes > kMostSpareBytes; spare.pop_back()) {
+        munmap(spare.back().cells, spare.back().bytes);
+        bytes -= spare.back().bytes;
+    }
 }
 
 // Most accesses find a word last written by this thread, before this block's last barrier, or in no block of
@@ -183,8 +205,7 @@ void flush_pending_write() {
 
 void check_begin_block(BlockState* b) {
     if (!b->shadow) {
-        size_t bytes;
-        b->shadow = new Shadow{map_cells((kStaticArena + kDynamicArena) / 4 + 8, &bytes), {}};
+        b->shadow = new Shadow{map_cells((kStaticArena + kDynamicArena) / 4 + 8).cells, {}};
         b->shadow->initialised.resize(kStaticArena + kDynamicArena + kPage);
     }
     Shadow* shadow = b->shadow;
