@@ -36,14 +36,17 @@ __thread Worker* this_worker = nullptr;
 namespace {
 constexpr uint64_t kCanary = 0x5afe57acca5c0de5ull;
 constexpr size_t kStacksPerMapping = 32;
+// From one stack to the next: an odd number of cache lines more than a stack has, for what all of them use at their tops
+// would share a few sets of the cache.
+constexpr size_t kStackStride = kStackBytes + 5 * 64;
 
 uint64_t& canary(char* stack) { return *reinterpret_cast<uint64_t*>(stack); }
 
 void more_stacks(BlockState* block) {
-    const size_t bytes = kStacksPerMapping * kStackBytes;
+    const size_t bytes = kStacksPerMapping * kStackStride;
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    for (size_t i = kStacksPerMapping; i--;) block->free_stacks.push_back(static_cast<char*>(memory) + i * kStackBytes);
+    for (size_t i = kStacksPerMapping; i--;) block->free_stacks.push_back(static_cast<char*>(memory) + i * kStackStride);
 }
 
 void fiber_main() {
