@@ -2,10 +2,10 @@
 #include <dlfcn.h>
 #include <link.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstdarg>
 #include <cstring>
 #include <stdexcept>
@@ -88,6 +88,7 @@ void unsupported(const char* what, int line) {
 
 namespace {
 using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kWatchPeriod{2};
 std::atomic<int> launch_count{0};
 
 struct Refusal {
@@ -203,13 +204,27 @@ void order_blocks(Launch* launch) {
     }
 }
 
+// The workers that have not ended.
+struct Running {
+    std::mutex lock;
+    std::condition_variable changed;
+    int workers;
+
+    void one_ended() {
+        std::lock_guard<std::mutex> guard(lock);
+        if (!--workers) changed.notify_all();
+    }
+    bool all_end_within(std::chrono::microseconds time) {
+        std::unique_lock<std::mutex> guard(lock);
+        return changed.wait_for(guard, time, [this] { return !workers; });
+    }
+};
+
 // Interrupts workers: now and then those that only poll, for good when the time is over.
-void watch(Launch* launch, const std::vector<std::thread*>& threads, const std::atomic<int>& left) {
+void watch(Launch* launch, const std::vector<std::thread*>& threads, Running& running) {
     auto start = Clock::now();
     uint64_t done = 0;
-    for (unsigned tick = 0; left > 0; tick++) {
-        usleep(tick < 50 ? 20 : 500);
-        if (tick < 60) continue;
+    while (!running.all_end_within(kWatchPeriod)) {
         if (launch->done != done) {   // a large grid takes long and is not endless: the limit is for each step
             done = launch->done;
             start = Clock::now();
@@ -221,7 +236,6 @@ void watch(Launch* launch, const std::vector<std::thread*>& threads, const std::
                  launch->config.line);
             launch->abort = true;
         }
-        if (tick % 4) continue;
         for (std::thread* thread : threads) pthread_kill(thread->native_handle(), kWatchSignal);
     }
 }
@@ -230,16 +244,16 @@ void execute(Launch* launch) {
     const int workers = options.check ? 1 : int(std::min<uint64_t>(options.workers, launch->blocks));
     std::vector<std::thread> threads;
     std::vector<std::thread*> handles;
-    std::atomic<int> left{workers};
+    Running running{.workers = workers};
     install_signals();
     for (int i = 0; i < workers; i++) {
-        threads.emplace_back([launch, &left, i] {
+        threads.emplace_back([launch, &running, i] {
             run_worker(launch, i);
-            left--;
+            running.one_ended();
         });
     }
     for (auto& thread : threads) handles.push_back(&thread);
-    watch(launch, handles, left);
+    watch(launch, handles, running);
     for (auto& thread : threads) thread.join();
     restore_signals();
 }
