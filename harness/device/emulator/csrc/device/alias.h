@@ -1,6 +1,6 @@
 // CUDA tensors seen as CPU tensors on the same memory, and back.
 #pragma once
-#include <ATen/ATen.h>
+#include <ATen/core/Tensor.h>
 
 #include <unordered_map>
 

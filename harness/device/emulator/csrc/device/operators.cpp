@@ -1,5 +1,8 @@
 // ATen on the emulated device: what has no CUDA kernel runs the CPU kernel on aliases of the same memory.
 #include <ATen/EmptyTensor.h>
+#include <ATen/TensorUtils.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_local_scalar_dense.h>
 #include <torch/library.h>
 
 #include "alias.h"

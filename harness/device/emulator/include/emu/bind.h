@@ -1,7 +1,8 @@
 // A CUDA source's functions for Python, without pybind11, which takes longer to compile than most kernels. The half
 // that knows Python is compiled once, with the emulator: csrc/python/bind.cpp.
 #pragma once
-#include <torch/types.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
 
 #include <limits>
 #include <tuple>
