@@ -14,13 +14,14 @@ CPU_ONLY = [path for path in SUBMISSIONS if path not in SHIPPED]
 SEED = ROOT.parent / "shared" / "seeds" / "004_submission.py"
 
 
+# Without functions for Python this is one unit; with them three, two of which read all of torch's headers as text.
 HALF = '''
 from torch.utils.cpp_extension import load_inline
 
-load_inline(name="half", cpp_sources="float sum();", cuda_sources="""
+load_inline(name="half", cpp_sources="", is_python_module=False, cuda_sources="""
 #include <cuda_fp16.h>
 float sum() { return __half2float(__float2half(1.0f) + __float2half(2.0f)) + nothing; }
-""", functions=["sum"], extra_cuda_cflags=["-U__CUDA_NO_HALF_OPERATORS__"])
+""", extra_cuda_cflags=["-U__CUDA_NO_HALF_OPERATORS__"])
 '''
 
 
