@@ -52,8 +52,10 @@ uint32_t match(const Meeting& m, const Thread& reader) {
 bool complete(BlockState* b, const Thread* thread, Meeting* m) {
     const unsigned first = thread->warp * 32;
     *m = Meeting{b, &b->threads[first], std::min(32u, unsigned(b->threads.size()) - first), 0};
-    for (unsigned i = 0; i < m->lanes; i++) {
-        if (!(thread->mask >> i & 1)) continue;
+    // From the lane whose turn is next: while any is missing, that one most likely is.
+    const unsigned step = options.order == Order::Reverse ? 31 : 1;
+    for (unsigned k = 0, i = thread->lane; k < 32; k++, i = (i + step) % 32) {
+        if (i >= m->lanes || !(thread->mask >> i & 1)) continue;
         const Thread& other = m->first[i];
         if (other.state == State::Done) continue;
         if (other.state != State::AtWarpOp || other.mask != thread->mask || other.op != thread->op) return false;
