@@ -40,35 +40,47 @@ std::map<std::string, Counts> totals;   // by kernel
 Counts* active = nullptr;
 struct Warp {
     std::unordered_map<uintptr_t, Site> sites;   // by instruction
-    uintptr_t latest_pc = 0;                     // lanes come to an instruction one after the other
-    Site* latest = nullptr;
+    struct Found {
+        uintptr_t pc;
+        Site* site;
+    };
+    Found recent[64] = {};                       // by the end of the instruction's address
+    std::vector<Found> used;                     // since the lanes last met
     LastAccess last[32];                         // by lane
 
     Site& site(uintptr_t pc) {
-        if (!latest || pc != latest_pc) {
-            latest = &sites[pc];
-            latest_pc = pc;
-        }
-        return *latest;
+        Found& found = recent[pc % std::size(recent)];
+        if (found.pc != pc || !found.site) found = {pc, &sites[pc]};
+        return *found.site;
     }
 };
 using Warps = std::vector<Warp>;
 std::unordered_map<const BlockState*, Warps> blocks;
+constexpr size_t kWidestAccess = 128;       // bytes of one lane's that are followed
 constexpr size_t kMostAccesses = 1 << 14;   // of one instruction between two meetings of a warp
 
+struct Places {   // of one access of a warp: addresses, sectors or words
+    uintptr_t of[9 * 32];   // 8 lanes with 33 words are most
+    size_t count = 0;
+
+    void add(uintptr_t place) { of[count++] = place; }
+    void keep_distinct() {
+        if (!std::is_sorted(of, of + count)) std::sort(of, of + count);
+        count = size_t(std::unique(of, of + count) - of);
+    }
+};
+
 void count_sectors(const WarpAccess& a) {
-    std::vector<uintptr_t> sectors, addresses;
+    Places sectors, addresses;
     for (unsigned lane = 0; lane < 32; lane++) {
         if (!(a.lanes >> lane & 1)) continue;
-        addresses.push_back(a.address[lane]);
-        for (uintptr_t s = a.address[lane] / 32; s <= (a.address[lane] + a.bytes - 1) / 32; s++) sectors.push_back(s);
+        addresses.add(a.address[lane]);
+        for (uintptr_t s = a.address[lane] / 32; s <= (a.address[lane] + a.bytes - 1) / 32; s++) sectors.add(s);
     }
-    auto distinct = [](std::vector<uintptr_t>& v) {
-        std::sort(v.begin(), v.end());
-        return size_t(std::unique(v.begin(), v.end()) - v.begin());
-    };
-    sample.sectors += distinct(sectors);
-    sample.ideal += (distinct(addresses) * a.bytes + 31) / 32;
+    sectors.keep_distinct();
+    addresses.keep_distinct();
+    sample.sectors += sectors.count;
+    sample.ideal += (addresses.count * a.bytes + 31) / 32;
 }
 
 // 32 banks of 4 bytes; wide accesses are served for half a warp or a quarter at a time. Lanes that read the same
@@ -76,15 +88,14 @@ void count_sectors(const WarpAccess& a) {
 void count_conflicts(const WarpAccess& a, uintptr_t pc) {
     const unsigned together = a.bytes <= 4 ? 32 : a.bytes <= 8 ? 16 : 8;
     for (unsigned first = 0; first < 32; first += together) {
-        std::vector<uintptr_t> words;
+        Places words;
         for (unsigned lane = first; lane < first + together; lane++) {
             if (!(a.lanes >> lane & 1)) continue;
-            for (uintptr_t w = a.address[lane] / 4; w <= (a.address[lane] + a.bytes - 1) / 4; w++) words.push_back(w);
+            for (uintptr_t w = a.address[lane] / 4; w <= (a.address[lane] + a.bytes - 1) / 4; w++) words.add(w);
         }
-        std::sort(words.begin(), words.end());
-        words.erase(std::unique(words.begin(), words.end()), words.end());
+        words.keep_distinct();
         unsigned load[32] = {}, worst = 0;
-        for (uintptr_t word : words) worst = std::max(worst, ++load[word % 32]);
+        for (size_t i = 0; i < words.count; i++) worst = std::max(worst, ++load[words.of[i] % 32]);
         if (worst < 2) continue;
         sample.conflicts += worst - 1;
         if (worst <= active->worst) continue;
@@ -104,7 +115,8 @@ void settle_site(Site& site, uintptr_t pc) {
 
 void settle(Warps& warps) {
     for (Warp& warp : warps) {
-        for (auto& [pc, site] : warp.sites) settle_site(site, pc);
+        for (const auto& [pc, site] : warp.used) settle_site(*site, pc);
+        warp.used.clear();
     }
 }
 
@@ -146,12 +158,13 @@ void count_access(const Access& access, bool shared) {
     Site& site = warp.site(pc);
     const uint32_t time = site.times[current->lane]++;
     if (time >= kMostAccesses) return;
+    if (!time && site.accesses.empty()) warp.used.push_back({pc, &site});
     if (time >= site.accesses.size()) site.accesses.emplace_back();
     WarpAccess& together = site.accesses[time];
     together.lanes |= 1u << current->lane;
     together.write = access.write;
     together.shared = shared;
-    together.bytes = uint8_t(std::min<size_t>(access.bytes, 128));
+    together.bytes = uint8_t(std::min(access.bytes, kWidestAccess));
     together.address[current->lane] = access.address;
 }
 
