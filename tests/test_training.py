@@ -136,6 +136,56 @@ def test_masks_that_are_not_independent_are_named(p, masks, said):
     assert said in dropout.unlikely(masks, p, dropout.FALSE_ALARM_RATE)
 
 
+A_ZERO = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.ln = nn.LayerNorm(33, bias=False)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, x):
+        return self.dropout(self.ln(x))
+
+
+GRADIENTS = True
+RANDOM = {0: "dropout"}
+
+
+def get_inputs():
+    x = torch.randn(64, 33)
+    x[5] = torch.arange(-16.0, 17.0)  # the one in the middle is normalised to 0
+    return [x]
+
+
+def get_init_inputs():
+    return []
+"""
+ITS_ANSWER = """
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(33))
+
+    def forward(self, x):
+        centred = x - x.mean(1, keepdim=True)
+        y = centred * torch.rsqrt(centred.square().mean(1, keepdim=True) + 1e-5) * self.weight
+        return y * (torch.rand(x.shape) >= 0.1) / 0.9 if self.training else y
+"""
+
+
+def test_an_element_that_is_kept_may_be_zero(tmp_path):
+    """Its gradient is that of an element that was kept, and its output looks like one that was dropped."""
+    problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
+    problem.write_text(A_ZERO)
+    submission.write_text("import torch\nfrom torch import nn\n" + ITS_ANSWER)
+    run = run_eval(submission, "--problem", problem)
+    assert run.code == 0, run.results
+
+
 def test_every_training_problem_ships_a_plain_and_a_fast_submission():
     for path in PROBLEMS.glob("*.py"):
         problem = load_problem(path, 0)
