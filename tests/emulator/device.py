@@ -1,5 +1,7 @@
 """What torch says about the emulated device, without any kernel."""
 
+from pathlib import Path
+
 from torch.library import Library
 
 
@@ -58,6 +60,7 @@ def run(torch):
             "half": x.half().dtype == torch.float16 and x.half().is_cuda,
             "index": torch.equal(x[torch.tensor([1, 3])].cpu(), x.cpu()[[1, 3]]),
             "events": torch.cuda.Event(enable_timing=True) is not None,
+            "an extension's libraries are there": "/libemu_python.so\n" in Path("/proc/self/maps").read_text(),
             "memory counts": torch.cuda.memory_allocated() > 0,
         },
         "override on CUDA": _overrides(torch, "CUDA"),

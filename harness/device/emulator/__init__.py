@@ -48,6 +48,7 @@ def activate(cache: Path) -> None:
     import torch
 
     standins.torch_is_imported(own)
+    runtime.load_for_python(folder)
     from harness.device.emulator import torch_cuda
 
     torch_cuda.install(torch)

@@ -13,12 +13,12 @@ from harness.device.findings import Finding, KernelCounts
 
 _ORDERS = {"forward": 0, "reverse": 1, "random": 2}
 _library: ctypes.CDLL | None = None
-_device: ctypes.CDLL | None = None
+_others: list[ctypes.CDLL] = []
 
 
 def load(folder: Path) -> None:
     """Load both libraries for the whole process: extensions find their symbols there."""
-    global _library, _device
+    global _library
     _library = ctypes.CDLL(str(folder / libraries.RUNTIME), mode=ctypes.RTLD_GLOBAL)
     _library.emu_configure.argtypes = [
         ctypes.c_int,
@@ -31,7 +31,13 @@ def load(folder: Path) -> None:
         getattr(_library, name).restype = ctypes.c_char_p
     for name in ("emu_memory_live_bytes", "emu_memory_peak_bytes"):
         getattr(_library, name).restype = ctypes.c_uint64
-    _device = ctypes.CDLL(str(folder / libraries.DEVICE), mode=ctypes.RTLD_GLOBAL)
+    _others.append(ctypes.CDLL(str(folder / libraries.DEVICE), mode=ctypes.RTLD_GLOBAL))
+
+
+def load_for_python(folder: Path) -> None:
+    """Load what gives extensions' functions to Python, once torch is there. An extension from the cache would look for
+    it in the folder that it was built against, which may have gone since."""
+    _others.append(ctypes.CDLL(str(folder / libraries.PYTHON), mode=ctypes.RTLD_GLOBAL))
 
 
 def library() -> ctypes.CDLL:
