@@ -117,7 +117,9 @@ def cpu() -> Plan:
     twice = ("benchmarks/same_twice.py", ON_CPU)
     on_emulator = (f"{agreement}/corpus_on_emulator.py",)
     everything = ("submissions", "problems", "tests/hostile")
+    hostile = ("-m", "tests.hostile", "--device", "cpu", "--device", "emulator", "--jobs", "2", "--timed-jobs", "1")
     return [
+        [_on_cpu("hostile", 270, hostile, ("-k", "form/control"), ("tests/hostile",))],
         [_on_cpu("emulator_corpus", 140, on_emulator, (), ("tests/emulator",))],
         [_on_cpu("verdicts_emulator", 1200, (*verdicts, "--jobs", "2", "--limit-s", "3000"), FEW_VERDICTS, everything)],
         [_on_cpu("counters_emulator", 120, counters, (FIRST_RUNG,), (LADDER,))],

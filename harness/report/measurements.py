@@ -409,7 +409,7 @@ _CHECKS: dict[str, Callable[[Path], Iterator[list[str]]]] = {
     "a warm evaluation": _warm_checks,
     "the hostile corpus": _hostile_checks,
 }
-_ON_A_CPU = {_twice_checks, _warm_checks}
+_ON_A_CPU = {_twice_checks, _warm_checks, _hostile_checks}
 
 
 def checks(folder: Path) -> str:
