@@ -22,7 +22,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from harness.build.extension import BuildFailed, Extension, SourceText, Unsupported
 from harness.device import emulator
 from harness.device.emulator import paths
-from harness.device.emulator.toolchain import _plain_prelude
 from harness.storage.cache import in_use
 
 
@@ -37,15 +36,9 @@ def _located(text: str | SourceText, file: Path) -> SourceText:
     return SourceText(text, str(file), file.read_text().count("\n", 0, at) + 1) if at >= 0 else SourceText(text)
 
 
-class OneBuild(emulator.EmulatorToolchain):
-    """Reads torch's headers as text: for a single build that takes half as long as precompiling them."""
-
-    def _prelude(self, unit: str) -> Path:
-        return _plain_prelude(self._cache, unit)
-
-
-def loader(file: Path, cache: Path, toolchain: emulator.EmulatorToolchain) -> Any:
-    """A `load_inline` that builds with `toolchain` and keeps what it built."""
+def loader(file: Path, cache: Path, check: bool) -> Any:
+    """A `load_inline` that builds with the emulator's toolchain and keeps what it built."""
+    toolchain = emulator.EmulatorToolchain(cache, check)
 
     def load_inline(name: str, cpp_sources: Any, cuda_sources: Any = None, functions: Any = None, **more: Any) -> Any:
         named = functions.items() if isinstance(functions, dict) else [(f, f) for f in _strings(functions)]
@@ -90,7 +83,6 @@ def main() -> None:
     options = parser.parse_args()
     if options.headers_of_packages:
         paths._from_toolkit = list
-    builder = OneBuild if options.headers_of_packages else emulator.EmulatorToolchain
     emulator.activate(options.cache)
     import torch
     import torch.utils.cpp_extension
@@ -98,8 +90,7 @@ def main() -> None:
     emulator.configure(
         order=options.order, seed=options.seed, workers=2, check=options.check, timeout_s=options.timeout
     )
-    toolchain = builder(options.cache, options.check)
-    torch.utils.cpp_extension.load_inline = loader(options.file.resolve(), options.cache, toolchain)
+    torch.utils.cpp_extension.load_inline = loader(options.file.resolve(), options.cache, options.check)
     torch.manual_seed(0)
     answer: dict[str, Any] = {}
     try:
