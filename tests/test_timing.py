@@ -5,6 +5,7 @@ import os
 import statistics
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,11 +13,13 @@ import torch
 
 from harness.device.host import HostDevice
 from harness.device.memory_file import MemoryFile
+from harness.errors import SubmissionError
 from harness.judging import oracle
 from harness.judging.products import _find_out
 from harness.timing import dealing
 from harness.timing.clock import Contender
 from harness.timing.dealing import DataSet, Dealer, Pick
+from harness.timing.timer import Timer
 from tests import machine
 from tests.helpers import ROOT, run_timed
 
@@ -194,3 +197,32 @@ def test_a_right_answer_stays_within_the_tolerance_when_elements_change():
     (wanted,) = dealer.expected([(Pick([0], np.array([[0]]), full=1), changes)])
     (values,), (tolerance,) = wanted.full, dealer.tolerances
     assert (values.bfloat16().double() - values).abs().max() <= tolerance
+
+
+class LetGo:
+    """A runner that says whether it was asked to let go of its case."""
+
+    def __init__(self, dies=False):
+        self.released, self._dies = False, dies
+
+    def construct(self, drawn, state):
+        pass
+
+    def release(self):
+        self.released = True
+        if self._dies:
+            raise SubmissionError("crashed", "It is gone.")
+
+
+def test_a_submission_that_fails_when_timed_leaves_no_baseline_holding_memory_and_keeps_its_verdict(monkeypatch):
+    def fails(*_):
+        raise SubmissionError("wrong_when_timed", "A wrong element.")
+
+    device = SimpleNamespace(arena=SimpleNamespace(lay_out=list), copy_bandwidth=lambda: 1e9)
+    gone, baseline, stub = LetGo(dies=True), LetGo(), LetGo(dies=True)
+    timed = Timer(device, problem=None, settings=None, stub=stub)
+    monkeypatch.setattr(timed, "_time_part", fails)
+    drawn = SimpleNamespace(random={}, state={}, timed_parts=["forward"])
+    with pytest.raises(SubmissionError, match="A wrong element"):
+        timed.time_case(LetGo(), {"compile": gone, "eager": baseline}, drawn, "a case")
+    assert gone.released and baseline.released and stub.released

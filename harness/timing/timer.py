@@ -11,7 +11,7 @@ import torch
 
 from harness import verdict
 from harness.device.base import Device
-from harness.errors import HarnessError, Inconclusive, SubmissionError, of_the_judge
+from harness.errors import Inconclusive, JudgeFailed, SubmissionError, of_the_judge
 from harness.judging import oracle
 from harness.judging.draw import Drawn, draw_upstream, in_layout
 from harness.judging.runner import Runner
@@ -146,7 +146,7 @@ class Timer:
             times = [self._time_part(part, name, contenders) for part in parts]
             runner.release()
         except (SubmissionError, Inconclusive):
-            with contextlib.suppress(HarnessError):  # a stub that is gone is the next submission's to find
+            with contextlib.suppress(JudgeFailed):  # a stub that is gone is the next submission's to find
                 self._release_others(contenders, name)  # which needs the memory
             raise
         notes += self._release_others(contenders, name)
@@ -155,8 +155,6 @@ class Timer:
     def _release_others(self, contenders: Mapping[str, Runner], name: str) -> list[str]:
         """Have the stub and the baselines let go of the case; a note on each baseline that cannot."""
         notes = []
-        with of_the_judge(STUB):
-            self._stub.release()
         for label, contender in contenders.items():
             if label == SUBMISSION:
                 continue
@@ -164,6 +162,8 @@ class Timer:
                 contender.release()
             except SubmissionError as error:  # what is wrong with a baseline is nothing of the submission's
                 notes.append(f"'{name}': {label} did not live to the end: {error.message}")
+        with of_the_judge(STUB):
+            self._stub.release()
         return notes
 
     def _time_part(self, part: _Part, name: str, runners: Mapping[str, Runner]) -> CaseTimes:
