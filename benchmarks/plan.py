@@ -284,8 +284,8 @@ def _repeatability() -> Step:
         name="repeatability",
         words=("benchmarks/repeatability.py", HEADLINE, "--runs", "20", "-k", "8192", *out),
         files=("repeatability.json",),
-        seconds=200,
-        limit_s=400,
+        seconds=130,
+        limit_s=260,
         rehearsal=("benchmarks/repeatability.py", ON_CPU, *ONE_TIMED_CASE, "--runs", "2", *out),
         reads=(HEADLINE, "problems/layernorm.py"),
     )
