@@ -129,8 +129,8 @@ class CudaReader:
         return flat[index].cpu().double().numpy()
 
     def rehearse(self) -> None:
-        """What the processor does in `sample` before it asks the GPU took 100 to 170 µs on the machine with the H200,
-        not the same from evaluation to evaluation, and is slow because it follows a pause: 22 µs in a loop, elsewhere."""
+        """What the processor does in `sample` before it asks the GPU takes 22 µs in a loop. After a pause it took 100
+        to 170 on the machine with the H200, not the same from evaluation to evaluation."""
         if self._sampled:
             self.sample(*self._sampled)
 
