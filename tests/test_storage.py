@@ -11,6 +11,7 @@ import pytest
 from harness.device.emulator import building
 from harness.paths import ROOT
 from harness.storage import cache
+from harness.storage.disk import folder_bytes
 from tests.helpers import run_eval
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
@@ -98,6 +99,20 @@ def test_env_says_where_the_cache_is_how_large_and_what_it_may_have(root):
     said = run_eval("env", json_results=False, env={"KERNELGATE_CACHE_GIB": "2.5"}).stdout
     facts = dict(line.split(maxsplit=1) for line in said.splitlines())
     assert (facts["cache"], facts["cache_gib"], facts["cache_limit_gib"]) == (str(root), "0.098", "2.5")
+
+
+def test_what_lies_deeper_than_a_path_can_name_is_counted(tmp_path):
+    """In a process of its own, since only a working folder gets there."""
+    go_down = "import os\nfor _ in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\n"
+    subprocess.run([sys.executable, "-c", f"{go_down}open('f', 'wb').write(bytes(1 << 20))"], cwd=tmp_path, check=True)
+    try:
+        assert folder_bytes(tmp_path) >= MIB
+    finally:
+        subprocess.run(["rm", "-rf", str(tmp_path / "d")], check=True)
+
+
+def test_a_folder_that_is_gone_takes_nothing(tmp_path):
+    assert folder_bytes(tmp_path / "gone") == 0
 
 
 @pytest.mark.parametrize("limit", ["plenty", "-1", "nan", "inf"])

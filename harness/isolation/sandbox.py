@@ -317,7 +317,7 @@ class Worker:
             self._end_for("too_much_disk", f"It wrote more than {most / 2**30:.3g} GiB of files.")
 
     def _has_written(self, size: int) -> bool:
-        return disk.folder_bytes(self.home, size) >= size
+        return disk.folder_bytes(self.home) >= size
 
     def require_room(self) -> None:
         """Raises HarnessError when others have filled the disk: what failed then says nothing about a submission."""

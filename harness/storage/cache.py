@@ -70,15 +70,14 @@ def in_use() -> Iterator[None]:
 def _trim(root: Path, limit: int) -> None:
     for left in root.glob(f"{_REMOVED}*"):  # by a process that was killed on the way
         shutil.rmtree(left, ignore_errors=True)
-    folders = sorted(_folders(root), key=lambda folder: folder.stat().st_mtime)
-    sizes = {folder: folder_bytes(folder) for folder in folders}
-    total = sum(sizes.values())
-    for folder in folders:
+    total = folder_bytes(root)
+    for folder in sorted(_folders(root), key=lambda folder: folder.stat().st_mtime):
         if total <= limit:
             return
         with contextlib.suppress(OSError):  # somebody else's
+            size = folder_bytes(folder)
             _remove(folder, root)
-            total -= sizes[folder]
+            total -= size
 
 
 def _folders(root: Path) -> Iterator[Path]:

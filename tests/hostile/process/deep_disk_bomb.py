@@ -1,0 +1,29 @@
+"""Writes files without end, deeper than a path can name and than Python can recurse.
+
+surface: the disk
+expect: rejected too_much_disk|raised
+"""
+
+import os
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        os.chdir(os.environ["TMPDIR"])
+        for _ in range(3000):
+            os.mkdir("d")
+            os.chdir("d")
+        n = 0
+        while True:
+            n += 1
+            with open(str(n), "wb") as file:
+                file.write(os.urandom(1 << 24))
