@@ -34,6 +34,10 @@ class Inconclusive(SubmissionError):
     no word of a worker makes it so."""
 
 
+# What Python's parser raises for text that is no Python, or is nested too deep for it.
+NOT_PARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether PyTorch says that the device's or the machine's memory is not enough."""
     return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)

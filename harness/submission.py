@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import UsageError
+from harness.errors import NOT_PARSED, UsageError
 from harness.paths import SUBMISSIONS
 
 
@@ -42,7 +42,7 @@ def _uses_cuda(source: str) -> bool:
     """Whether any code, comments aside, speaks of CUDA: a `cuda_sources` argument, `.cuda()`, "cuda"."""
     try:
         tree = ast.parse(source)
-    except SyntaxError:
+    except NOT_PARSED:
         return "cuda" in source
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg == "cuda_sources":

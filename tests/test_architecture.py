@@ -23,7 +23,7 @@ ALLOWED = {
     "isolation": {"device", "errors", "paths", "protocol", "storage"},
     "worker": {"build", "device", "peers", "protocol"},
     "device": {"build", "errors", "inputs", "paths", "protocol", "storage"},
-    "build": set(),
+    "build": {"errors"},
     "protocol": {"errors"},
     "peers": set(),
     "problem": {"errors", "inputs", "paths", "protocol"},

@@ -169,6 +169,16 @@ def test_children_of_a_submission_are_ended(tmp_path):
     assert [p for p in psutil.process_iter(["cmdline"]) if str(marker) in (p.info["cmdline"] or [])] == []
 
 
+@pytest.mark.parametrize("nested", ["-" * 100_000 + "1", "+".join("1" * 20_000)], ids=["signs", "sums"])
+def test_source_nested_deeper_than_a_parser_goes_is_rejected_and_costs_the_others_nothing(tmp_path, nested):
+    path = tmp_path / "nested.py"
+    path.write_text(f"{CONTROL.read_text()}\nx = {nested}\n")
+    evaluations = run_eval(path, CONTROL, *SMALL).results["evaluations"]
+    assert {e["submission"]: (e["status"], e["reason"]) for e in evaluations} == {
+        "nested": ("rejected", "load_failed"), "control": ("accepted", None),
+    }  # fmt: skip
+
+
 def test_an_error_of_the_harness_costs_the_others_nothing(tmp_path):
     """A judge with a mistake in it: it fails on one submission in a way that nobody foresaw."""
     program = tmp_path / "mistaken.py"

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness.build.extension import SourceText
+from harness.errors import NOT_PARSED
 
 # A shorter fragment can stand in a text by chance.
 MIN_FRAGMENT_LINES = 3
@@ -20,7 +21,7 @@ def locate(text: str, path: Path) -> SourceText:
     """
     try:
         literals = list(_literals(path))
-    except (OSError, SyntaxError, ValueError):
+    except (OSError, *NOT_PARSED):
         return SourceText(text)
     for value, line in literals:
         if value == text:

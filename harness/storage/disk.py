@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import shutil
 import subprocess
 import tempfile
@@ -24,7 +23,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 def folder_bytes(folder: Path) -> int:
     """What lies in `folder`, itself included, in allocated bytes; what cannot be read is left out.
 
-    A submission can nest folders deeper than Python can recurse and than a path can name; `du` counts them all the same.
+    A submission can nest folders deeper than Python can recurse and than a path can name; `du` counts those, too.
     """
     counted = subprocess.run(
         ["du", "-s", "-k", "--", str(folder)], stdin=subprocess.DEVNULL, capture_output=True, check=False
