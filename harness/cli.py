@@ -83,7 +83,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", metavar="FILE", help="write results as JSON; - for standard output")
     parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
     parser.add_argument("-q", "--quiet", action="store_true", help="one line for each submission")
-    parser.add_argument("-v", "--verbose", action="store_true", help="registers, counts, and what was chosen")
+    parser.add_argument("-v", "--verbose", action="store_true",
+                        help="every case of several submissions, registers, counts, and what was chosen")  # fmt: skip
     return parser
 
 

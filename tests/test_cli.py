@@ -138,6 +138,15 @@ def test_of_several_each_is_said_when_it_is_judged_and_kept_when_the_rest_is_sto
     assert stdout.count("ACCEPTED  control") == 1
 
 
+def test_of_several_only_what_failed_is_shown_case_by_case():
+    wrong = HOSTILE / "specification" / "ignores_bias.py"
+    shown = run_eval(CONTROL, wrong, *SMALL, json_results=False).stdout
+    everything = run_eval(CONTROL, wrong, *SMALL, "-v", json_results=False).stdout
+    assert "wrong_output" in shown and "wrong_output" in everything
+    assert ("  pass  " in shown, "  pass  " in everything) == (False, True)
+    assert shown.count("ACCEPTED  control  2 cases correct") == 1
+
+
 def test_quiet_says_nothing_beside_the_report():
     run = run_eval(CONTROL, HOSTILE / "form" / "no_model.py", *SMALL, "-q", json_results=False)
     assert run.stderr == ""

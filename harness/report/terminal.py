@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -58,10 +59,13 @@ def _percent(timing: CaseTiming) -> str:
 
 
 def print_results(console: Console, results: Results, *, quiet: bool = False, verbose: bool = False) -> None:
-    """All evaluations; several of one problem are followed by their ranking. `quiet` leaves a line for each."""
+    """All evaluations; several of one problem are followed by their ranking. `quiet` leaves a line for each. Of several
+    evaluations the cases that only passed are counted, unless `verbose`: what is timed or failed would drown in them.
+    """
+    brief = len(results.evaluations) > 1 and not verbose
     for evaluation in results.evaluations:
         if not quiet:
-            _print_cases(console, evaluation, verbose)
+            _print_cases(console, evaluation, verbose=verbose, brief=brief)
         _print_verdict(console, evaluation)
     if quiet:
         return
@@ -120,8 +124,14 @@ def _accepted_summary(evaluation: Accepted) -> str:
     return f"{text}, over the fastest of the baselines {best} (geometric means, 95% intervals)"
 
 
-def _print_cases(console: Console, evaluation: Evaluation, verbose: bool) -> None:
-    if not evaluation.cases:
+def _has_news(case: CasePassed | CaseFailed | CaseNotRun) -> bool:
+    """Whether there is more to say of it than that it passed, or was not reached."""
+    return isinstance(case, CaseFailed) or (isinstance(case, CasePassed) and case.timing is not None)
+
+
+def _print_cases(console: Console, evaluation: Evaluation, *, verbose: bool, brief: bool) -> None:
+    shown = [case for case in evaluation.cases if not brief or _has_news(case)]
+    if not shown:
         return
     timed = [case for case in evaluation.cases if isinstance(case, CasePassed) and case.timing]
     names = (evaluation.problem, evaluation.submission, evaluation.device, f"seed {evaluation.seed}")
@@ -134,15 +144,23 @@ def _print_cases(console: Console, evaluation: Evaluation, verbose: bool) -> Non
     if timed:
         for heading in ("time", "±", "of floor", *(f"vs {name}" for name in baselines), ""):
             table.add_column(heading, justify="right")
-    for case in evaluation.cases:
+    for case in shown:
         table.add_row(*_case_cells(case), *(_timing_cells(case.timing, baselines) if timed else ()))
         for part, timing in case.parts.items() if isinstance(case, CasePassed) else ():
             table.add_row(f"  its {part}", "", "", "", *_timing_cells(timing, baselines))
     console.print(table)
+    if left_out := [case for case in evaluation.cases if brief and not _has_news(case)]:
+        console.print(Text(f"{_counted(left_out)}; -v shows them", style="dim"))
     _print_versions(console, timed)
     _print_build(console, evaluation, verbose)
     if verbose:
         _print_counts(console, evaluation)
+
+
+def _counted(cases: Sequence[CasePassed | CaseFailed | CaseNotRun]) -> str:
+    passed = sum(isinstance(case, CasePassed) for case in cases)
+    parts = [f"{passed} more passed"] if passed else []
+    return ", ".join(parts + ([f"{len(cases) - passed} were not run"] if passed < len(cases) else []))
 
 
 def _print_versions(console: Console, timed: list[CasePassed]) -> None:
