@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -113,14 +114,16 @@ def _badness(comparison: oracle.Comparison, wanted: oracle.Expected) -> float:
     return comparison.error / wanted.tolerance if wanted.tolerance else comparison.error
 
 
-def repeat_command(submission: Submission, problem: Problem, device: Device, case: str, seed: int) -> str:
+def repeat_command(
+    submission: Submission, problem: Problem, device: Device, case: str, seed: int, *, check: bool = False
+) -> str:
+    """The shell's command that judges this case again, on the same data and with the same detectors."""
+
     def relative(path: Path) -> str:
         return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
-    return (
-        f"python eval.py {relative(submission.path)} --problem {relative(problem.path)} --device {device.name} "
-        f"-k '{case}' --seed {seed}"
-    )
+    of = ["--problem", relative(problem.path), "--device", device.name, *(["--check"] if check else [])]
+    return shlex.join(["python", "eval.py", relative(submission.path), *of, "-k", case, "--seed", str(seed)])
 
 
 Progress = Callable[[str], None]
@@ -156,7 +159,8 @@ class Correctness:
     def _judge(self, runner: Runner, case: Case) -> verdict.Case:
         seed = self._settings.seed
         drawn = self._draws.draw(case)
-        repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed)
+        check = self._settings.check
+        repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed, check=check)
         try:
             comparisons, ran = check_case(runner, self._problem, drawn, sub_seed(seed, case.name, "order"))
             runner.release()
