@@ -122,6 +122,9 @@ class EmulatedMemory(HostMemory):
         storage[lead:].copy_(source.as_strided((count,), (1,)))  # element by element as they lie
         return storage.as_strided(ref.shape, ref.stride, lead)
 
+    def synchronize(self) -> None:
+        torch.cuda.synchronize()
+
     def poison(self, results: Sequence[TensorRef]) -> None:
         pass
 

@@ -235,11 +235,15 @@ class Session:
         self._memory.poison(self._results)
         if self._emulator is not None:
             self._emulator.configure(order=request.order, seed=request.order_seed, check=self._check)
+            self._emulator.caller_writes(self._slots[request.slot])
         try:
             with torch.set_grad_enabled(self._gradients):
                 result = call(self._slots[request.slot])
         finally:
             self._memory.unpoison()
+        if self._emulator is not None:
+            self._emulator.caller_reads(result)
+            self._emulator.caller_writes(self._slots[request.slot])
         self._outputs = [result]
         handles: list[str] = []
         return Ran(

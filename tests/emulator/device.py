@@ -40,10 +40,20 @@ def run(torch):
         again = torch.randn(5, device="cuda")
     layer = torch.nn.Linear(8, 3).cuda()
     image = torch.nn.Conv2d(3, 4, 3).cuda()(torch.randn(1, 3, 9, 9, device="cuda"))
+    side, end = torch.cuda.Stream(), torch.cuda.Event(enable_timing=True)
+    begin = torch.cuda.current_stream().record_event()
+    with torch.cuda.stream(side):
+        inside = torch.cuda.current_stream()
+        end.record()
     out = torch.empty(0, device="cuda")
     torch.add(x, 1, out=out)
     return {
         "true": {
+            "streams": inside == side != torch.cuda.current_stream() and side.cuda_stream != 0 and side.query(),
+            "a stream has its handle": torch.cuda.ExternalStream(side.cuda_stream) == side,
+            "the default stream": torch.cuda.current_stream() == torch.cuda.default_stream()
+            and torch.cuda.current_stream().cuda_stream == 0,
+            "events": end.query() and begin.elapsed_time(end) >= 0,
             "is_cuda": x.is_cuda and x.device == torch.device("cuda", 0),
             "is_available": torch.cuda.is_available() and torch.cuda.device_count() == 1,
             "views share memory": x[2:].data_ptr() == x.data_ptr() + 2 * 8 * 4,
@@ -59,7 +69,6 @@ def run(torch):
             "fresh memory is no number": bool(torch.empty(64, device="cuda").isnan().all()),
             "half": x.half().dtype == torch.float16 and x.half().is_cuda,
             "index": torch.equal(x[torch.tensor([1, 3])].cpu(), x.cpu()[[1, 3]]),
-            "events": torch.cuda.Event(enable_timing=True) is not None,
             "an extension's libraries are there": "/libemu_python.so\n" in Path("/proc/self/maps").read_text(),
             "memory counts": torch.cuda.memory_allocated() > 0,
         },

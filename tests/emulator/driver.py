@@ -12,6 +12,7 @@ import argparse
 import dataclasses
 import importlib.util
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -110,3 +111,5 @@ def main() -> None:
 if __name__ == "__main__":
     with in_use():
         main()
+    sys.stdout.flush()
+    os._exit(0)  # autograd's thread may still let go of a graph, for which it wants an interpreter

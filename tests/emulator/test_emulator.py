@@ -40,6 +40,16 @@ def test_the_stub_says_how_long_the_device_worked_on_a_round(emulator):
     assert [name for name, value in answer["result"].items() if value is not True] == []
 
 
+def test_operators_in_two_streams_are_ordered_by_what_waits_for_what(emulator):
+    answer = emulator.run(HERE / "streams.py", "--check")
+    assert "error" not in answer, answer
+    result = answer["result"]
+    assert {name: result["seen"][name] for name in result["right"]} == {name: [] for name in result["right"]}
+    for name in result["wrong"]:
+        assert {kind for kind, _ in result["seen"][name]} == {"data_race"}, name
+        assert result["seen"][name][0][1].startswith("Data race between streams: ")
+
+
 @pytest.mark.parametrize("options", [(), ("--check",)], ids=["fast", "check"])
 def test_modules_libraries_accessors_and_gradients(emulator, options):
     answer = emulator.run(HERE / "bindings.py", *options)

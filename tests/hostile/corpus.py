@@ -152,6 +152,7 @@ def _judge(
     limits = CUDA_LIMITS if device == "cuda" else LIMITS
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))} if at_once > 1 else {}
     mode = ["-k", "timed", "--quick", "--against", "eager"] if timing else ["--no-timing"]
+    mode += ["--check"] if device == "emulator" else []
     run = run_eval(
         *(entry.path for entry in members), "--problem", problem, "--device", device, *mode,
         "--timeout", TIMEOUT_S, "--seed", random.SystemRandom().randrange(2**53), *options,

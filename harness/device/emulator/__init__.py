@@ -12,7 +12,7 @@ from pathlib import Path
 from harness.device.emulator import libraries, runtime, standins
 from harness.device.emulator.building import CompilerError
 from harness.device.emulator.paths import Missing
-from harness.device.emulator.runtime import configure, take_counts, take_findings
+from harness.device.emulator.runtime import caller_reads, caller_writes, configure, take_counts, take_findings
 from harness.device.emulator.toolchain import EmulatorToolchain
 
 __all__ = [
@@ -20,6 +20,8 @@ __all__ = [
     "EmulatorToolchain",
     "Missing",
     "activate",
+    "caller_reads",
+    "caller_writes",
     "configure",
     "prepare",
     "take_counts",

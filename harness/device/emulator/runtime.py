@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,13 @@ def load(folder: Path) -> None:
         getattr(_library, name).restype = ctypes.c_char_p
     for name in ("emu_memory_live_bytes", "emu_memory_peak_bytes"):
         getattr(_library, name).restype = ctypes.c_uint64
+    for name in ("emu_current_stream", "emu_pool_stream"):
+        getattr(_library, name).restype = ctypes.c_void_p
+    for name in ("emu_set_current_stream", "emu_wait_for_device"):
+        getattr(_library, name).restype = None
+    _library.emu_set_current_stream.argtypes = [ctypes.c_void_p]
+    _library.emu_access.restype = ctypes.c_char_p
+    _library.emu_access.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     _others.append(ctypes.CDLL(str(folder / libraries.DEVICE), mode=ctypes.RTLD_GLOBAL))
 
 
@@ -60,6 +68,26 @@ def configure(
         raise ValueError(f"order is {order!r}; it must be one of {', '.join(_ORDERS)}.")
     count = workers if workers is not None else os.cpu_count() or 1
     library().emu_configure(_ORDERS[order], seed, count, int(check), timeout_s)
+
+
+def caller_writes(tensors: Iterable[Any]) -> None:
+    """The caller's stream has just written these tensors. With detectors it is a finding when something in another
+    stream may still touch them, and later when something there touches them without waiting for this."""
+    _access(tensors, write=True)
+
+
+def caller_reads(results: Iterable[Any]) -> None:
+    """The caller's stream reads what a call returned; a finding when something in another stream may still write it."""
+    _access(results, write=False)
+
+
+def _access(values: Iterable[Any], *, write: bool) -> None:
+    import torch
+
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.is_cuda and value.layout is torch.strided and value.numel():
+            span = 1 + sum((size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True))
+            library().emu_access(b"the caller", value.data_ptr(), span * value.element_size(), int(write))
 
 
 def _decoded(answer: bytes) -> Any:

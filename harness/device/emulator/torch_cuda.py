@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import ctypes
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,6 +11,7 @@ from harness.device.emulator.runtime import library
 NAME = "CUDA emulator on the CPU"
 CAPABILITY = (9, 0)
 TOTAL_MEMORY = 8 << 30
+_CUDA_TYPE = 1  # c10::DeviceType::CUDA
 
 
 def _properties() -> SimpleNamespace:
@@ -34,71 +35,78 @@ def _properties() -> SimpleNamespace:
     )
 
 
-class Stream:
-    """The one stream there is: work is done when the call that asks for it returns."""
+def _stream_classes(torch: Any) -> tuple[type, type]:
+    """torch.cuda's Stream and Event. torch.Stream does what they are asked for, through the emulated device; of CUDA's
+    own they lack the handle, and other forms of the same arguments."""
+    device = torch.device("cuda", 0)
 
-    cuda_stream = 0
-    priority = 0
-    device_index = 0
+    class Stream(torch.Stream):  # type: ignore[misc]
+        """A stream of the emulated device: a new one, or the one with the handle `stream_ptr`."""
 
-    def __init__(self, *_args: Any, **_kwargs: Any):
-        import torch
+        def __new__(cls, device: Any = None, priority: int = 0, *, stream_ptr: int | None = None, **given: Any) -> Any:
+            handle = given.get("stream_id", stream_ptr)
+            if handle is None:
+                handle = library().emu_pool_stream()
+            return super().__new__(cls, stream_id=handle or 0, device_index=0, device_type=_CUDA_TYPE)
 
-        self.device = torch.device("cuda", 0)
+        @property
+        def cuda_stream(self) -> int:
+            """The handle, as extensions take it."""
+            return int(self.stream_id)
 
-    def synchronize(self) -> None:
-        """Nothing is under way."""
+        @property
+        def _as_parameter_(self) -> ctypes.c_void_p:
+            return ctypes.c_void_p(self.cuda_stream)
 
-    def wait_stream(self, stream: Any) -> None:
-        """Nothing to wait for."""
+        priority = 0
 
-    def wait_event(self, event: Any) -> None:
-        """Nothing to wait for."""
+        def record_event(self, event: Any = None) -> Any:
+            """An event behind all that the stream has to do."""
+            event = Event() if event is None else event
+            event.record(self)
+            return event
 
-    def record_event(self, event: Event | None = None) -> Event:
-        """An event that has happened."""
-        event = event or Event()
-        event.record()
-        return event
+    class Event(torch.Event):  # type: ignore[misc]
+        """Differences are times of this emulation, never of a GPU."""
 
-    def query(self) -> bool:
-        """All work is done."""
-        return True
+        def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
+            return super().__new__(cls, device=device, enable_timing=True)
 
-    def __enter__(self) -> Stream:
-        return self
+        def record(self, stream: Any = None) -> None:
+            """Behind all that `stream`, or the current one, has to do."""
+            super().record(stream or torch.cuda.current_stream())
+
+        def wait(self, stream: Any = None) -> None:
+            """Have `stream`, or the current one, wait for it."""
+            super().wait(stream or torch.cuda.current_stream())
+
+        def elapsed_time(self, end: Any) -> float:
+            """Milliseconds of emulation."""
+            ms = ctypes.c_float()
+            library().cudaEventElapsedTime(ctypes.byref(ms), *(ctypes.c_void_p(e.event_id) for e in (self, end)))
+            return ms.value
+
+    return Stream, Event
+
+
+class _StreamContext:
+    """Makes a stream the current one; None changes nothing."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._before = 0
+
+    def __enter__(self) -> None:
+        self._before = library().emu_current_stream() or 0
+        if self._stream is not None:
+            library().emu_set_current_stream(self._stream.cuda_stream)
 
     def __exit__(self, *_exc: Any) -> None:
-        return None
-
-
-class Event:
-    """A moment on the host's clock. Differences are times of this emulation, never of a GPU."""
-
-    def __init__(self, *_args: Any, **_kwargs: Any):
-        self._at = 0.0
-
-    def record(self, stream: Any = None) -> None:
-        """Note the time."""
-        self._at = time.perf_counter()
-
-    def synchronize(self) -> None:
-        """It has happened."""
-
-    def wait(self, stream: Any = None) -> None:
-        """It has happened."""
-
-    def query(self) -> bool:
-        """It has happened."""
-        return True
-
-    def elapsed_time(self, end: Event) -> float:
-        """Milliseconds of emulation."""
-        return (end._at - self._at) * 1e3
+        library().emu_set_current_stream(self._before)
 
 
 class _Nothing:
-    """A context that changes nothing: there is one device and one stream."""
+    """A context that changes nothing: there is one device."""
 
     def __init__(self, *_args: Any, **_kwargs: Any):
         pass
@@ -129,6 +137,18 @@ def _seed(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
 
 
+def _install_streams(torch: Any) -> None:
+    runtime = library()
+    stream, event = _stream_classes(torch)
+    torch.cuda.Stream, torch.cuda.Event = stream, event
+    torch.cuda.ExternalStream = lambda stream_ptr, device=None, **_k: stream(stream_ptr=stream_ptr)
+    torch.cuda.current_stream = lambda device=None: stream(stream_ptr=runtime.emu_current_stream() or 0)
+    torch.cuda.default_stream = lambda device=None: stream(stream_ptr=0)
+    torch.cuda.set_stream = lambda stream: runtime.emu_set_current_stream(stream.cuda_stream)
+    torch.cuda.stream = torch.cuda.StreamContext = _StreamContext
+    torch.cuda.synchronize = lambda device=None: runtime.emu_wait_for_device()
+
+
 def install(torch: Any) -> None:
     """Replace the functions of `torch.cuda` that would ask for CUDA."""
     properties = _properties()
@@ -148,7 +168,6 @@ def install(torch: Any) -> None:
         "is_bf16_supported": True,
         "get_arch_list": ["sm_90"],
         "mem_get_info": (TOTAL_MEMORY, TOTAL_MEMORY),
-        "synchronize": None,
         "is_current_stream_capturing": False,
         "memory_stats": {},
     }
@@ -163,7 +182,7 @@ def install(torch: Any) -> None:
     torch.cuda.set_device = _check_device
     torch.cuda.manual_seed = torch.cuda.manual_seed_all = _seed
     torch.cuda._initialized = True
-    torch.cuda.Stream, torch.cuda.Event, torch.cuda.CUDAGraph = Stream, Event, _NoGraph
-    torch.cuda.current_stream = torch.cuda.default_stream = lambda device=None: Stream()
-    torch.cuda.stream = torch.cuda.device = torch.cuda.device_of = torch.cuda.StreamContext = _Nothing
+    _install_streams(torch)
+    torch.cuda.CUDAGraph = _NoGraph
+    torch.cuda.device = torch.cuda.device_of = _Nothing
     torch.version.cuda = "13.0"

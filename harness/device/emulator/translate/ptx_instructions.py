@@ -57,6 +57,10 @@ def _fence(b: Block, i: Instruction) -> str:
     return "__threadfence();"
 
 
+def _dependency(b: Block, i: Instruction) -> str:
+    return "::emu::wait_for_earlier_launch();" if "wait" in i.words else ""
+
+
 def _sleep(b: Block, i: Instruction) -> str:
     return "__nanosleep(0);"
 
@@ -361,7 +365,7 @@ EMITTERS: dict[str, Callable[[Block, Instruction], str]] = {
     "ld": _load, "st": _store, "ldu": _load, "mov": _move, "cvt": _convert, "cvta": _to_window,
     "mapa": _map, "atom": _atomic, "red": _atomic, "bar": _barrier, "barrier": _barrier, "cp": _copy,
     "mbarrier": _mbarrier, "fence": _fence, "membar": _fence, "createpolicy": _policy, "prefetch": _nothing,
-    "prefetchu": _nothing, "applypriority": _nothing, "discard": _nothing, "griddepcontrol": _nothing,
+    "prefetchu": _nothing, "applypriority": _nothing, "discard": _nothing, "griddepcontrol": _dependency,
     "setmaxnreg": _nothing, "nanosleep": _sleep, "pragma": _nothing, "setp": _setp, "selp": _select, "bra": _branch,
     "shfl": _shuffle, "elect": _elect, "prmt": _prmt, "lop3": _lop3, "trap": _trap, "fma": _fma, "mad": _fma,
     "add": _binary("{a} + {b}"), "sub": _binary("{a} - {b}"), "mul": _binary("{a} * {b}"),

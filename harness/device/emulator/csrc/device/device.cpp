@@ -2,7 +2,9 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <cuda_runtime.h>
 
+#include "../runtime/current_stream.h"
 #include "../runtime/memory.h"
 #include "alias.h"
 
@@ -13,7 +15,11 @@ void release(void* data) { emu_release(data); }
 
 namespace {
 const Device kDevice(DeviceType::CUDA, 0);
-const Stream kStream(Stream::DEFAULT, kDevice);
+
+// The id of a stream is its handle; the default stream has 0 and null.
+Stream as_torch(void* handle) { return Stream(Stream::UNSAFE, kDevice, reinterpret_cast<StreamId>(handle)); }
+cudaStream_t as_cuda(const Stream& stream) { return reinterpret_cast<cudaStream_t>(stream.id()); }
+cudaEvent_t as_cuda(void* event) { return static_cast<cudaEvent_t>(event); }
 
 struct Guard final : impl::DeviceGuardImplInterface {
     DeviceType type() const override { return DeviceType::CUDA; }
@@ -24,25 +30,39 @@ struct Guard final : impl::DeviceGuardImplInterface {
     Device getDevice() const override { return kDevice; }
     void setDevice(Device device) const override { expect_device(device); }
     void uncheckedSetDevice(Device) const noexcept override {}
-    Stream getStream(Device) const override { return kStream; }
-    Stream getDefaultStream(Device) const override { return kStream; }
-    Stream getStreamFromGlobalPool(Device, bool) const override { return kStream; }
-    Stream getNewStream(Device, int) const override { return kStream; }
-    Stream exchangeStream(Stream) const override { return kStream; }
-    DeviceIndex deviceCount() const noexcept override { return 1; }
-    // Work is done when the call that asks for it returns: events have always happened.
-    void destroyEvent(void*, const DeviceIndex) const noexcept override {}
-    void record(void** event, const Stream&, const DeviceIndex, const EventFlag) const override {
-        *event = const_cast<Guard*>(this);
+    Stream getStream(Device) const override { return as_torch(emu_current_stream()); }
+    Stream getDefaultStream(Device) const override { return as_torch(nullptr); }
+    Stream getStreamFromGlobalPool(Device, bool) const override { return as_torch(emu_pool_stream()); }
+    Stream getNewStream(Device, int) const override { return as_torch(emu_pool_stream()); }
+    Stream exchangeStream(Stream stream) const override {
+        const Stream before = as_torch(emu_current_stream());
+        emu_set_current_stream(as_cuda(stream));
+        return before;
     }
-    void block(void*, const Stream&) const override {}
-    bool queryEvent(void*) const override { return true; }
-    bool queryStream(const Stream&) const override { return true; }
-    void synchronizeStream(const Stream&) const override {}
-    void synchronizeEvent(void*) const override {}
-    void synchronizeDevice(const DeviceIndex) const override {}
+    DeviceIndex deviceCount() const noexcept override { return 1; }
+    void destroyEvent(void* event, const DeviceIndex) const noexcept override {
+        if (event) (void)cudaEventDestroy(as_cuda(event));
+    }
+    void record(void** event, const Stream& stream, const DeviceIndex, const EventFlag) const override {
+        if (!*event) (void)cudaEventCreate(reinterpret_cast<cudaEvent_t*>(event));
+        (void)cudaEventRecord(as_cuda(*event), as_cuda(stream));
+    }
+    void block(void* event, const Stream& stream) const override {
+        if (event) (void)cudaStreamWaitEvent(as_cuda(stream), as_cuda(event), 0);
+    }
+    bool queryEvent(void* event) const override { return !event || cudaEventQuery(as_cuda(event)) == cudaSuccess; }
+    bool queryStream(const Stream& stream) const override { return cudaStreamQuery(as_cuda(stream)) == cudaSuccess; }
+    void synchronizeStream(const Stream& stream) const override { (void)cudaStreamSynchronize(as_cuda(stream)); }
+    void synchronizeEvent(void* event) const override {
+        if (event) (void)cudaEventSynchronize(as_cuda(event));
+    }
+    void synchronizeDevice(const DeviceIndex) const override { (void)cudaDeviceSynchronize(); }
     void recordDataPtrOnStream(const DataPtr&, const Stream&) const override {}
-    double elapsedTime(void*, void*, const DeviceIndex) const override { return 0.0; }
+    double elapsedTime(void* from, void* to, const DeviceIndex) const override {
+        float ms = 0;
+        (void)cudaEventElapsedTime(&ms, as_cuda(from), as_cuda(to));
+        return ms;
+    }
 };
 C10_REGISTER_GUARD_IMPL(CUDA, Guard)
 
@@ -68,7 +88,7 @@ struct Hooks final : at::CUDAHooksInterface {
     bool isPinnedPtr(const void*) const override { return false; }
     Allocator* getPinnedMemoryAllocator() const override { return GetAllocator(DeviceType::CPU); }
     Allocator* getCUDADeviceAllocator() const override { return &allocator; }
-    void deviceSynchronize(DeviceIndex) const override {}
+    void deviceSynchronize(DeviceIndex) const override { (void)cudaDeviceSynchronize(); }
     const at::Generator& getDefaultGenerator(DeviceIndex) const override { return at::detail::getDefaultCPUGenerator(); }
     at::Generator getNewGenerator(DeviceIndex) const override { return at::detail::createCPUGenerator(); }
 };

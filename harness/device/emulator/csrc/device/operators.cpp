@@ -5,12 +5,20 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <torch/library.h>
 
+#include "../runtime/current_stream.h"
 #include "alias.h"
 
 namespace emu_device {
 using namespace c10;
 
 namespace {
+// Only where the bytes are known exactly: the gaps of a strided tensor may be another stream's.
+void order_access(const std::string& name, const at::Tensor& tensor, bool write) {
+    if (!tensor.defined() || !tensor.is_cuda() || !tensor.is_non_overlapping_and_dense()) return;
+    const char* race = emu_access(name.c_str(), tensor.const_data_ptr(), tensor.nbytes(), write);
+    TORCH_CHECK(!race, "CUDA emulator: ", race);
+}
+
 class BoxedCall {
 public:
     BoxedCall(const OperatorHandle& op, torch::jit::Stack* stack)
@@ -20,10 +28,15 @@ public:
         const size_t base = stack_->size() - count_;
         for (size_t i = 0; i < count_; i++) alias_argument(i, (*stack_)[base + i]);
         refuse_mixed_devices();
+        if (!gives_views()) order_in_stream();
         op_.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), stack_);
         for (size_t i = 0; i < count_; i++) follow_resize(i);
         const size_t results = op_.schema().returns().size();
-        for (size_t i = stack_->size() - results; i < stack_->size(); i++) label_result((*stack_)[i]);
+        for (size_t i = stack_->size() - results; i < stack_->size(); i++) {
+            label_result((*stack_)[i]);
+            const IValue& result = (*stack_)[i];
+            if (result.isTensor() && !gives_views()) order_access(op_.schema().name(), result.toTensor(), true);
+        }
     }
 
 private:
@@ -57,6 +70,20 @@ private:
     at::Tensor index_alias(const at::Tensor& tensor) {   // indices may stay on the CPU
         if (tensor.defined() && tensor.is_cuda()) cuda_tensors_++;
         return memory_.to_cpu(tensor);
+    }
+
+    bool gives_views() const {
+        const auto& returns = op_.schema().returns();
+        return std::any_of(returns.begin(), returns.end(), [](const Argument& result) {
+            return result.alias_info() && !result.alias_info()->isWrite();
+        });
+    }
+
+    void order_in_stream() const {
+        for (size_t i = 0; i < count_; i++) {
+            const auto* info = op_.schema().arguments()[i].alias_info();
+            order_access(op_.schema().name(), originals_[i], info && info->isWrite());
+        }
     }
 
     void refuse_mixed_devices() const {
@@ -120,7 +147,11 @@ at::Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<Sca
     return at::detail::empty_strided_generic(size, stride, cuda_allocator(), DispatchKeySet(DispatchKey::CUDA),
                                              dtype_or_default(dtype));
 }
-at::Tensor& copy_(at::Tensor& self, const at::Tensor& from, bool) {
+// The host waits for what it is given from the device, and for the end of a copy from its own memory.
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
+    order_access("aten::copy_", from, false);
+    order_access("aten::copy_", self, true);
+    if (self.is_cpu() != from.is_cpu() && !non_blocking) emu_wait_for_current_stream();
     Aliases aliases;
     at::Tensor to_alias = aliases.to_cpu(self), from_alias = aliases.to_cpu(from);
     at::AutoDispatchBelowADInplaceOrView guard;
@@ -133,6 +164,8 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& to, bool non_bloc
     return to;
 }
 Scalar local_scalar_dense(const at::Tensor& self) {
+    order_access("aten::_local_scalar_dense", self, false);
+    emu_wait_for_current_stream();
     Aliases aliases;
     return at::_local_scalar_dense(aliases.to_cpu(self));
 }

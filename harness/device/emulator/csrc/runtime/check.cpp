@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "check.h"
+#include "streams.h"
 
 namespace emu {
 namespace {
@@ -20,7 +21,7 @@ std::vector<Range> thread_stacks;     // of the launching thread: kernel argumen
 thread_local std::vector<Range> thread_variables;   // of a thread that runs blocks; exactly those, for tensors lie beside
 struct CachedRegion {
     EmuRegion region;
-    Cell* cells;
+    GlobalCells cells;
 };
 std::vector<CachedRegion> cache;
 uint64_t cache_generation = 0;
@@ -149,7 +150,7 @@ void access_shared(const Access& access, BlockState* b) {
         out_of_bounds(access, what, long(access.address - start), size);
     }
     check_shared_initialised(access, b->shadow, offset, start);
-    follow(access, b->shadow->cells, b->arena, start, "shared");
+    follow(access, b->shadow->cells, b->launch->first_serial, b->arena, start, "shared");
     count_access(access, true);
 }
 
@@ -178,7 +179,13 @@ void access_global(const Access& access, const CachedRegion& entry) {
         out_of_bounds(access, "an allocation", long(access.address - region.data), region.bytes);
     }
     check_global_initialised(access, region);
-    if (entry.cells) follow(access, entry.cells, reinterpret_cast<const void*>(region.data), region.data, "global");
+    const Launch* launch = current->block->launch;
+    if (!launch->unordered.empty()) {
+        check_against_copies(access.address, access.bytes, access.write, access.line, access.pc);
+    }
+    const uint32_t oldest = std::max(launch->oldest_serial, entry.cells.since_serial);
+    const void* base = reinterpret_cast<const void*>(region.data);
+    if (entry.cells.first) follow(access, entry.cells.first, oldest, base, region.data, "global");
     else count_not_followed(access.bytes);
     count_access(access, false);
 }
@@ -294,7 +301,7 @@ void checked_access(const Access& access) {
 void check_begin_launch(Launch* launch) {
     find_stack();
     begin_ordering();
-    forget_global_cells();
+    begin_races(launch);
     cache.clear();
     cache_generation = 0;
     begin_counts(launch);

@@ -36,10 +36,15 @@ struct Shadow {            // of one block's shared memory
     std::vector<uint8_t> initialised;   // one for each byte
     size_t used_static = 0, used_dynamic = kStaticArena;   // ends of what may be set in it, in either part
 };
-Cell* global_cells(const EmuRegion& region);   // nullptr for memory too large to follow
-void forget_global_cells();
-// `base` is the address of the first cell's word, `start` that of the variable, for the message.
-void follow(const Access& access, Cell* cells, const void* base, uintptr_t start, const char* space);
+struct GlobalCells {
+    Cell* first;               // nullptr for memory too large to follow
+    uint32_t since_serial;     // what older blocks are said to have touched was other memory
+};
+GlobalCells global_cells(const EmuRegion& region);
+void begin_races(Launch* launch);
+// Touches by blocks before `oldest` are ordered before all of this launch. `base` is the address of the first cell's
+// word, `start` that of the variable, for the message.
+void follow(const Access& access, Cell* cells, uint32_t oldest, const void* base, uintptr_t start, const char* space);
 void flush_pending_write();
 
 // ordering.cpp: what happens before what, beyond barriers

@@ -1,5 +1,4 @@
-// The CUDA runtime API, as far as kernel code calls it: memory, errors, attributes, streams and events.
-#include <sys/time.h>
+// The CUDA runtime API, as far as kernel code calls it: memory, errors and attributes.
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 
 #include "cuda_state.h"
 #include "state.h"
+#include "streams.h"
 
 namespace emu {
 namespace {
@@ -21,19 +21,14 @@ thread_local cudaError_t last_error = cudaSuccess;
 thread_local bool unseen = false;          // a refused launch that nobody has asked about
 thread_local RawFinding unseen_finding;
 
-cudaError_t failed(cudaError_t error) {
+void seen() { unseen = false; }
+
+}  // namespace
+
+cudaError_t fail_with(cudaError_t error) {
     last_error = error;
     return error;
 }
-
-void seen() { unseen = false; }
-
-double now_ms() {
-    timeval t;
-    gettimeofday(&t, nullptr);
-    return double(t.tv_sec) * 1e3 + double(t.tv_usec) * 1e-3;
-}
-}  // namespace
 
 void set_error(cudaError_t error, const RawFinding* finding) {
     last_error = error;
@@ -137,50 +132,8 @@ static const ErrorText& find_error(cudaError_t error) {
 const char* cudaGetErrorName(cudaError_t error) { return find_error(error).name; }
 const char* cudaGetErrorString(cudaError_t error) { return find_error(error).text; }
 
-// ---- kernels run to their end before a launch returns, so that there is nothing to wait for
-cudaError_t cudaDeviceSynchronize() {
-    raise_unseen_error();
-    return cudaSuccess;
-}
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaDeviceSynchronize(); }
-cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamCreate(cudaStream_t* stream) {
-    *stream = nullptr;
-    return cudaSuccess;
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) { return cudaStreamCreate(stream); }
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-    *least = *greatest = 0;
-    return cudaSuccess;
-}
-cudaError_t cudaEventCreate(cudaEvent_t* event) {
-    *event = reinterpret_cast<cudaEvent_t>(new double(0));
-    return cudaSuccess;
-}
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
-cudaError_t cudaEventDestroy(cudaEvent_t event) {
-    delete reinterpret_cast<double*>(event);
-    return cudaSuccess;
-}
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
-    *reinterpret_cast<double*>(event) = now_ms();
-    return cudaSuccess;
-}
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
-    return cudaEventRecord(event, stream);
-}
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
-    *ms = float(*reinterpret_cast<double*>(to) - *reinterpret_cast<double*>(from));
-    return cudaSuccess;
-}
-
 // ---- devices
-cudaError_t cudaSetDevice(int device) { return device ? failed(cudaErrorInvalidDevice) : cudaSuccess; }
+cudaError_t cudaSetDevice(int device) { return device ? fail_with(cudaErrorInvalidDevice) : cudaSuccess; }
 cudaError_t cudaGetDevice(int* device) {
     *device = 0;
     return cudaSuccess;
@@ -209,7 +162,7 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
 // ---- memory
 cudaError_t cudaMalloc(void** pointer, size_t bytes) {
     *pointer = bytes ? emu_allocate(bytes) : nullptr;
-    return bytes && !*pointer ? failed(cudaErrorMemoryAllocation) : cudaSuccess;
+    return bytes && !*pointer ? fail_with(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t) { return cudaMalloc(pointer, bytes); }
 cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned) { return cudaMalloc(pointer, bytes); }
@@ -227,9 +180,12 @@ cudaError_t cudaFreeHost(void* pointer) {
     return cudaSuccess;
 }
 cudaError_t cudaFree(void* pointer) {
-    return !pointer || emu_release(pointer) ? cudaSuccess : failed(cudaErrorInvalidValue);
+    cudaDeviceSynchronize();
+    return !pointer || emu_release(pointer) ? cudaSuccess : fail_with(cudaErrorInvalidValue);
 }
-cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) { return cudaFree(pointer); }
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) {
+    return !pointer || emu_release(pointer) ? cudaSuccess : fail_with(cudaErrorInvalidValue);
+}
 
 static bool inside(const void* pointer, size_t bytes) {   // or no device memory at all
     EmuRegion r;
@@ -237,34 +193,47 @@ static bool inside(const void* pointer, size_t bytes) {   // or no device memory
     if (!emu_find_region(a, &r)) return !emu_find_freed(a, &r);
     return a >= r.data && a + bytes <= r.data + r.bytes;
 }
-cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
+static void in_order(cudaStream_t stream, const char* what, const void* address, size_t bytes, bool write) {
+    std::string said;
+    EmuRegion r;
+    if (!emu_find_region(reinterpret_cast<uintptr_t>(address), &r)) return;   // the host's
+    if (access_in_stream(stream, what, address, bytes, write, &said)) throw std::runtime_error("CUDA emulator: " + said);
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
     raise_unseen_error();
-    if (!inside(to, bytes) || !inside(from, bytes)) return failed(cudaErrorInvalidValue);
+    if (!inside(to, bytes) || !inside(from, bytes)) return fail_with(cudaErrorInvalidValue);
+    in_order(stream, "cudaMemcpyAsync", from, bytes, false);
+    in_order(stream, "cudaMemcpyAsync", to, bytes, true);
     memmove(to, from, bytes);
     return cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-    return cudaMemcpy(to, from, bytes, kind);
+cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+    const auto error = cudaMemcpyAsync(to, from, bytes, kind, nullptr);
+    wait_for_stream(nullptr);
+    return error;
 }
-cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
-                         cudaMemcpyKind kind) {
+cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                              size_t height, cudaMemcpyKind kind, cudaStream_t stream) {
     for (size_t row = 0; row < height; row++) {
-        const auto error = cudaMemcpy(static_cast<char*>(to) + row * to_pitch,
-                                      static_cast<const char*>(from) + row * from_pitch, width, kind);
+        const auto error = cudaMemcpyAsync(static_cast<char*>(to) + row * to_pitch,
+                                           static_cast<const char*>(from) + row * from_pitch, width, kind, stream);
         if (error != cudaSuccess) return error;
     }
     return cudaSuccess;
 }
-cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                              size_t height, cudaMemcpyKind kind, cudaStream_t) {
-    return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
+cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
+                         cudaMemcpyKind kind) {
+    const auto error = cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, height, kind, nullptr);
+    wait_for_stream(nullptr);
+    return error;
 }
-cudaError_t cudaMemset(void* to, int value, size_t bytes) {
-    if (!inside(to, bytes)) return failed(cudaErrorInvalidValue);
+cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+    if (!inside(to, bytes)) return fail_with(cudaErrorInvalidValue);
+    in_order(stream, "cudaMemsetAsync", to, bytes, true);
     memset(to, value, bytes);
     return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t) { return cudaMemset(to, value, bytes); }
+cudaError_t cudaMemset(void* to, int value, size_t bytes) { return cudaMemsetAsync(to, value, bytes, nullptr); }
 cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset, cudaMemcpyKind) {
     memcpy(static_cast<char*>(const_cast<void*>(symbol)) + offset, from, bytes);
     return cudaSuccess;
@@ -277,12 +246,12 @@ cudaError_t cudaGetSymbolAddress(void** pointer, const void* symbol) {
     *pointer = const_cast<void*>(symbol);
     return cudaSuccess;
 }
-cudaError_t cudaGetSymbolSize(size_t*, const void*) { return failed(cudaErrorNotSupported); }
+cudaError_t cudaGetSymbolSize(size_t*, const void*) { return fail_with(cudaErrorNotSupported); }
 
 // ---- functions
 cudaError_t cudaFuncSetAttribute(const void* function, cudaFuncAttribute attribute, int value) {
     if (attribute != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
-    if (value < 0 || size_t(value) > kDynamicSharedLimit) return failed(cudaErrorInvalidValue);
+    if (value < 0 || size_t(value) > kDynamicSharedLimit) return fail_with(cudaErrorInvalidValue);
     std::lock_guard<std::mutex> guard(lock);
     raised_limits[function] = size_t(value);
     return cudaSuccess;

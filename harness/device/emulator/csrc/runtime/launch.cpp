@@ -14,6 +14,7 @@
 #include "cuda_state.h"
 #include "check.h"
 #include "state.h"
+#include "streams.h"
 
 namespace emu {
 Options options;
@@ -144,8 +145,13 @@ Refusal check_cooperative(const LaunchConfig& c) {
                                                      "fit", (unsigned long long)volume(c.grid), (unsigned long long)fit)};
 }
 
+Refusal check_stream(const LaunchConfig& c) {
+    if (stream_exists(c.stream)) return {cudaSuccess, ""};
+    return {cudaErrorInvalidResourceHandle, "its stream does not exist, or does no longer"};
+}
+
 Refusal check_limits(const LaunchConfig& c) {
-    for (auto* check : {check_shape, check_shared, check_cluster, check_cooperative}) {
+    for (auto* check : {check_shape, check_shared, check_cluster, check_cooperative, check_stream}) {
         Refusal refusal = check(c);
         if (refusal.error != cudaSuccess) return refusal;
     }

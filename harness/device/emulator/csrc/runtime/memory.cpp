@@ -82,11 +82,10 @@ extern "C" void* emu_allocate(size_t bytes) {
     fill_poison(start + kPage, pages);
     const uintptr_t data = start + kPage + pages - body;
     std::lock_guard<std::mutex> guard(lock);
-    live[start] = EmuRegion{start, pages + 2 * kPage, data, bytes};
+    live[start] = EmuRegion{start, pages + 2 * kPage, data, bytes, ++generation};
     map_of_data[data] = start;
     live_bytes += bytes;
     if (live_bytes > peak_bytes) peak_bytes = live_bytes;
-    generation++;
     return reinterpret_cast<void*>(data);
 }
 

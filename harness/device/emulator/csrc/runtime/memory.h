@@ -8,6 +8,7 @@ struct EmuRegion {
     size_t map_bytes;  // length of the mapping
     uintptr_t data;    // what the owner sees
     size_t bytes;      // what the owner asked for
+    uint64_t number;   // of the allocation: the address may have been another one's
 };
 
 extern "C" {

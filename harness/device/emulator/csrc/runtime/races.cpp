@@ -5,8 +5,10 @@
 #include <cstring>
 #include <new>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "check.h"
+#include "streams.h"
 
 namespace emu {
 namespace {
@@ -15,7 +17,12 @@ struct Mapping {
     Cell* cells;
     size_t bytes;
 };
-std::unordered_map<uintptr_t, Mapping> global_shadows;
+struct GlobalShadow {
+    Mapping mapping{};
+    uint64_t allocation = 0;     // the number of the one whose memory is followed
+    uint32_t since_serial = 0;
+};
+std::unordered_map<uintptr_t, GlobalShadow> global_shadows;
 // Of earlier launches, for the next ones: what they hold is of blocks before theirs, and fresh pages cost more than all
 // that is done with them.
 std::vector<Mapping> spare;
@@ -32,6 +39,11 @@ struct PendingWrite {
     uintptr_t pc, other;
     int line;
 } pending;
+
+// Places in the code whose race has been reported: a loop meets the same one at each turn.
+std::unordered_set<uint64_t> reported;
+
+uint64_t place(const Access& access) { return access.line ? uint64_t(access.line) : uint64_t(access.pc); }
 
 Mapping map_cells(size_t count) {
     const size_t bytes = count * sizeof(Cell);
@@ -66,13 +78,16 @@ bool harmless_pair(Kind a, Kind b) {
     return a == Kind::Atomic && b == Kind::Atomic;
 }
 
-enum class Conflict : uint8_t { None, Unordered, Unfenced };
+enum class Conflict : uint8_t { None, Unordered, Unfenced, BetweenLaunches };
 
-Conflict conflict(const Touch& before, const Touch& now, bool was_write, bool shared) {
+Conflict conflict(const Touch& before, const Touch& now, uint32_t oldest, bool was_write, bool shared) {
     const BlockState* b = current_block();
     const Launch* launch = b->launch;
-    if (before.block < launch->first_serial || !(before.bytes & now.bytes)) return Conflict::None;
+    if (before.block < oldest || !(before.bytes & now.bytes)) return Conflict::None;
     if (harmless_pair(before.kind, now.kind)) return Conflict::None;
+    if (before.block < launch->first_serial) {
+        return unordered_work(before.block) ? Conflict::BetweenLaunches : Conflict::None;
+    }
     if (before.block == now.block) {
         if (ordered_in_block(before, now.epoch, now.thread, now.warp_epoch)) return Conflict::None;
     } else if (in_own_cluster(before.block)) {
@@ -86,7 +101,18 @@ Conflict conflict(const Touch& before, const Touch& now, bool was_write, bool sh
     return path == Path::Unfenced ? Conflict::Unfenced : Conflict::Unordered;
 }
 
+std::string describe_launches(const char* what, const Touch& before, const char* space, uintptr_t offset) {
+    const Work* work = unordered_work(before.block);
+    const char* why = work->until_waited_for
+                          ? "this launch may begin before that one has ended (programmatic dependent launch), and this "
+                            "block has not executed griddepcontrol.wait"
+                          : "this launch is in another stream, which nothing makes wait for that one";
+    return text("Data race in %s memory at byte %zu: this thread %s what kernel %s, launched at line %d, has touched, and "
+                "%s.", space, size_t(offset), what, work->what.c_str(), work->line, why);
+}
+
 std::string describe(const char* what, const Touch& before, Conflict why, const char* space, uintptr_t offset) {
+    if (why == Conflict::BetweenLaunches) return describe_launches(what, before, space, offset);
     const BlockState* b = current_block();
     const char* block = before.block == b->serial ? "the same block" : "another block";
     const char* between = before.block == b->serial ? "no barrier stands between them"
@@ -99,6 +125,7 @@ std::string describe(const char* what, const Touch& before, Conflict why, const 
 }
 
 void report(const Access& access, const std::string& message, uintptr_t other) {
+    reported.insert(place(access));
     note_pair(current->block->launch, "data_race", message, current, access.line, access.pc, other);
 }
 
@@ -107,7 +134,8 @@ uintptr_t address_of(const Touch& touch, std::string* message) {
         *message += text(" The other access is at line %u.", touch.site & 0x7FFFFFFFu);
         return 0;
     }
-    return current->block->launch->code_begin + touch.site;
+    const Work* work = touch.block < current->block->launch->first_serial ? unordered_work(touch.block) : nullptr;
+    return (work ? work->code_begin : current->block->launch->code_begin) + touch.site;
 }
 
 void hold(const Access& access, const std::string& message, uintptr_t other) {
@@ -122,18 +150,21 @@ void hold(const Access& access, const std::string& message, uintptr_t other) {
     pending.line = access.line;
 }
 
-void check_read(const Access& access, Cell& cell, const Touch& now, const char* space, uintptr_t offset) {
-    const Conflict why = conflict(cell.write, now, true, space[0] == 's');
+void check_read(const Access& access, Cell& cell, const Touch& now, uint32_t oldest, const char* space,
+                uintptr_t offset) {
+    if (reported.contains(place(access))) return;
+    const Conflict why = conflict(cell.write, now, oldest, true, space[0] == 's');
     if (why == Conflict::None) return;
     std::string message = describe("reads", cell.write, why, space, offset);
     const uintptr_t other = address_of(cell.write, &message);
     report(access, message, other);
 }
 
-void check_write(const Access& access, Cell& cell, const Touch& now, const char* space, uintptr_t offset) {
-    if (pending.active) return;
+void check_write(const Access& access, Cell& cell, const Touch& now, uint32_t oldest, const char* space,
+                 uintptr_t offset) {
+    if (pending.active || reported.contains(place(access))) return;
     for (const Touch* before : {&cell.write, &cell.read, &cell.other_read}) {
-        const Conflict why = conflict(*before, now, before == &cell.write, space[0] == 's');
+        const Conflict why = conflict(*before, now, oldest, before == &cell.write, space[0] == 's');
         if (why == Conflict::None) continue;
         std::string message = describe("writes", *before, why, space, offset);
         const uintptr_t other = address_of(*before, &message);
@@ -153,16 +184,34 @@ void remember(const Access& access, Cell& cell, const Touch& now) {
 }
 }  // namespace
 
-Cell* global_cells(const EmuRegion& region) {
-    if (region.bytes > kLargestFollowed) return nullptr;
-    Mapping& mapping = global_shadows[region.data];
-    if (!mapping.cells) mapping = take_cells(region.bytes / 4 + 2);
-    return mapping.cells;
+GlobalCells global_cells(const EmuRegion& region) {
+    if (region.bytes > kLargestFollowed) return {nullptr, 0};
+    GlobalShadow& shadow = global_shadows[region.data];
+    if (shadow.allocation != region.number) {
+        if (shadow.mapping.cells) spare.push_back(shadow.mapping);
+        shadow = {take_cells(region.bytes / 4 + 2), region.number, current->block->launch->first_serial};
+    }
+    return {shadow.mapping.cells, shadow.since_serial};
 }
 
+bool touched_by(uintptr_t address, size_t bytes, uint32_t first, uint32_t last, bool reads) {
+    EmuRegion region;
+    if (first == last || !emu_find_region(address, &region)) return false;
+    const auto own = global_shadows.find(region.data);
+    if (own == global_shadows.end() || own->second.allocation != region.number) return false;
+    first = std::max(first, own->second.since_serial);
+    auto is_theirs = [first, last](const Touch& touch) { return touch.block >= first && touch.block < last; };
+    const Cell* cells = own->second.mapping.cells;
+    const size_t begin = (address - region.data) / 4, end = (address - region.data + bytes + 3) / 4;
+    return std::any_of(cells + begin, cells + end, [&](const Cell& cell) {
+        return reads ? is_theirs(cell.read) || is_theirs(cell.other_read) : is_theirs(cell.write);
+    });
+}
+
+namespace {
 void forget_global_cells() {
     size_t bytes = 0;
-    for (auto& [address, mapping] : global_shadows) spare.push_back(mapping);
+    for (auto& [address, shadow] : global_shadows) spare.push_back(shadow.mapping);
     global_shadows.clear();
     for (const Mapping& mapping : spare) bytes += mapping.bytes;
     for (; bytes > kMostSpareBytes; spare.pop_back()) {
@@ -170,27 +219,33 @@ void forget_global_cells() {
         bytes -= spare.back().bytes;
     }
 }
+}  // namespace
+
+void begin_races(Launch* launch) {
+    reported.clear();
+    if (!keeps_touches(launch)) forget_global_cells();
+    order_launch(launch);
+}
 
 // Most accesses find a word last written by this thread, before this block's last barrier, or in no block of
 // this launch: nothing to look at.
 namespace {
-bool settled(const Touch& before, const Touch& now, const Launch* launch) {
-    if (before.block < launch->first_serial) return true;
+bool settled(const Touch& before, const Touch& now, uint32_t oldest) {
+    if (before.block < oldest) return true;
     return before.block == now.block && (before.epoch < now.epoch || before.thread == now.thread);
 }
 }  // namespace
 
-void follow(const Access& access, Cell* cells, const void* base, uintptr_t start, const char* space) {
+void follow(const Access& access, Cell* cells, uint32_t oldest, const void* base, uintptr_t start, const char* space) {
     const uintptr_t first = access.address - reinterpret_cast<uintptr_t>(base), offset = access.address - start;
-    const Launch* launch = current->block->launch;
     for (uintptr_t word = first / 4; word <= (first + access.bytes - 1) / 4; word++) {
         const uintptr_t from = std::max(word * 4, first), to = std::min(word * 4 + 4, first + access.bytes);
         const Touch now = touch_now(access, uint8_t(((1u << (to - from)) - 1) << from % 4));
         Cell& cell = cells[word];
-        const bool quiet = settled(cell.write, now, launch) &&
-                           (!access.write || (settled(cell.read, now, launch) && settled(cell.other_read, now, launch)));
-        if (!quiet && access.write) check_write(access, cell, now, space, offset);
-        if (!quiet && !access.write) check_read(access, cell, now, space, offset);
+        const bool quiet = settled(cell.write, now, oldest) &&
+                           (!access.write || (settled(cell.read, now, oldest) && settled(cell.other_read, now, oldest)));
+        if (!quiet && access.write) check_write(access, cell, now, oldest, space, offset);
+        if (!quiet && !access.write) check_read(access, cell, now, oldest, space, offset);
         remember(access, cell, now);
     }
 }
@@ -199,6 +254,7 @@ void flush_pending_write() {
     if (!pending.active) return;
     pending.active = false;
     if (!memcmp(pending.old_value, reinterpret_cast<const void*>(pending.address), pending.bytes)) return;
+    reported.insert(pending.line ? uint64_t(pending.line) : uint64_t(pending.pc));
     note_pair(pending.thread->block->launch, "data_race", pending.message, pending.thread, pending.line, pending.pc,
               pending.other);
 }

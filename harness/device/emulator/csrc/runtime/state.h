@@ -108,6 +108,7 @@ struct BlockState : Block {
     uint32_t serial = 0;           // of this block among all blocks of the process
     uint32_t epoch = 0;            // grows at each barrier
     Shadow* shadow = nullptr;
+    bool waited_for_launch = false;   // a thread of it executed griddepcontrol.wait
 };
 
 struct Cluster {
@@ -126,6 +127,19 @@ struct Worker {
     std::atomic<uint64_t> switches{0};  // grows while threads take turns; the watchdog reads it
 };
 
+// A launch, a copy or a fill in a stream.
+struct Work {
+    uint32_t stream;
+    uint64_t turn;                   // among the work of its stream, from 1
+    std::string what, file;          // the kernel, or the function
+    int line, launch;
+    uint32_t first_serial, last_serial;   // of its blocks, and one more than that; 0 and 0 for what has none
+    uintptr_t code_begin;
+    uintptr_t begin, end;            // the memory of what has no blocks
+    bool write;
+    bool until_waited_for;           // may run until a block executes griddepcontrol.wait
+};
+
 struct Launch {
     LaunchConfig config;
     int number;
@@ -140,6 +154,8 @@ struct Launch {
     std::atomic<bool> out_of_time{false};
     std::atomic<uint64_t> grid_arrived{0}, grid_generation{0};
     uint32_t first_serial = 0;       // of this launch's first block
+    uint32_t oldest_serial = 0;      // what older blocks touched is ordered before it
+    std::vector<Work> unordered;     // earlier work that may run at the same time
     uint32_t grid_epoch = 0;         // accesses of earlier epochs came before the last grid barrier
     uintptr_t code_begin = 0, code_end = 0;   // the submission's machine code
     std::mutex lock;

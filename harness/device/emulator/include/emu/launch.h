@@ -103,6 +103,9 @@ struct ApiCall {  // the call site of a cudaLaunch function
         for (unsigned i = 0; i < given->numAttrs; i++) {
             const cudaLaunchAttribute& attribute = given->attrs[i];
             if (attribute.id == cudaLaunchAttributeCooperative) config.cooperative = attribute.val.cooperative;
+            if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization) {
+                config.early = attribute.val.programmaticStreamSerializationAllowed;
+            }
             if (attribute.id == cudaLaunchAttributeClusterDimension) {
                 const auto& c = attribute.val.clusterDim;
                 config.cluster = dim3(c.x, c.y, c.z);

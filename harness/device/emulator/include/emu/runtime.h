@@ -14,6 +14,7 @@ struct LaunchConfig {
     bool cooperative;
     dim3 cluster;
     bool raises;  // false: an impossible launch is a return value, as for the cudaLaunch functions
+    bool early = false;     // may begin before the launch before it has ended (programmatic dependent launch)
 };
 
 enum class Reduce : uint8_t { None, Count, And, Or };
@@ -40,6 +41,7 @@ void before_atomic(const volatile void* address, size_t bytes, int line);
 void before_volatile(const volatile void* address, size_t bytes, bool write, int line);
 void access_hint(const void* address, size_t bytes, bool write, int line);  // a range the compiler's hooks do not see
 void early_return();     // stands at every return statement of a kernel
+void wait_for_earlier_launch();   // griddepcontrol.wait
 void fence(bool of_device);   // __threadfence(), or the one that reaches the own block only
 void give_way();         // called where real code waits for another thread
 uint64_t clock_ticks();

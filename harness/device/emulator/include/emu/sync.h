@@ -21,6 +21,8 @@ inline void __threadfence_block() {
     ::emu::fence(false);
 }
 inline void __threadfence_system() { __threadfence(); }
+inline void cudaGridDependencySynchronize() { ::emu::wait_for_earlier_launch(); }
+inline void cudaTriggerProgrammaticLaunchCompletion() {}
 inline void __nanosleep(unsigned) { ::emu::give_way(); }
 
 namespace emu {

@@ -1,4 +1,4 @@
-// torch's C++ interface to CUDA streams, guards and error checks, for one device without concurrency.
+// torch's C++ interface to CUDA streams, events, guards and error checks, for one device.
 #pragma once
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
@@ -6,33 +6,46 @@
 #include <cuda_runtime.h>
 
 #include <optional>
+#include <utility>
 
-extern "C" const char* emu_explain_error();
+extern "C" {
+const char* emu_explain_error();
+void* emu_current_stream();
+void emu_set_current_stream(void* stream);
+void* emu_pool_stream();
+}
 
 namespace c10::cuda {
+// The id of a stream is its handle; the default stream has 0 and null.
 class CUDAStream {
 public:
     enum Unchecked { UNCHECKED };
     CUDAStream() = default;
-    explicit CUDAStream(c10::Stream) {}
-    CUDAStream(Unchecked, c10::Stream) {}
-    operator cudaStream_t() const { return nullptr; }
+    explicit CUDAStream(cudaStream_t handle) : handle_(handle) {}
+    explicit CUDAStream(c10::Stream stream) : handle_(reinterpret_cast<cudaStream_t>(stream.id())) {}
+    CUDAStream(Unchecked, c10::Stream stream) : CUDAStream(stream) {}
+    operator cudaStream_t() const { return handle_; }
     operator c10::Stream() const { return unwrap(); }
-    cudaStream_t stream() const { return nullptr; }
-    c10::Stream unwrap() const { return c10::Stream(c10::Stream::DEFAULT, device()); }
-    c10::StreamId id() const { return 0; }
+    cudaStream_t stream() const { return handle_; }
+    c10::Stream unwrap() const { return c10::Stream(c10::Stream::UNSAFE, device(), id()); }
+    c10::StreamId id() const { return reinterpret_cast<c10::StreamId>(handle_); }
     c10::DeviceIndex device_index() const { return 0; }
     c10::Device device() const { return {c10::DeviceType::CUDA, 0}; }
     int priority() const { return 0; }
-    bool query() const { return true; }
-    void synchronize() const { (void)cudaDeviceSynchronize(); }
-    bool operator==(const CUDAStream&) const { return true; }
+    bool query() const { return cudaStreamQuery(handle_) == cudaSuccess; }
+    void synchronize() const { (void)cudaStreamSynchronize(handle_); }
+    bool operator==(const CUDAStream& other) const { return handle_ == other.handle_; }
+
+private:
+    cudaStream_t handle_ = nullptr;
 };
-inline CUDAStream getCurrentCUDAStream(c10::DeviceIndex = -1) { return {}; }
+inline CUDAStream as_stream(void* handle) { return CUDAStream(static_cast<cudaStream_t>(handle)); }
+inline CUDAStream getCurrentCUDAStream(c10::DeviceIndex = -1) { return as_stream(emu_current_stream()); }
 inline CUDAStream getDefaultCUDAStream(c10::DeviceIndex = -1) { return {}; }
-inline CUDAStream getStreamFromPool(bool = false, c10::DeviceIndex = -1) { return {}; }
-inline CUDAStream getStreamFromPool(int, c10::DeviceIndex = -1) { return {}; }
-inline void setCurrentCUDAStream(CUDAStream) {}
+inline CUDAStream getStreamFromPool(bool = false, c10::DeviceIndex = -1) { return as_stream(emu_pool_stream()); }
+inline CUDAStream getStreamFromPool(int, c10::DeviceIndex = -1) { return as_stream(emu_pool_stream()); }
+inline CUDAStream getStreamFromExternal(cudaStream_t stream, c10::DeviceIndex) { return CUDAStream(stream); }
+inline void setCurrentCUDAStream(CUDAStream stream) { emu_set_current_stream(stream.stream()); }
 
 inline void expect_device(c10::Device device) {
     TORCH_CHECK(device.is_cuda(), "Expected a CUDA device, but got ", device, ".");
@@ -58,13 +71,31 @@ struct OptionalCUDAGuard {
     void set_device(c10::Device device) { expect_device(device); }
     void set_index(c10::DeviceIndex index) { expect_device(index); }
 };
-struct CUDAStreamGuard {
-    explicit CUDAStreamGuard(CUDAStream) {}
-    explicit CUDAStreamGuard(c10::Stream) {}
+class CUDAStreamGuard {
+public:
+    explicit CUDAStreamGuard(CUDAStream stream) { setCurrentCUDAStream(stream); }
+    explicit CUDAStreamGuard(c10::Stream stream) : CUDAStreamGuard(CUDAStream(stream)) {}
+    CUDAStreamGuard(const CUDAStreamGuard&) = delete;
+    ~CUDAStreamGuard() { setCurrentCUDAStream(original_); }
+    void reset_stream(CUDAStream stream) { setCurrentCUDAStream(stream); }
+    CUDAStream original_stream() const { return original_; }
+    CUDAStream current_stream() const { return getCurrentCUDAStream(); }
+
+private:
+    const CUDAStream original_ = getCurrentCUDAStream();
 };
-struct OptionalCUDAStreamGuard {
+class OptionalCUDAStreamGuard {
+public:
     OptionalCUDAStreamGuard() = default;
-    explicit OptionalCUDAStreamGuard(CUDAStream) {}
+    explicit OptionalCUDAStreamGuard(CUDAStream stream) { guard_.emplace(stream); }
+    explicit OptionalCUDAStreamGuard(std::optional<CUDAStream> stream) {
+        if (stream) guard_.emplace(*stream);
+    }
+    void reset_stream(CUDAStream stream) { guard_ ? guard_->reset_stream(stream) : void(guard_.emplace(stream)); }
+    void reset() { guard_.reset(); }
+
+private:
+    std::optional<CUDAStreamGuard> guard_;
 };
 inline c10::DeviceIndex current_device() { return 0; }
 inline c10::DeviceIndex device_count() { return 1; }
@@ -102,15 +133,44 @@ inline bool is_available() { return true; }
 inline int64_t getNumGPUs() { return 1; }
 template <class T>
 inline T ceil_div(T a, T b) { return (a + b - 1) / b; }
-struct CUDAEvent {
-    CUDAEvent() = default;
-    explicit CUDAEvent(unsigned) {}
-    void record() {}
-    void record(const CUDAStream&) {}
-    void recordOnce(const CUDAStream&) {}
-    void block(const CUDAStream&) {}
-    bool query() const { return true; }
-    void synchronize() const {}
+class CUDAEvent {
+public:
+    explicit CUDAEvent(unsigned = 0) {}
+    CUDAEvent(const CUDAEvent&) = delete;
+    CUDAEvent(CUDAEvent&& other) { *this = std::move(other); }
+    CUDAEvent& operator=(CUDAEvent&& other) {
+        std::swap(event_, other.event_);
+        return *this;
+    }
+    ~CUDAEvent() {
+        if (event_) (void)cudaEventDestroy(event_);
+    }
+    operator cudaEvent_t() const { return event_; }
+    cudaEvent_t event() const { return event_; }
+    bool isCreated() const { return event_; }
+    void record() { record(getCurrentCUDAStream()); }
+    void record(const CUDAStream& stream) {
+        if (!event_) (void)cudaEventCreate(&event_);
+        (void)cudaEventRecord(event_, stream);
+    }
+    void recordOnce(const CUDAStream& stream) {
+        if (!event_) record(stream);
+    }
+    void block(const CUDAStream& stream) {
+        if (event_) (void)cudaStreamWaitEvent(stream, event_, 0);
+    }
+    bool query() const { return !event_ || cudaEventQuery(event_) == cudaSuccess; }
+    void synchronize() const {
+        if (event_) (void)cudaEventSynchronize(event_);
+    }
+    float elapsed_time(const CUDAEvent& end) const {
+        float ms = 0;
+        (void)cudaEventElapsedTime(&ms, event_, end.event_);
+        return ms;
+    }
+
+private:
+    cudaEvent_t event_ = nullptr;
 };
 }  // namespace at::cuda
 

@@ -1,0 +1,320 @@
+// Work is done when the call that asks for it returns, in the order in which the host asks. What a GPU may do at the
+// same time follows from vector clocks (Fidge 1988, Mattern 1989): each stream, each event and the host know how much of
+// each stream has ended before them, and work is ordered behind other work if its stream knew of it.
+#include "streams.h"
+
+#include <sys/time.h>
+
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+
+#include "check.h"
+#include "cuda_state.h"
+
+namespace emu {
+namespace {
+using Clock = std::map<uint32_t, uint64_t>;   // for each stream, how many pieces of its work have ended
+
+struct Stream {
+    uint32_t number;
+    bool blocking;              // waits for the legacy stream, and the legacy stream for it
+    uint64_t issued = 0;
+    Clock clock;
+    std::optional<Work> last;   // a launch, if nothing else came after it
+};
+struct Event {
+    double recorded_ms = 0;
+    Clock clock;
+};
+
+constexpr int kPoolStreams = 32;   // c10/cuda/CUDAStream.cpp
+std::recursive_mutex lock;
+Stream legacy{0, false, 0, {}, {}}, per_thread{1, true, 0, {}, {}};
+std::map<const void*, std::unique_ptr<Stream>> created;
+uint32_t next_number = 2;
+bool several = false;              // a second stream has been asked for
+Clock host;
+std::list<Work> works;             // that some stream may not know of
+std::vector<void*> pool;
+size_t next_in_pool = 0;
+thread_local void* current_stream = nullptr;
+
+void join(Clock& into, const Clock& from) {
+    for (const auto& [stream, turn] : from) into[stream] = std::max(into[stream], turn);
+}
+
+bool knows(const Clock& clock, const Work& work) {
+    const auto own = clock.find(work.stream);
+    return own != clock.end() && own->second >= work.turn;
+}
+
+Stream* find(const void* handle) {
+    if (!handle || handle == cudaStreamLegacy) return &legacy;
+    if (handle == cudaStreamPerThread) {
+        several = true;
+        return &per_thread;
+    }
+    const auto own = created.find(handle);
+    return own == created.end() ? nullptr : own->second.get();
+}
+
+// The order that CUDA makes by itself: behind what the host has waited for, and that of the legacy stream.
+Stream& caught_up(Stream& stream) {
+    join(stream.clock, host);
+    if (&stream == &legacy) {
+        join(stream.clock, per_thread.clock);
+        for (const auto& [handle, other] : created) {
+            if (other->blocking) join(stream.clock, other->clock);
+        }
+    } else if (stream.blocking) {
+        join(stream.clock, legacy.clock);
+    }
+    return stream;
+}
+
+Work issue(Stream& stream, Work work) {
+    work.stream = stream.number;
+    work.turn = stream.clock[stream.number] = ++stream.issued;
+    if (several) works.push_back(work);
+    return work;
+}
+
+bool overlap(const Work& work, uintptr_t address, size_t bytes) {
+    return address < work.end && work.begin < address + bytes;
+}
+
+double now_ms() {
+    timeval t;
+    gettimeofday(&t, nullptr);
+    return double(t.tv_sec) * 1e3 + double(t.tv_usec) * 1e-3;
+}
+
+Event& as_event(cudaEvent_t event) { return *reinterpret_cast<Event*>(event); }
+
+cudaError_t create(cudaStream_t* stream, bool blocking) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    auto made = std::make_unique<Stream>(Stream{next_number++, blocking, 0, {}, {}});
+    *stream = reinterpret_cast<cudaStream_t>(made.get());
+    created[made.get()] = std::move(made);
+    several = true;
+    return cudaSuccess;
+}
+
+void wait_for_all() {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    auto forget = [](Stream& stream) {
+        stream.clock.clear();
+        stream.last.reset();
+    };
+    forget(legacy);
+    forget(per_thread);
+    for (const auto& [handle, stream] : created) forget(*stream);
+    host.clear();
+    works.clear();
+}
+}  // namespace
+
+bool stream_exists(const void* handle) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    return find(handle);
+}
+
+bool keeps_touches(const Launch* launch) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    return launch->config.early || !works.empty();
+}
+
+void order_launch(Launch* launch) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    Stream& stream = caught_up(*find(launch->config.stream));
+    for (const Work& work : works) {
+        if (!knows(stream.clock, work)) launch->unordered.push_back(work);
+    }
+    if (launch->config.early && stream.last && !knows(host, *stream.last)) {
+        launch->unordered.push_back(*stream.last);
+        launch->unordered.back().until_waited_for = true;
+    }
+    launch->oldest_serial = launch->first_serial;
+    for (const Work& work : launch->unordered) {
+        if (work.last_serial) launch->oldest_serial = std::min(launch->oldest_serial, work.first_serial);
+    }
+    Work own{};
+    own.what = launch->config.kernel;
+    own.file = launch->config.file;
+    own.line = launch->config.line;
+    own.launch = launch->number;
+    own.first_serial = launch->first_serial;
+    own.last_serial = uint32_t(launch->first_serial + launch->blocks);
+    own.code_begin = launch->code_begin;
+    stream.last = issue(stream, own);
+}
+
+const Work* unordered_work(uint32_t serial) {
+    const BlockState* block = current_block();
+    for (const Work& work : block->launch->unordered) {
+        if (serial < work.first_serial || serial >= work.last_serial) continue;
+        if (!work.until_waited_for || !block->waited_for_launch) return &work;
+    }
+    return nullptr;
+}
+
+void check_against_copies(uintptr_t address, size_t bytes, bool write, int line, uintptr_t pc) {
+    for (const Work& work : current->block->launch->unordered) {
+        if (!overlap(work, address, bytes) || !(write || work.write)) continue;
+        note(current->block->launch, "data_race",
+             text("Data race between streams: this thread %s what %s %s, and nothing makes the launch wait for that.",
+                  write ? "writes" : "reads", work.what.c_str(), work.write ? "writes" : "reads"),
+             current, line, pc);
+    }
+}
+
+bool access_in_stream(cudaStream_t handle, const char* what, const void* address, size_t bytes, bool write,
+                      std::string* said) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    Stream* found = find(handle);
+    if (!found || !bytes || !options.check) return false;
+    found->last.reset();   // a launch behind it waits for it, and for what came before, in any case
+    if (!several) return false;
+    Stream& stream = caught_up(*found);
+    const uintptr_t begin = reinterpret_cast<uintptr_t>(address);
+    bool raced = false;
+    for (const Work& work : works) {
+        if (raced || knows(stream.clock, work)) continue;
+        const bool copies = overlap(work, begin, bytes) && (write || work.write);
+        const bool writes = touched_by(begin, bytes, work.first_serial, work.last_serial, false);
+        if (!copies && !writes && !(write && touched_by(begin, bytes, work.first_serial, work.last_serial, true))) continue;
+        RawFinding f;
+        f.kind = "data_race";
+        f.message = text("Data race between streams: %s %s what %s may still be %s, and nothing makes it wait for that.",
+                         what, write ? "writes" : "reads", work.last_serial ? "the kernel" : work.what.c_str(),
+                         writes || (copies && work.write) ? "writing" : "reading");
+        f.kernel = work.what;
+        f.file = work.file;
+        f.line = work.line;
+        f.launch = work.launch;
+        keep(f);
+        *said = sentence(f);
+        raced = true;
+    }
+    Work own{};
+    own.what = what;
+    own.file = "";
+    own.begin = begin;
+    own.end = begin + bytes;
+    own.write = write;
+    issue(stream, own);
+    return raced;
+}
+
+void wait_for_stream(cudaStream_t handle) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    if (Stream* stream = find(handle)) join(host, caught_up(*stream).clock);
+    works.remove_if([](const Work& work) { return knows(host, work); });
+}
+
+void wait_for_earlier_launch() { static_cast<BlockState*>(current->block)->waited_for_launch = true; }
+}  // namespace emu
+
+using namespace emu;
+
+extern "C" {
+void* emu_current_stream() { return current_stream; }
+void emu_set_current_stream(void* stream) { current_stream = stream; }
+void* emu_pool_stream() {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    if (pool.size() < kPoolStreams) {
+        cudaStream_t stream;
+        create(&stream, false);
+        pool.push_back(stream);
+        return stream;
+    }
+    return pool[next_in_pool++ % kPoolStreams];
+}
+void emu_wait_for_current_stream() { wait_for_stream(static_cast<cudaStream_t>(current_stream)); }
+void emu_wait_for_device() { wait_for_all(); }
+const char* emu_access(const char* what, const void* address, size_t bytes, int write) {
+    static thread_local std::string said;
+    const auto stream = static_cast<cudaStream_t>(current_stream);
+    return access_in_stream(stream, what, address, bytes, write, &said) ? said.c_str() : nullptr;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+    raise_unseen_error();
+    wait_for_all();
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    raise_unseen_error();
+    if (!stream_exists(stream)) return fail_with(cudaErrorInvalidResourceHandle);
+    wait_for_stream(stream);
+    return cudaSuccess;
+}
+// Whoever is told that all is done may rely on it.
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+    if (!stream_exists(stream)) return fail_with(cudaErrorInvalidResourceHandle);
+    wait_for_stream(stream);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamCreate(cudaStream_t* stream) { return create(stream, true); }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+    return create(stream, !(flags & cudaStreamNonBlocking));
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+    return cudaStreamCreateWithFlags(stream, flags);
+}
+// The work of a stream that is given up goes on: the legacy stream waits for it as before.
+cudaError_t cudaStreamDestroy(cudaStream_t handle) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    const auto own = created.find(handle);
+    if (own == created.end()) return fail_with(cudaErrorInvalidResourceHandle);
+    if (own->second->blocking) join(legacy.clock, own->second->clock);
+    created.erase(own);
+    return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    Stream* stream = find(handle);
+    if (!stream || !event) return fail_with(cudaErrorInvalidResourceHandle);
+    join(stream->clock, as_event(event).clock);
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+    *least = *greatest = 0;
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) {
+    *event = reinterpret_cast<cudaEvent_t>(new Event);
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    delete reinterpret_cast<Event*>(event);
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    Stream* stream = find(handle);
+    if (!stream || !event) return fail_with(cudaErrorInvalidResourceHandle);
+    as_event(event).clock = caught_up(*stream).clock;
+    as_event(event).recorded_ms = now_ms();
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+    return cudaEventRecord(event, stream);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    if (!event) return fail_with(cudaErrorInvalidResourceHandle);
+    join(host, as_event(event).clock);
+    return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchronize(event); }
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+    *ms = float(as_event(to).recorded_ms - as_event(from).recorded_ms);
+    return cudaSuccess;
+}
+}  // extern "C"
