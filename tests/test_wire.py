@@ -1,5 +1,6 @@
 """What a worker sends is decoded strictly, and never more than is allowed."""
 
+import json
 import socket
 import struct
 
@@ -44,6 +45,24 @@ def test_a_reply_arrives_as_its_type(ends):
 def test_anything_else_is_a_bad_message(ends, body):
     judge, raw = ends
     raw.sendall(frame(body))
+    with pytest.raises(BadMessage):
+        judge.receive(1)
+
+
+@pytest.mark.parametrize("number", [-1, 2**63, 10**400])
+def test_what_is_counted_is_a_number_that_a_machine_can_count_to(ends, number):
+    judge, raw = ends
+    fields = {"registers": 1, "shared_bytes": number, "spill_store_bytes": 1, "spill_load_bytes": 1}
+    raw.sendall(frame(json.dumps({"type": "loaded", "kernels": [{"kernel": "k", **fields}]}).encode()))
+    with pytest.raises(BadMessage):
+        judge.receive(1)
+
+
+@pytest.mark.parametrize("word", ["data_race\n", "data race", ""])
+def test_a_kind_is_one_word(ends, word):
+    judge, raw = ends
+    finding = {"kind": word, "message": "it says"}
+    raw.sendall(frame(json.dumps({"type": "ran", "outputs": [], "findings": [finding]}).encode()))
     with pytest.raises(BadMessage):
         judge.receive(1)
 

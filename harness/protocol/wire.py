@@ -26,8 +26,8 @@ _HEADER = struct.Struct("!I")
 
 # What a worker may say: numbers that fit an address, words of a few letters, and why it failed.
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Kind = Annotated[str, Meta(pattern="^[a-z_]{1,40}$")]
-Symbol = Annotated[str, Meta(pattern="^[^\\x00-\\x1f\\x7f-\\x9f]*$", max_length=4000)]
+Kind = Annotated[str, Meta(pattern="^[a-z_]{1,40}\\Z")]
+Symbol = Annotated[str, Meta(pattern="^[^\\x00-\\x1f\\x7f-\\x9f]*\\Z", max_length=4000)]
 FailureReason = Literal[
     "build_failed", "cuda_fault", "forbidden_op", "load_failed", "no_gradient", "out_of_memory",
     "parameters_not_carried", "raised",
@@ -86,25 +86,25 @@ class WireFinding(Struct, frozen=True):
 
 class WireCounts(Struct, frozen=True):
     kernel: Symbol
-    launches: int
-    global_read_bytes: int
-    global_write_bytes: int
-    sectors: int
-    ideal_sectors: int
-    bank_conflicts: int
-    worst_bank_conflict: int
-    worst_bank_conflict_line: int
-    atomics: int
-    barriers: int
-    not_followed_bytes: int
+    launches: Natural
+    global_read_bytes: Natural
+    global_write_bytes: Natural
+    sectors: Natural
+    ideal_sectors: Natural
+    bank_conflicts: Natural
+    worst_bank_conflict: Natural
+    worst_bank_conflict_line: Natural
+    atomics: Natural
+    barriers: Natural
+    not_followed_bytes: Natural
 
 
 class WireKernel(Struct, frozen=True):
     kernel: Symbol
-    registers: int
-    shared_bytes: int
-    spill_store_bytes: int
-    spill_load_bytes: int
+    registers: Natural
+    shared_bytes: Natural
+    spill_store_bytes: Natural
+    spill_load_bytes: Natural
 
 
 # ------------------------------------------------------------------ requests
