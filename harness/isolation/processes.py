@@ -43,13 +43,13 @@ def started_so_far() -> int | None:
     return None
 
 
-def processor_s(pids: Iterable[int]) -> float:
-    """Processor time that the living of `pids` have used, all of their threads together, in seconds."""
-    total = 0.0
+def processor_s(pids: Iterable[int]) -> dict[int, float]:
+    """Processor time that each of `pids` that is not gone has used, all of its threads together, in seconds."""
+    used: dict[int, float] = {}
     for pid in pids:
         with contextlib.suppress(OSError):
-            total += time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
-    return total
+            used[pid] = time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
+    return used
 
 
 def adopted(keep: Iterable[int]) -> list[int]:
@@ -73,23 +73,27 @@ def resident_bytes(pids: Iterable[int]) -> int:
 
 
 def zombies(pids: Iterable[int]) -> set[int]:
-    """Those of `pids` that have ended and wait for somebody to ask how."""
-    return {pid for pid in pids if _state(f"/proc/{pid}") in "ZX"}
+    """Those of `pids` that have ended and wait for somebody to ask how. One whose first thread has ended and whose
+    others have not looks like them, and is none."""
+    return {pid for pid in pids if _threads_are(pid, "ZX")}
 
 
 def all_stopped(pids: Iterable[int]) -> bool:
     """Whether every thread of `pids` stands still or has ended: one that waits for a core takes its stop late."""
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            if any(_state(f"/proc/{pid}/task/{thread}") not in "TtZX" for thread in os.listdir(f"/proc/{pid}/task")):
-                return False
+    return all(_threads_are(pid, "TtZX") for pid in pids)
+
+
+def _threads_are(pid: int, states: str) -> bool:
+    """Whether every thread of `pid` is in one of `states`; so it is when `pid` is gone."""
+    with contextlib.suppress(OSError):
+        return all(_state(f"/proc/{pid}/task/{thread}") in states for thread in os.listdir(f"/proc/{pid}/task"))
     return True
 
 
 def _state(folder: str) -> str:
     """proc(5)'s letter for the state of a process or thread; X when it is gone."""
-    try:
-        return Path(f"{folder}/stat").read_text().rpartition(")")[2].split()[0]
+    try:  # as bytes: a process gives itself a name, which need not be text
+        return Path(f"{folder}/stat").read_bytes().rpartition(b")")[2].split()[0].decode()
     except OSError:
         return "X"
 

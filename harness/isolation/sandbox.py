@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import shutil
 import signal
 import site
 import socket
@@ -69,6 +68,9 @@ OUTPUT_TAIL_BYTES = 4000
 # A family that starts processes while it is being ended is ended again; a fork bomb takes a few passes.
 ENDING_PASSES = 200
 
+# A process that was killed ends within milliseconds; one that has not by then is traced, or gives gigabytes back.
+ENDING_LOOK_S = 0.5
+
 # How long threads may wait for a core to take their stop on, and how often it is looked whether they have. What stands
 # still uses no processor from there on; so much is allowed it all the same.
 STOP_TIMEOUT_S, STOP_LOOK_S = 5.0, 0.0005
@@ -107,14 +109,14 @@ class Worker:
         self._stopped: set[int] = set()
         self._held_before: frozenset[int] = frozenset()
         self._started_before: int | None = None
-        self._processor_s = 0.0
+        self._processor_s: dict[int, float] = {}
         self._device = device
         self._isolation = isolation
         self._inner_pid = 0
         self.home = Path(os.path.realpath(tempfile.mkdtemp(prefix="kernelgate-", dir=disk.temporary_folder())))
         # Kept open: a submission can put something else under the file's name.
         self._log = os.open(self.home / "output", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._free_at_start = shutil.disk_usage(self.home).free
+        self._free_at_start = self._free_bytes()
         self._shared_at_start = psutil.virtual_memory().shared
         writable = _kept_by_compilers() if keeps_compile_cache else []
         for folder in (*writable, self.home / "work"):
@@ -313,8 +315,13 @@ class Worker:
             self._end_for("out_of_memory", "While it ran, the machine's memory was nearly used up.")
         # One cheap question; only when the answer is suspicious is the folder walked through.
         most = bytes_of(DISK_VARIABLE, MAX_DISK_BYTES)
-        if self._free_at_start - shutil.disk_usage(self.home).free > most and self._has_written(most):
+        if self._free_at_start - self._free_bytes() > most and self._has_written(most):
             self._end_for("too_much_disk", f"It wrote more than {most / 2**30:.3g} GiB of files.")
+
+    def _free_bytes(self) -> int:
+        """Room where it writes, asked by an open file: at the level `basic` it can remove its own folder."""
+        about = os.fstatvfs(self._log)
+        return about.f_bavail * about.f_frsize
 
     def _has_written(self, size: int) -> bool:
         return disk.folder_bytes(self.home) >= size
@@ -407,8 +414,9 @@ class Worker:
     def _resume(self) -> None:
         """Raises SubmissionError when it did not stand still since `pause`: a process can have itself continued, by a
         timer of the kernel for one."""
-        used_s = processes.processor_s(self._stopped) - self._processor_s
-        if used_s > HELD_PROCESSOR_S and not processes.zombies(self._stopped):  # a dying process uses some, too
+        now_s = processes.processor_s(self._stopped)
+        ran = [pid for pid, before_s in self._processor_s.items() if now_s.get(pid, 0.0) - before_s > HELD_PROCESSOR_S]
+        if set(ran) - processes.zombies(ran):  # a dying process uses some, too
             self._end_for("ran_while_held", _RAN_WHILE_HELD)
         processes.send(self._stopped, signal.SIGCONT)
         self._stopped = set()
@@ -423,7 +431,7 @@ class Worker:
         return self._family() + [pid for orphan in self._orphans() for pid in processes.family(orphan)]
 
     def _orphans(self) -> list[int]:
-        return processes.adopted(keep=Worker._alive)
+        return processes.adopted(keep={*Worker._alive, self._process.pid})
 
     def kill(self) -> None:
         """Have the worker's group killed without waiting for it; `end` does the rest."""
@@ -438,8 +446,8 @@ class Worker:
         family = self._family()
         self.kill()
         processes.send(family, signal.SIGKILL)
-        self._process.wait()
         Worker._alive.pop(self._process.pid, None)
+        self._wait_for_its_end()
         self._end_orphans()
         self._channel.close()
         self.turns.close()
@@ -448,6 +456,15 @@ class Worker:
                 os.close(descriptor)
         self._log = self._info = -1
         _remove(self.home)
+
+    def _wait_for_its_end(self) -> None:
+        """An orphan that traces it as a debugger does keeps its end from us for as long as the orphan lives."""
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=ENDING_LOOK_S)
+                return
+            for orphan in self._orphans():
+                processes.send(processes.family(orphan), signal.SIGKILL)
 
     def _end_orphans(self) -> None:
         """Kill what processes of the family left to the judge, until there is nothing more."""
