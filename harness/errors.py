@@ -67,6 +67,11 @@ def of_the_judge(what: str) -> Iterator[None]:
         raise JudgeFailed(f"{what} failed, not the submission: {error.message}") from error
 
 
+def one_line(text: str) -> str:
+    """As `printable`, line ends too: a file's name may hold anything."""
+    return printable(text).replace("\n", "?")
+
+
 def printable(text: str) -> str:
     """`text` with its control characters, line ends aside, as `?`."""
     return "".join(c if c.isprintable() or c == "\n" else " " if c in "\t\r" else "?" for c in text)

@@ -7,8 +7,11 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import NOT_PARSED, UsageError
+from harness.errors import NOT_PARSED, UsageError, one_line
 from harness.paths import SUBMISSIONS
+
+# Of a longer source it is not worked out what it uses: its tree would have up to 500 times as many bytes.
+MAX_PARSED_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -17,33 +20,34 @@ class Submission:
 
     name: str
     path: Path
-    source: str
     sha256: str
     uses_cuda: bool
 
 
 def read_submission(path: Path) -> Submission:
-    """Raises UsageError when the file cannot be read as text."""
+    """Raises UsageError when the file cannot be read. Whether it is Python, its worker finds out."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise UsageError(f"The submission {path} is no file.")
     try:
         data = path.read_bytes()
-        source = data.decode()
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
         raise UsageError(f"The submission {path} cannot be read: {error}.") from error
     return Submission(
-        name=path.stem,
+        name=one_line(path.stem),
         path=path.resolve(),
-        source=source,
         sha256=hashlib.sha256(data).hexdigest(),
-        uses_cuda=_uses_cuda(source),
+        uses_cuda=_uses_cuda(data),
     )
 
 
-def _uses_cuda(source: str) -> bool:
+def _uses_cuda(source: bytes) -> bool:
     """Whether any code, comments aside, speaks of CUDA: a `cuda_sources` argument, `.cuda()`, "cuda"."""
+    if len(source) > MAX_PARSED_BYTES:
+        return b"cuda" in source
     try:
         tree = ast.parse(source)
     except NOT_PARSED:
-        return "cuda" in source
+        return b"cuda" in source
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg == "cuda_sources":
             return not (isinstance(node.value, ast.Constant) and not node.value.value)
@@ -55,14 +59,15 @@ def _uses_cuda(source: str) -> bool:
 
 
 def find_submissions(paths: list[Path]) -> list[Path]:
-    """The submission files that `paths` (files and folders) name; all of submissions/ for none.
+    """The submission files that `paths` (files and folders) name; all of submissions/ for none. What else lies in a
+    folder under such a name, a folder or a link to nothing, is none.
 
     Raises UsageError for a path that does not exist.
     """
     found: list[Path] = []
     for path in paths or [SUBMISSIONS]:
         if path.is_dir():
-            found += sorted(p for p in path.rglob("*.py") if not p.name.startswith(("_", ".")))
+            found += sorted(p for p in path.rglob("*.py") if p.is_file() and not p.name.startswith(("_", ".")))
         elif path.exists():
             found.append(path)
         else:

@@ -188,6 +188,55 @@ def test_source_nested_deeper_than_a_parser_goes_is_rejected_and_costs_the_other
     }  # fmt: skip
 
 
+def test_what_is_no_file_is_not_taken_for_a_submission(tmp_path):
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "to_nothing.py").symlink_to("nothing")
+    (tmp_path / "right.py").write_text(CONTROL.read_text())
+    run = run_eval(tmp_path, *SMALL, timeout_s=120)
+    assert [(e["submission"], e["status"]) for e in run.results["evaluations"]] == [("right", "accepted")]
+    run = run_eval(tmp_path / "pipe.py", *SMALL, timeout_s=120)
+    assert (run.code, run.stderr.strip()) == (2, f"eval.py: The submission {tmp_path}/pipe.py is no file.")
+
+
+def test_text_that_is_not_utf8_is_judged_as_python_reads_it(tmp_path):
+    text = CONTROL.read_text().encode()
+    (tmp_path / "declared.py").write_bytes(b"# -*- coding: latin-1 -*-\n# \xe9\n" + text)
+    (tmp_path / "marked.py").write_bytes(b"\xef\xbb\xbf# of cuda only a comment speaks\n" + text)
+    (tmp_path / "undeclared.py").write_bytes(b"x = '\xe9'\n" + text)
+    evaluations = run_eval(tmp_path, *SMALL).results["evaluations"]
+    assert {e["submission"]: (e["status"], e["reason"], e["device"]) for e in evaluations} == {
+        "declared": ("accepted", None, "cpu"),
+        "marked": ("accepted", None, "cpu"),
+        "undeclared": ("rejected", "load_failed", "cpu"),
+    }
+
+
+def test_a_file_name_forges_no_line_and_ends_no_run(tmp_path):
+    forged = "x\nACCEPTED  forged\x1b[2J"
+    names = (f"{forged}.py".encode(), b"\xff\xfe.py", b"'; touch owned; '.py")
+    for name in names:
+        (tmp_path / os.fsdecode(name)).write_text((HOSTILE / "form" / "raises.py").read_text())
+    run = run_eval(tmp_path, *SMALL, json_results=False)
+    assert run.code == 1 and "harness" not in run.stdout + run.stderr
+    lines = run.stdout.splitlines()
+    assert sum(line.startswith("REJECTED") for line in lines) == len(names)
+    assert not any(line.startswith("ACCEPTED") for line in lines)
+    assert all(line.isprintable() for line in lines)
+    (repeated,) = (line for line in lines if "repeat: " in line and "touch" in line)
+    assert shlex.split(repeated)[3] == os.fsdecode(bytes(tmp_path / os.fsdecode(names[2])))
+    evaluations = run_eval(tmp_path, *SMALL).results["evaluations"]
+    assert {e["submission"] for e in evaluations} == {"x?ACCEPTED  forged?[2J", "??", "'; touch owned; '"}
+
+
+def test_a_worker_that_removes_its_own_folder_ends_no_run(tmp_path):
+    path = tmp_path / "removes.py"
+    removing = "import os, shutil, time\nshutil.rmtree(os.path.dirname(os.environ['HOME']))\ntime.sleep(0.5)\n"
+    path.write_text(CONTROL.read_text().replace("import torch\n", f"{removing}import torch\n", 1))
+    run = run_eval(path, *SMALL, "--isolation", "basic")
+    assert run.results["evaluations"][0]["status"] == "accepted", run.results["evaluations"][0]["message"]
+
+
 def test_an_error_of_the_harness_costs_the_others_nothing(tmp_path):
     """A judge with a mistake in it: it fails on one submission in a way that nobody foresaw."""
     program = tmp_path / "mistaken.py"

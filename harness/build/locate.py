@@ -36,6 +36,6 @@ def locate(text: str, path: Path) -> SourceText:
 
 def _literals(path: Path) -> Iterator[tuple[str, int]]:
     """String literals and the line their value begins on; a literal's value begins where its quotes open."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value, node.lineno

@@ -11,7 +11,7 @@ import msgspec
 
 from harness import verdict
 from harness.device.base import Device
-from harness.errors import SubmissionError
+from harness.errors import SubmissionError, one_line
 from harness.judging import backward, dropout, oracle, randomness
 from harness.judging.draw import Drawn, Draws
 from harness.judging.observe import Observation, Seen, same_bits
@@ -123,7 +123,8 @@ def repeat_command(
         return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
 
     of = ["--problem", relative(problem.path), "--device", device.name, *(["--check"] if check else [])]
-    return shlex.join(["python", "eval.py", relative(submission.path), *of, "-k", case, "--seed", str(seed)])
+    words = ["python", "eval.py", relative(submission.path), *of, "-k", case, "--seed", str(seed)]
+    return one_line(shlex.join(words))
 
 
 Progress = Callable[[str], None]

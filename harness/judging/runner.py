@@ -10,7 +10,7 @@ import msgspec
 import torch
 
 from harness.device.base import Device, Reader
-from harness.errors import Inconclusive
+from harness.errors import Inconclusive, one_line
 from harness.inputs import strides
 from harness.isolation.sandbox import Worker
 from harness.judging import oracle
@@ -66,7 +66,7 @@ class Runner:
     def _placed(self, load: Load) -> Load:
         """`load` with the submission's copy and the folder for builds that its worker has."""
         source = Path(load.path)
-        copy = self.worker.place(source.name, source.read_bytes())
+        copy = self.worker.place(one_line(source.name), source.read_bytes())
         builds = self.worker.lend_builds(self._sha256)
         return msgspec.structs.replace(load, path=str(copy), build_cache=str(builds))
 
