@@ -83,6 +83,18 @@ class _Refusing:
             self._refuse()
 
 
+def _file_refusal(module: str, refuse: Callable[..., Any]) -> Callable[[str, tuple[Any, ...]], None]:
+    """An audit hook that calls `refuse` when `module`'s file is opened, compiled or not: unlike a finder of modules it
+    cannot be taken out of a list."""
+    folder, _, name = module.replace(".", "/").rpartition("/")
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(arguments[0], str) and folder in arguments[0] and f"/{name}." in arguments[0]:
+            refuse()
+
+    return hook
+
+
 class Guard:
     """Installs the replacements and remembers what was called."""
 
@@ -123,6 +135,7 @@ class Guard:
         refuse = self._refusal("torch.compile")
         torch.compile = refuse
         sys.meta_path.insert(0, _Refusing(COMPILER, refuse))
+        sys.addaudithook(_file_refusal(COMPILER, refuse))
         for name in STATIC_RUNTIME:
             setattr(torch._C, name, self._refusal("TorchScript's static runtime"))
 
