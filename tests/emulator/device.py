@@ -53,6 +53,9 @@ def run(torch):
             "a stream has its handle": torch.cuda.ExternalStream(side.cuda_stream) == side,
             "the default stream": torch.cuda.current_stream() == torch.cuda.default_stream()
             and torch.cuda.current_stream().cuda_stream == 0,
+            "priorities": torch.cuda.Stream.priority_range() == (0, 0),
+            "an event has its handle": end.cuda_event != 0,
+            "times need two records": "must be recorded" in _message(lambda: begin.elapsed_time(torch.cuda.Event())),
             "events": end.query() and begin.elapsed_time(end) >= 0,
             "is_cuda": x.is_cuda and x.device == torch.device("cuda", 0),
             "is_available": torch.cuda.is_available() and torch.cuda.device_count() == 1,

@@ -60,6 +60,11 @@ def _stream_classes(torch: Any) -> tuple[type, type]:
 
         priority = 0
 
+        @staticmethod
+        def priority_range() -> tuple[int, int]:
+            """The least and the greatest: there is one."""
+            return 0, 0
+
         def record_event(self, event: Any = None) -> Any:
             """An event behind all that the stream has to do."""
             event = Event() if event is None else event
@@ -69,8 +74,13 @@ def _stream_classes(torch: Any) -> tuple[type, type]:
     class Event(torch.Event):  # type: ignore[misc]
         """Differences are times of this emulation, never of a GPU."""
 
-        def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Any:
+        def __new__(cls, enable_timing: bool = False, blocking: bool = False, *_args: Any, **_kwargs: Any) -> Any:
             return super().__new__(cls, device=device, enable_timing=True)
+
+        @property
+        def cuda_event(self) -> int:
+            """The handle, as extensions take it; 0 before the first record."""
+            return int(self.event_id)
 
         def record(self, stream: Any = None) -> None:
             """Behind all that `stream`, or the current one, has to do."""
@@ -83,7 +93,9 @@ def _stream_classes(torch: Any) -> tuple[type, type]:
         def elapsed_time(self, end: Any) -> float:
             """Milliseconds of emulation."""
             ms = ctypes.c_float()
-            library().cudaEventElapsedTime(ctypes.byref(ms), *(ctypes.c_void_p(e.event_id) for e in (self, end)))
+            handles = (ctypes.c_void_p(event.event_id) for event in (self, end))
+            if library().cudaEventElapsedTime(ctypes.byref(ms), *handles):
+                raise RuntimeError("Both events must be recorded before calculating elapsed time.")
             return ms.value
 
     return Stream, Event
@@ -98,8 +110,7 @@ class _StreamContext:
 
     def __enter__(self) -> None:
         self._before = library().emu_current_stream() or 0
-        if self._stream is not None:
-            library().emu_set_current_stream(self._stream.cuda_stream)
+        _set_stream(self._stream)
 
     def __exit__(self, *_exc: Any) -> None:
         library().emu_set_current_stream(self._before)
@@ -137,6 +148,11 @@ def _seed(seed: int) -> None:
     torch.default_generator.manual_seed(seed)
 
 
+def _set_stream(stream: Any) -> None:
+    if stream is not None:
+        library().emu_set_current_stream(stream.stream_id)
+
+
 def _install_streams(torch: Any) -> None:
     runtime = library()
     stream, event = _stream_classes(torch)
@@ -144,7 +160,7 @@ def _install_streams(torch: Any) -> None:
     torch.cuda.ExternalStream = lambda stream_ptr, device=None, **_k: stream(stream_ptr=stream_ptr)
     torch.cuda.current_stream = lambda device=None: stream(stream_ptr=runtime.emu_current_stream() or 0)
     torch.cuda.default_stream = lambda device=None: stream(stream_ptr=0)
-    torch.cuda.set_stream = lambda stream: runtime.emu_set_current_stream(stream.cuda_stream)
+    torch.cuda.set_stream = _set_stream
     torch.cuda.stream = torch.cuda.StreamContext = _StreamContext
     torch.cuda.synchronize = lambda device=None: runtime.emu_wait_for_device()
 

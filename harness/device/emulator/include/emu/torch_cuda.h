@@ -164,6 +164,7 @@ public:
         if (event_) (void)cudaEventSynchronize(event_);
     }
     float elapsed_time(const CUDAEvent& end) const {
+        TORCH_CHECK(event_ && end.event_, "Both events must be recorded before calculating elapsed time.");
         float ms = 0;
         (void)cudaEventElapsedTime(&ms, event_, end.event_);
         return ms;
