@@ -63,6 +63,45 @@ def has_a_backward(x):
     return gradient
 
 
+def asks_whether_equal(x):
+    y = x * 2
+    torch.equal(x, y)  # the host waits for the answer, and for y with it
+    with torch.cuda.stream(SIDE):
+        z = y * 2
+    torch.cuda.current_stream().wait_stream(SIDE)
+    return z
+
+
+def asks_how_many(x):
+    y = x * 2
+    y.nonzero()  # the host needs their number for the shape
+    with torch.cuda.stream(SIDE):
+        z = y * 2
+    torch.cuda.current_stream().wait_stream(SIDE)
+    return z
+
+
+def takes_any_stream(x):
+    side = torch.Stream(device="cuda")
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side), torch.cuda.stream(None):
+        y = x * 2
+    torch.cuda.current_stream().wait_stream(side)
+    return y
+
+
+def gets_memory_that_another_stream_had(x):
+    other = torch.cuda.Stream()
+    for side in (SIDE, other):
+        side.wait_stream(torch.cuda.current_stream())
+    for n in range(1500):
+        with torch.cuda.stream(other if n % 3 else SIDE):
+            x * 2
+    for side in (SIDE, other):
+        torch.cuda.current_stream().wait_stream(side)
+    return x + 1
+
+
 def does_not_wait_for_the_input(x):
     with torch.cuda.stream(SIDE):
         y = x * 2
@@ -91,8 +130,42 @@ def still_reads_the_input(x):
     return x + 1
 
 
-RIGHT = (waits_for_both, waits_through_events, host_waits, asks_for_a_value, halves_at_a_time, has_a_backward)
-WRONG = (does_not_wait_for_the_input, nobody_waits_for_the_output, waits_too_early, still_reads_the_input)
+def joins_what_is_not_there_yet(x):
+    with torch.cuda.stream(SIDE):
+        y = torch.cat([x, x])
+    torch.cuda.current_stream().wait_stream(SIDE)
+    return y
+
+
+def picks_by_indices_that_are_not_there_yet(x):
+    SIDE.wait_stream(torch.cuda.current_stream())
+    indices = torch.arange(4, device="cuda") + 1
+    with torch.cuda.stream(SIDE):
+        y = x[indices]
+    torch.cuda.current_stream().wait_stream(SIDE)
+    return y
+
+
+RIGHT = (
+    waits_for_both,
+    waits_through_events,
+    host_waits,
+    asks_for_a_value,
+    asks_whether_equal,
+    asks_how_many,
+    takes_any_stream,
+    halves_at_a_time,
+    has_a_backward,
+    gets_memory_that_another_stream_had,
+)
+WRONG = (
+    does_not_wait_for_the_input,
+    nobody_waits_for_the_output,
+    waits_too_early,
+    still_reads_the_input,
+    joins_what_is_not_there_yet,
+    picks_by_indices_that_are_not_there_yet,
+)
 
 
 def run(torch):

@@ -12,10 +12,11 @@ namespace emu_device {
 using namespace c10;
 
 namespace {
-// Only where the bytes are known exactly: the gaps of a strided tensor may be another stream's.
+// Without bytes where they are not known exactly: the gaps of a strided tensor may be another stream's.
 void order_access(const std::string& name, const at::Tensor& tensor, bool write) {
-    if (!tensor.defined() || !tensor.is_cuda() || !tensor.is_non_overlapping_and_dense()) return;
-    const char* race = emu_access(name.c_str(), tensor.const_data_ptr(), tensor.nbytes(), write);
+    if (!tensor.defined() || !tensor.is_cuda()) return;
+    const size_t bytes = tensor.is_non_overlapping_and_dense() ? tensor.nbytes() : 0;
+    const char* race = emu_access(name.c_str(), tensor.const_data_ptr(), bytes, write);
     TORCH_CHECK(!race, "CUDA emulator: ", race);
 }
 
@@ -34,26 +35,27 @@ public:
         const size_t results = op_.schema().returns().size();
         for (size_t i = stack_->size() - results; i < stack_->size(); i++) {
             label_result((*stack_)[i]);
-            const IValue& result = (*stack_)[i];
-            if (result.isTensor() && !gives_views()) order_access(op_.schema().name(), result.toTensor(), true);
+            if (!gives_views()) order_result((*stack_)[i]);
         }
     }
 
 private:
-    at::Tensor alias(const at::Tensor& tensor) {
+    at::Tensor alias(const at::Tensor& tensor, bool write) {
+        touched_.emplace_back(tensor, write);
         if (tensor.defined() && tensor.is_cuda()) cuda_tensors_++;
         else if (tensor.defined() && tensor.device().is_cpu() && tensor.dim() > 0) cpu_tensors_++;
         return memory_.to_cpu(tensor);
     }
 
     void alias_argument(size_t i, IValue& value) {
+        const bool write = is_written(op_.schema().arguments()[i].alias_info());
         if (value.isTensor()) {
             originals_[i] = value.toTensor();
-            aliases_[i] = alias(originals_[i]);
+            aliases_[i] = alias(originals_[i], write);
             value = aliases_[i];
         } else if (value.isTensorList()) {
             std::vector<at::Tensor> list;
-            for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(alias(tensor));
+            for (const at::Tensor& tensor : value.toTensorVector()) list.push_back(alias(tensor, write));
             value = IValue(list);
         } else if (value.isOptionalTensorList()) {
             c10::List<std::optional<at::Tensor>> list;
@@ -68,6 +70,9 @@ private:
     }
 
     at::Tensor index_alias(const at::Tensor& tensor) {   // indices may stay on the CPU
+        touched_.emplace_back(tensor, false);
+        has_indices_ = true;
+        has_mask_ |= tensor.defined() && (tensor.scalar_type() == at::kBool || tensor.scalar_type() == at::kByte);
         if (tensor.defined() && tensor.is_cuda()) cuda_tensors_++;
         return memory_.to_cpu(tensor);
     }
@@ -79,11 +84,28 @@ private:
         });
     }
 
+    static bool is_written(const AliasInfo* info) {
+        if (!info) return false;
+        const auto& elements = info->containedTypes();   // of a list
+        auto is_write = [](const AliasInfo& element) { return element.isWrite(); };
+        return info->isWrite() || std::any_of(elements.begin(), elements.end(), is_write);
+    }
+
+    // The host needs to know the values: they are the result, its shape depends on them, or a mask becomes indices.
+    bool host_waits() const {
+        if (has_mask_ || op_.hasTag(at::Tag::data_dependent_output)) return true;
+        return op_.hasTag(at::Tag::dynamic_output_shape) && !has_indices_;
+    }
+
     void order_in_stream() const {
-        for (size_t i = 0; i < count_; i++) {
-            const auto* info = op_.schema().arguments()[i].alias_info();
-            order_access(op_.schema().name(), originals_[i], info && info->isWrite());
-        }
+        for (const auto& [tensor, write] : touched_) order_access(op_.schema().name(), tensor, write);
+        if (host_waits()) emu_wait_for_current_stream();
+    }
+
+    void order_result(const IValue& result) const {
+        if (result.isTensor()) order_access(op_.schema().name(), result.toTensor(), true);
+        if (!result.isTensorList()) return;
+        for (const at::Tensor& tensor : result.toTensorVector()) order_access(op_.schema().name(), tensor, true);
     }
 
     void refuse_mixed_devices() const {
@@ -127,9 +149,10 @@ private:
     torch::jit::Stack* stack_;
     const size_t count_;
     std::vector<at::Tensor> originals_, aliases_;
+    std::vector<std::pair<at::Tensor, bool>> touched_;   // and whether it is written
     Aliases memory_;
     int cuda_tensors_ = 0, cpu_tensors_ = 0;
-    bool creates_on_cuda_ = false;
+    bool creates_on_cuda_ = false, has_indices_ = false, has_mask_ = false;
 };
 
 void run_on_cpu(const OperatorHandle& op, torch::jit::Stack* stack) { BoxedCall(op, stack).run(); }
