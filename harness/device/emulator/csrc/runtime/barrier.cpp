@@ -114,8 +114,12 @@ void open_cluster(Cluster* cluster) {
     cluster->arrived = 0;
     cluster->generation++;
     cluster->epoch = new_epoch();
+    const bool waited = std::any_of(cluster->peers.begin(), cluster->peers.end(), [](const Block* peer) {
+        return static_cast<const BlockState*>(peer)->waited_for_launch;
+    });
     for (Block* peer : cluster->peers) {
         auto* b = static_cast<BlockState*>(peer);
+        b->waited_for_launch = waited;
         b->epoch = new_epoch();
         release_waiting(b, State::AtClusterBarrier);
     }

@@ -22,6 +22,7 @@ thread_local std::vector<Range> thread_variables;   // of a thread that runs blo
 struct CachedRegion {
     EmuRegion region;
     GlobalCells cells;
+    Works copies;   // that may run at the same time
 };
 std::vector<CachedRegion> cache;
 uint64_t cache_generation = 0;
@@ -169,7 +170,7 @@ CachedRegion* known_region(uintptr_t address) {
 CachedRegion* find_region(uintptr_t address) {
     EmuRegion region;
     if (!emu_find_region(address, &region)) return nullptr;
-    cache.push_back({region, global_cells(region)});
+    cache.push_back({region, global_cells(region), unordered_copies(current->block->launch, region.number)});
     return &cache.back();
 }
 
@@ -180,9 +181,7 @@ void access_global(const Access& access, const CachedRegion& entry) {
     }
     check_global_initialised(access, region);
     const Launch* launch = current->block->launch;
-    if (!launch->unordered.empty()) {
-        check_against_copies(access.address, access.bytes, access.write, access.line, access.pc);
-    }
+    if (!entry.copies.empty()) check_against_copies(entry.copies, access);
     const uint32_t oldest = std::max(launch->oldest_serial, entry.cells.since_serial);
     const void* base = reinterpret_cast<const void*>(region.data);
     if (entry.cells.first) follow(access, entry.cells.first, oldest, base, region.data, "global");

@@ -121,6 +121,7 @@ static const ErrorText kErrors[] = {
     {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
     {cudaErrorInvalidSymbol, "cudaErrorInvalidSymbol", "invalid device symbol"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
+    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
 };
 static const ErrorText& find_error(cudaError_t error) {
     static const ErrorText unknown{cudaErrorUnknown, "cudaErrorUnknown", "unknown error"};

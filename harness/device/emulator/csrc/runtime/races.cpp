@@ -103,7 +103,7 @@ Conflict conflict(const Touch& before, const Touch& now, uint32_t oldest, bool w
 
 std::string describe_launches(const char* what, const Touch& before, const char* space, uintptr_t offset) {
     const Work* work = unordered_work(before.block);
-    const char* why = work->until_waited_for
+    const char* why = work == current->block->launch->predecessor.get()
                           ? "this launch may begin before that one has ended (programmatic dependent launch), and this "
                             "block has not executed griddepcontrol.wait"
                           : "this launch is in another stream, which nothing makes wait for that one";
@@ -194,25 +194,41 @@ GlobalCells global_cells(const EmuRegion& region) {
     return {shadow.mapping.cells, shadow.since_serial};
 }
 
-bool touched_by(uintptr_t address, size_t bytes, uint32_t first, uint32_t last, bool reads) {
-    EmuRegion region;
-    if (first == last || !emu_find_region(address, &region)) return false;
+Toucher touched_by(const Works& launches, const EmuRegion& region, uintptr_t address, size_t bytes, bool reads) {
     const auto own = global_shadows.find(region.data);
-    if (own == global_shadows.end() || own->second.allocation != region.number) return false;
-    first = std::max(first, own->second.since_serial);
-    auto is_theirs = [first, last](const Touch& touch) { return touch.block >= first && touch.block < last; };
-    const Cell* cells = own->second.mapping.cells;
-    const size_t begin = (address - region.data) / 4, end = (address - region.data + bytes + 3) / 4;
-    return std::any_of(cells + begin, cells + end, [&](const Cell& cell) {
-        return reads ? is_theirs(cell.read) || is_theirs(cell.other_read) : is_theirs(cell.write);
-    });
+    if (launches.empty() || own == global_shadows.end() || own->second.allocation != region.number) return {};
+    const uint32_t oldest = std::max(launches.front()->first_serial, own->second.since_serial);
+    const uintptr_t first = address - region.data, end = first + bytes;
+    Toucher reader;
+    for (uintptr_t word = first / 4; word * 4 < end; word++) {
+        const uintptr_t from = std::max(word * 4, first), to = std::min(word * 4 + 4, end);
+        const auto mask = uint8_t(((1u << (to - from)) - 1) << from % 4);
+        auto whose = [&](const Touch& touch) {
+            return touch.block >= oldest && touch.bytes & mask ? work_of(launches, touch.block) : nullptr;
+        };
+        const Cell& cell = own->second.mapping.cells[word];
+        if (const Work* work = whose(cell.write)) return {work, true};
+        if (!reads || reader.work) continue;
+        const Work* work = whose(cell.read);
+        reader.work = work ? work : whose(cell.other_read);
+    }
+    return reader;
 }
 
 namespace {
-void forget_global_cells() {
+bool is_live(uintptr_t data, uint64_t allocation) {
+    EmuRegion region;
+    return emu_find_region(data, &region) && region.number == allocation;
+}
+
+// All of them, or those of memory that has been freed.
+void forget_global_cells(bool all) {
     size_t bytes = 0;
-    for (auto& [address, shadow] : global_shadows) spare.push_back(shadow.mapping);
-    global_shadows.clear();
+    for (auto own = global_shadows.begin(); own != global_shadows.end();) {
+        const bool keep = !all && is_live(own->first, own->second.allocation);
+        if (!keep && own->second.mapping.cells) spare.push_back(own->second.mapping);
+        own = keep ? std::next(own) : global_shadows.erase(own);
+    }
     for (const Mapping& mapping : spare) bytes += mapping.bytes;
     for (; bytes > kMostSpareBytes; spare.pop_back()) {
         munmap(spare.back().cells, spare.back().bytes);
@@ -222,8 +238,11 @@ void forget_global_cells() {
 }  // namespace
 
 void begin_races(Launch* launch) {
+    static uint64_t generation = 0;   // of the memory, when its cells were last looked through
     reported.clear();
-    if (!keeps_touches(launch)) forget_global_cells();
+    const bool all = !keeps_touches(launch);
+    if (all || generation != emu_memory_generation()) forget_global_cells(all);
+    generation = emu_memory_generation();
     order_launch(launch);
 }
 

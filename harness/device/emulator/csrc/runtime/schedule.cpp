@@ -136,6 +136,7 @@ void arrive_at_grid(Launch* launch, BlockState* b) {
     if (launch->grid_arrived.fetch_add(1) + 1 < launch->blocks) return;
     launch->grid_arrived = 0;
     launch->grid_epoch = new_epoch();
+    launch->waited_before_barrier = launch->waited_for_launch;
     launch->grid_generation++;
 }
 

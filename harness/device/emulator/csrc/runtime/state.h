@@ -6,6 +6,7 @@
 #include <atomic>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
@@ -136,9 +137,10 @@ struct Work {
     uint32_t first_serial, last_serial;   // of its blocks, and one more than that; 0 and 0 for what has none
     uintptr_t code_begin;
     uintptr_t begin, end;            // the memory of what has no blocks
+    uint64_t allocation;             // the number of the one that holds it: addresses are given out again
     bool write;
-    bool until_waited_for;           // may run until a block executes griddepcontrol.wait
 };
+using Works = std::vector<std::shared_ptr<const Work>>;
 
 struct Launch {
     LaunchConfig config;
@@ -155,7 +157,10 @@ struct Launch {
     std::atomic<uint64_t> grid_arrived{0}, grid_generation{0};
     uint32_t first_serial = 0;       // of this launch's first block
     uint32_t oldest_serial = 0;      // what older blocks touched is ordered before it
-    std::vector<Work> unordered;     // earlier work that may run at the same time
+    Works unordered;                 // earlier work that may run at the same time, in the order of its blocks
+    std::shared_ptr<const Work> predecessor;   // the same, until a block executes griddepcontrol.wait
+    std::atomic<bool> waited_for_launch{false};   // a block has executed it
+    bool waited_before_barrier = false;           // before the last grid barrier: it then holds for all blocks
     uint32_t grid_epoch = 0;         // accesses of earlier epochs came before the last grid barrier
     uintptr_t code_begin = 0, code_end = 0;   // the submission's machine code
     std::mutex lock;

@@ -5,11 +5,11 @@
 
 #include <sys/time.h>
 
-#include <list>
+#include <algorithm>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <stdexcept>
 
 #include "check.h"
@@ -24,7 +24,7 @@ struct Stream {
     bool blocking;              // waits for the legacy stream, and the legacy stream for it
     uint64_t issued = 0;
     Clock clock;
-    std::optional<Work> last;   // a launch, if nothing else came after it
+    std::shared_ptr<const Work> last;   // a launch, if nothing else came after it
 };
 struct Event {
     double recorded_ms = 0;
@@ -38,7 +38,7 @@ std::map<const void*, std::unique_ptr<Stream>> created;
 uint32_t next_number = 2;
 bool several = false;              // a second stream has been asked for
 Clock host;
-std::list<Work> works;             // that some stream may not know of
+std::map<uint32_t, std::deque<std::shared_ptr<const Work>>> works;   // by stream, in turn: what the host does not know of
 std::vector<void*> pool;
 size_t next_in_pool = 0;
 thread_local void* current_stream = nullptr;
@@ -47,10 +47,12 @@ void join(Clock& into, const Clock& from) {
     for (const auto& [stream, turn] : from) into[stream] = std::max(into[stream], turn);
 }
 
-bool knows(const Clock& clock, const Work& work) {
-    const auto own = clock.find(work.stream);
-    return own != clock.end() && own->second >= work.turn;
+uint64_t turn_in(const Clock& clock, uint32_t stream) {
+    const auto own = clock.find(stream);
+    return own == clock.end() ? 0 : own->second;
 }
+
+bool knows(const Clock& clock, const Work& work) { return turn_in(clock, work.stream) >= work.turn; }
 
 Stream* find(const void* handle) {
     if (!handle || handle == cudaStreamLegacy) return &legacy;
@@ -76,15 +78,37 @@ Stream& caught_up(Stream& stream) {
     return stream;
 }
 
-Work issue(Stream& stream, Work work) {
+std::shared_ptr<const Work> issue(Stream& stream, Work work) {
     work.stream = stream.number;
     work.turn = stream.clock[stream.number] = ++stream.issued;
-    if (several) works.push_back(work);
-    return work;
+    auto issued = std::make_shared<const Work>(std::move(work));
+    if (several) works[stream.number].push_back(issued);
+    return issued;
 }
 
-bool overlap(const Work& work, uintptr_t address, size_t bytes) {
-    return address < work.end && work.begin < address + bytes;
+// What `clock` does not know of, in the order of its blocks.
+Works unknown(const Clock& clock) {
+    Works found;
+    for (const auto& [stream, own] : works) {
+        const uint64_t turn = turn_in(clock, stream);
+        auto is_known = [turn](const auto& work) { return work->turn <= turn; };
+        found.insert(found.end(), std::partition_point(own.begin(), own.end(), is_known), own.end());
+    }
+    std::stable_sort(found.begin(), found.end(),
+                     [](const auto& a, const auto& b) { return a->first_serial < b->first_serial; });
+    return found;
+}
+
+void forget_what_the_host_knows() {
+    for (auto own = works.begin(); own != works.end();) {
+        auto& [stream, list] = *own;
+        while (!list.empty() && knows(host, *list.front())) list.pop_front();
+        own = list.empty() ? works.erase(own) : std::next(own);
+    }
+}
+
+bool overlap(const Work& work, uint64_t allocation, uintptr_t address, size_t bytes) {
+    return work.allocation == allocation && address < work.end && work.begin < address + bytes;
 }
 
 double now_ms() {
@@ -131,17 +155,13 @@ bool keeps_touches(const Launch* launch) {
 void order_launch(Launch* launch) {
     std::lock_guard<std::recursive_mutex> guard(lock);
     Stream& stream = caught_up(*find(launch->config.stream));
-    for (const Work& work : works) {
-        if (!knows(stream.clock, work)) launch->unordered.push_back(work);
-    }
-    if (launch->config.early && stream.last && !knows(host, *stream.last)) {
-        launch->unordered.push_back(*stream.last);
-        launch->unordered.back().until_waited_for = true;
-    }
+    launch->unordered = unknown(stream.clock);
+    if (launch->config.early && stream.last && !knows(host, *stream.last)) launch->predecessor = stream.last;
     launch->oldest_serial = launch->first_serial;
-    for (const Work& work : launch->unordered) {
-        if (work.last_serial) launch->oldest_serial = std::min(launch->oldest_serial, work.first_serial);
+    for (const auto& work : launch->unordered) {
+        if (work->last_serial) launch->oldest_serial = std::min(launch->oldest_serial, work->first_serial);
     }
+    if (launch->predecessor) launch->oldest_serial = std::min(launch->oldest_serial, launch->predecessor->first_serial);
     Work own{};
     own.what = launch->config.kernel;
     own.file = launch->config.file;
@@ -153,70 +173,103 @@ void order_launch(Launch* launch) {
     stream.last = issue(stream, own);
 }
 
-const Work* unordered_work(uint32_t serial) {
-    const BlockState* block = current_block();
-    for (const Work& work : block->launch->unordered) {
-        if (serial < work.first_serial || serial >= work.last_serial) continue;
-        if (!work.until_waited_for || !block->waited_for_launch) return &work;
-    }
-    return nullptr;
+const Work* work_of(const Works& works, uint32_t serial) {
+    const auto after = std::upper_bound(works.begin(), works.end(), serial,
+                                        [](uint32_t block, const auto& work) { return block < work->first_serial; });
+    if (after == works.begin()) return nullptr;
+    const Work& work = **std::prev(after);
+    return serial < work.last_serial ? &work : nullptr;
 }
 
-void check_against_copies(uintptr_t address, size_t bytes, bool write, int line, uintptr_t pc) {
-    for (const Work& work : current->block->launch->unordered) {
-        if (!overlap(work, address, bytes) || !(write || work.write)) continue;
+const Work* unordered_work(uint32_t serial) {
+    const BlockState* block = current_block();
+    const Launch* launch = block->launch;
+    const Work* before = launch->predecessor.get();
+    if (before && serial >= before->first_serial && serial < before->last_serial) {
+        return block->waited_for_launch || launch->waited_before_barrier ? nullptr : before;
+    }
+    return work_of(launch->unordered, serial);
+}
+
+Works unordered_copies(const Launch* launch, uint64_t allocation) {
+    Works found;
+    std::copy_if(launch->unordered.begin(), launch->unordered.end(), std::back_inserter(found),
+                 [allocation](const auto& work) { return !work->last_serial && work->allocation == allocation; });
+    return found;
+}
+
+void check_against_copies(const Works& copies, const Access& access) {
+    for (const auto& work : copies) {
+        if (!overlap(*work, work->allocation, access.address, access.bytes) || !(access.write || work->write)) continue;
         note(current->block->launch, "data_race",
              text("Data race between streams: this thread %s what %s %s, and nothing makes the launch wait for that.",
-                  write ? "writes" : "reads", work.what.c_str(), work.write ? "writes" : "reads"),
-             current, line, pc);
+                  access.write ? "writes" : "reads", work->what.c_str(), work->write ? "writes" : "reads"),
+             current, access.line, access.pc);
     }
 }
+
+namespace {
+// Which of `others` touches these bytes so that the order matters.
+Toucher conflicting(const Works& others, const EmuRegion& region, uintptr_t address, size_t bytes, bool write) {
+    auto has_blocks = [](const auto& work) { return work->last_serial; };
+    const auto launches = std::find_if(others.begin(), others.end(), has_blocks);   // copies come first
+    const Toucher kernel = touched_by({launches, others.end()}, region, address, bytes, write);
+    if (kernel.work) return kernel;
+    const auto copy = std::find_if(others.begin(), launches, [&](const auto& work) {
+        return overlap(*work, region.number, address, bytes) && (write || work->write);
+    });
+    if (copy == launches) return {};
+    return {copy->get(), (*copy)->write};
+}
+
+RawFinding race_with(const Toucher& other, const char* what, bool write) {
+    const Work& work = *other.work;
+    RawFinding f;
+    f.kind = "data_race";
+    f.message = text("Data race between streams: %s %s what %s may still be %s, and nothing makes it wait for that.",
+                     what, write ? "writes" : "reads", work.last_serial ? "the kernel" : work.what.c_str(),
+                     other.wrote ? "writing" : "reading");
+    f.kernel = work.what;
+    f.file = work.file;
+    f.line = work.line;
+    f.launch = work.launch;
+    return f;
+}
+}  // namespace
 
 bool access_in_stream(cudaStream_t handle, const char* what, const void* address, size_t bytes, bool write,
                       std::string* said) {
     std::lock_guard<std::recursive_mutex> guard(lock);
     Stream* found = find(handle);
-    if (!found || !bytes || !options.check) return false;
+    if (!found || !options.check) return false;
     found->last.reset();   // a launch behind it waits for it, and for what came before, in any case
-    if (!several) return false;
-    Stream& stream = caught_up(*found);
+    EmuRegion region;
     const uintptr_t begin = reinterpret_cast<uintptr_t>(address);
-    bool raced = false;
-    for (const Work& work : works) {
-        if (raced || knows(stream.clock, work)) continue;
-        const bool copies = overlap(work, begin, bytes) && (write || work.write);
-        const bool writes = touched_by(begin, bytes, work.first_serial, work.last_serial, false);
-        if (!copies && !writes && !(write && touched_by(begin, bytes, work.first_serial, work.last_serial, true))) continue;
-        RawFinding f;
-        f.kind = "data_race";
-        f.message = text("Data race between streams: %s %s what %s may still be %s, and nothing makes it wait for that.",
-                         what, write ? "writes" : "reads", work.last_serial ? "the kernel" : work.what.c_str(),
-                         writes || (copies && work.write) ? "writing" : "reading");
-        f.kernel = work.what;
-        f.file = work.file;
-        f.line = work.line;
-        f.launch = work.launch;
+    if (!several || !bytes || !emu_find_region(begin, &region)) return false;
+    Stream& stream = caught_up(*found);
+    const Toucher other = conflicting(unknown(stream.clock), region, begin, bytes, write);
+    if (other.work) {
+        const RawFinding f = race_with(other, what, write);
         keep(f);
         *said = sentence(f);
-        raced = true;
     }
     Work own{};
     own.what = what;
-    own.file = "";
     own.begin = begin;
     own.end = begin + bytes;
+    own.allocation = region.number;
     own.write = write;
     issue(stream, own);
-    return raced;
+    return other.work;
 }
 
 void wait_for_stream(cudaStream_t handle) {
     std::lock_guard<std::recursive_mutex> guard(lock);
     if (Stream* stream = find(handle)) join(host, caught_up(*stream).clock);
-    works.remove_if([](const Work& work) { return knows(host, work); });
+    forget_what_the_host_knows();
 }
 
-void wait_for_earlier_launch() { static_cast<BlockState*>(current->block)->waited_for_launch = true; }
+void wait_for_earlier_launch() { current_block()->waited_for_launch = current_block()->launch->waited_for_launch = true; }
 }  // namespace emu
 
 using namespace emu;
@@ -310,10 +363,12 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     std::lock_guard<std::recursive_mutex> guard(lock);
     if (!event) return fail_with(cudaErrorInvalidResourceHandle);
     join(host, as_event(event).clock);
+    forget_what_the_host_knows();
     return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchronize(event); }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+    if (!from || !to) return fail_with(cudaErrorInvalidResourceHandle);
     *ms = float(as_event(to).recorded_ms - as_event(from).recorded_ms);
     return cudaSuccess;
 }

@@ -2,6 +2,7 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include "check.h"
 #include "current_stream.h"
 #include "state.h"
 
@@ -14,16 +15,25 @@ void order_launch(Launch* launch);
 // The earlier launch or copy to which `serial`, the number of a block, belongs, if the running thread is not ordered
 // behind it; else nullptr.
 const Work* unordered_work(uint32_t serial);
-// Notes a race when the running kernel touches what a copy or a fill in another stream may be at.
-void check_against_copies(uintptr_t address, size_t bytes, bool write, int line, uintptr_t pc);
+// The one of `works`, in the order of their blocks, to which the block belongs; else nullptr.
+const Work* work_of(const Works& works, uint32_t serial);
+// The copies and fills in this allocation that may run at the same time as the launch.
+Works unordered_copies(const Launch* launch, uint64_t allocation);
+// Notes a race when the running kernel touches what one of `copies` may be at.
+void check_against_copies(const Works& copies, const Access& access);
 
 // A copy, a fill or the caller at `bytes` bytes of device memory, in the order of the stream. Returns whether nothing
 // orders it behind a launch or copy that touches the same bytes; that is then a finding, with its sentence in `said`.
+// Without bytes it only stands between the launches before and after it.
 bool access_in_stream(cudaStream_t stream, const char* what, const void* address, size_t bytes, bool write,
                       std::string* said);
 
-// races.cpp: whether blocks `first` to `last` - 1 have written, or with `reads` read, any of these bytes.
-bool touched_by(uintptr_t address, size_t bytes, uint32_t first, uint32_t last, bool reads);
+// races.cpp: which of the launches has written any of these bytes, or else, with `reads`, which has read them.
+struct Toucher {
+    const Work* work = nullptr;
+    bool wrote = false;
+};
+Toucher touched_by(const Works& launches, const EmuRegion& region, uintptr_t address, size_t bytes, bool reads);
 
 void wait_for_stream(cudaStream_t stream);   // as the host
 }  // namespace emu
