@@ -72,8 +72,8 @@ ENDING_PASSES = 200
 ENDING_LOOK_S = 0.5
 
 # How long threads may wait for a core to take their stop on, and how often it is looked whether they have. What stands
-# still uses no processor from there on (0.0 us in each of 111 holds with both cores busy); so much is allowed it all the
-# same, less than it takes to start a process that works instead.
+# still uses no processor from there on (0.0 us in each of 111 holds with both cores busy); so much is allowed it all
+# the same, less than it takes to start a process that works instead.
 STOP_TIMEOUT_S, STOP_LOOK_S = 5.0, 0.0005
 HELD_PROCESSOR_S = 1e-4
 
