@@ -3,6 +3,9 @@
 from torch.utils.cpp_extension import load_inline
 
 CUDA = r"""
+#include <ATen/cuda/CUDAContext.h>
+#include <ATen/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAGuard.h>
 #include <torch/extension.h>
 #include <torch/library.h>
 
@@ -41,7 +44,22 @@ __global__ void doubled(const at::Half* x, at::Half* y) {
 }
 torch::Tensor twice(const torch::Tensor& x) {
     auto y = torch::empty_like(x);
-    doubled<<<1, x.numel()>>>(x.data_ptr<at::Half>(), y.data_ptr<at::Half>());
+    doubled<<<1, x.numel(), 0, at::cuda::getCurrentCUDAStream()>>>(x.data_ptr<at::Half>(), y.data_ptr<at::Half>());
+    return y;
+}
+// The same in another stream, and in order.
+torch::Tensor twice_beside(const torch::Tensor& x) {
+    const auto caller = at::cuda::getCurrentCUDAStream(), side = at::cuda::getStreamFromPool();
+    at::cuda::CUDAEvent begin, end;
+    begin.record(caller);
+    begin.block(side);
+    torch::Tensor y;
+    {
+        const c10::cuda::CUDAStreamGuard guard(side);
+        y = twice(x);
+        end.record();
+    }
+    end.block(caller);
     return y;
 }
 torch::Tensor products(const torch::Tensor& dy, const torch::Tensor& x) {
@@ -58,6 +76,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     m.def("scale", &scale, "scales columns");
     m.def("products", &products);
     m.def("twice", &twice);
+    m.def("twice_beside", &twice_beside);
     m.attr("answer") = 42;
 }
 """
@@ -109,6 +128,7 @@ def run(torch):
             "gradient of w": torch.allclose(weight.grad.cpu(), (2 * expected * x.cpu()).sum(0), rtol=1e-4),
             "gradcheck": torch.autograd.gradcheck(scaled, double),
             "CUDA's half": torch.equal(extension.twice(w.half()).cpu(), 2 * w.half().cpu()),
+            "another stream": torch.equal(extension.twice_beside(w.half()).cpu(), 2 * w.half().cpu()),
             "half": half.dtype == torch.float16 and torch.allclose(half.cpu().float(), expected, atol=2e-2),
         },
         "check": _message(lambda: extension.scale(w, w)),
