@@ -115,7 +115,6 @@ def cpu() -> Plan:
     counters = (f"{agreement}/counters.py", *emulated)
     warm = ("benchmarks/warm_evaluation.py", f"{LADDER}/rung3_warp_shuffle.py", *emulated)
     twice = ("benchmarks/same_twice.py", ON_CPU)
-    native = ("eval.py", ON_CPU, "--against", "eager,compile,unfused", "--thorough")
     on_emulator = (f"{agreement}/corpus_on_emulator.py",)
     everything = ("submissions", "problems", "tests/hostile")
     hostile = ("-m", "tests.hostile", "--device", "cpu", "--device", "emulator", "--jobs", "2", "--timed-jobs", "1")
@@ -126,7 +125,6 @@ def cpu() -> Plan:
         [_on_cpu("counters_emulator", 120, counters, (FIRST_RUNG,), (LADDER,))],
         [_on_cpu("warm_evaluation", 60, warm, ("-k", "random 1", "--runs", "1"), (LADDER, "problems/layernorm.py"))],
         [_on_cpu("same_twice_cpu_vectorised", 60, twice, ONE_TIMED_CASE, (ON_CPU, "problems/layernorm.py"))],
-        [_on_cpu("layernorm", 120, native, ONE_TIMED_CASE, (ON_CPU, "problems/layernorm.py"))],
     ]
 
 
