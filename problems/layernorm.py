@@ -43,9 +43,9 @@ CASES = [
     case("32x128x768", (32, 128, 768), distribution="rows", timed=True, scaled=smaller((4, 128, 768)),
          emulated=smaller((4, 32, 768))),
     case("bf16 rows of 4096", (8192, 4096), distribution="rows", dtype="bfloat16", timed=True,
-         scaled=smaller((64, 4096)), emulated=smaller((16, 4096))),
+         scaled=smaller((256, 4096)), emulated=smaller((16, 4096))),
     case("fp16 rows of 1024", (16384, 1024), distribution="rows", dtype="float16", timed=True,
-         scaled=smaller((128, 1024)), emulated=smaller((64, 1024))),
+         scaled=smaller((512, 1024)), emulated=smaller((64, 1024))),
     # Trailing dimensions.
     case("one trailing dim", (6, 5, 4, 128), 1, distribution="rows"),
     case("two trailing dims", (6, 5, 12, 32), 2, distribution="rows"),
