@@ -36,7 +36,7 @@ import contextlib
 import copy
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -238,15 +238,7 @@ def _exact(
         if number:
             model64, inputs64 = _in_float64(model, inputs)
         nudged = _nudge_all(model64, inputs64, eps if stores else kept_eps, generator)
-        with contextlib.ExitStack() as rounded:
-            if stores:
-                rounded.enter_context(_RoundedResults(ROUNDING_EPS * eps, generator, step_by_step=True))
-            elif eps > kept_eps:
-                rounded.enter_context(_RoundedResults(eps, generator, step_by_step=False))
-            if multiplies_matrices(model, inputs) or adds_up(model, inputs):
-                rounded.enter_context(sdpa_kernel(SDPBackend.MATH))  # as the products that attention is made of
-                rounded.enter_context(RoundedSums(kept_eps, generator, reductions=adds_up(model, inputs)))
-            rounded.enter_context(warnings.catch_warnings())
+        with _rounding(model, inputs, eps, generator, stores), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # rows of one element have no degree of freedom
             moved = exact_outputs(model64, nudged)
         moves = [max(move, _finite_max(m, e)) for move, m, e in zip(moves, moved, exact, strict=True)]
@@ -278,6 +270,23 @@ def _nudge_all(
     for parameter in model64.parameters():
         parameter.copy_(_nudged(parameter, eps, generator))
     return [_nudge(t, eps, generator) for t in inputs64]
+
+
+@contextlib.contextmanager
+def _rounding(
+    model: torch.nn.Module, inputs: Sequence[torch.Tensor], eps: float, generator: torch.Generator, stores: bool
+) -> Iterator[None]:
+    """Operators' results are changed in here by what an implementation that works with `eps` rounds away."""
+    kept_eps = min(eps, SUMS_EPS)
+    with contextlib.ExitStack() as rounded:
+        if stores:
+            rounded.enter_context(_RoundedResults(ROUNDING_EPS * eps, generator, step_by_step=True))
+        elif eps > kept_eps:
+            rounded.enter_context(_RoundedResults(eps, generator, step_by_step=False))
+        if multiplies_matrices(model, inputs) or adds_up(model, inputs):
+            rounded.enter_context(sdpa_kernel(SDPBackend.MATH))  # as the products that attention is made of
+            rounded.enter_context(RoundedSums(kept_eps, generator, reductions=adds_up(model, inputs)))
+        yield
 
 
 def _working_eps(inputs: Sequence[torch.Tensor], outputs: Sequence[Form]) -> float:

@@ -4,7 +4,7 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <cuda_runtime.h>
 
-#include "../runtime/current_stream.h"
+#include "../../include/emu/current_stream.h"
 #include "../runtime/memory.h"
 #include "alias.h"
 

@@ -5,7 +5,7 @@
 #include <ATen/ops/_local_scalar_dense.h>
 #include <torch/library.h>
 
-#include "../runtime/current_stream.h"
+#include "../../include/emu/current_stream.h"
 #include "alias.h"
 
 namespace emu_device {

@@ -3,7 +3,7 @@
 #include <cuda_runtime.h>
 
 #include "check.h"
-#include "current_stream.h"
+#include "../../include/emu/current_stream.h"
 #include "state.h"
 
 namespace emu {

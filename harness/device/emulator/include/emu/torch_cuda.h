@@ -8,12 +8,9 @@
 #include <optional>
 #include <utility>
 
-extern "C" {
-const char* emu_explain_error();
-void* emu_current_stream();
-void emu_set_current_stream(void* stream);
-void* emu_pool_stream();
-}
+#include "current_stream.h"
+
+extern "C" const char* emu_explain_error();
 
 namespace c10::cuda {
 // The id of a stream is its handle; the default stream has 0 and null.
