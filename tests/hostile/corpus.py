@@ -32,7 +32,8 @@ CUDA_LIMITS = {**LIMITS, "KERNELGATE_MEMORY_GIB": "16"}
 # A right submission that sleeps in every call is far below this.
 TOO_SLOW = 0.5
 
-TIMEOUT_S = 8
+# A hang shows in seconds. For all others the limit must be beyond what a busy machine makes of a call.
+HANGS_TIMEOUT_S, TIMEOUT_S = 8, 60
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,11 @@ class Entry:
         others that need timed calls give wrong values in them, however long they take."""
         of_times = bool({"accepted", "too_slow"} & set(self.allowed))
         return "timing" in self.needs and (of_times or self.path.parent.name == "clock")
+
+    @property
+    def may_hang(self) -> bool:
+        """Whether it may be refused because no answer came."""
+        return "rejected timed_out" in self.allowed
 
     def runs_on(self, device: str, level: str) -> bool:
         """Whether it can be judged on `device` with workers isolated by `level`."""
@@ -132,22 +138,24 @@ def entries() -> list[Entry]:
 def judge(
     chosen: Iterable[Entry], device: str, *options: str, timing: bool, at_once: int = 1, alone: bool | None = None
 ) -> tuple[list[Outcome], EvalRun]:
-    """Judge files in one run of eval.py for each problem: whatever one of them does, the next has to be judged as if
-    alone. Of `at_once` runs beside each other each has its share of the cores. A run is `alone` on the machine where
-    a file needs it, unless that is said. The run is that of the last problem, with what all have said."""
+    """Judge files in one run of eval.py for each problem and limit of time: whatever one of them does, the next has to
+    be judged as if alone. Of `at_once` runs beside each other each has its share of the cores. A run is `alone` on the
+    machine where a file needs it, unless that is said. What is given is the last run, with what all have said."""
     members = list(chosen)
     outcomes, said = [], ""
-    for problem in dict.fromkeys(entry.problem for entry in members):
-        of_it = [entry for entry in members if entry.problem == problem]
+    for kind in dict.fromkeys((entry.problem, entry.may_hang) for entry in members):
+        of_it = [entry for entry in members if (entry.problem, entry.may_hang) == kind]
+        problem, may_hang = kind
         quiet = any(entry.needs_quiet for entry in of_it) if alone is None else alone
-        found, run = _judge(problem, of_it, device, *options, timing=timing, at_once=at_once, alone=quiet)
+        limit = ["--timeout", HANGS_TIMEOUT_S if may_hang else TIMEOUT_S]
+        found, run = _judge(problem, of_it, device, *limit, *options, timing=timing, at_once=at_once, alone=quiet)
         outcomes += found
         said += run.stderr
     return outcomes, replace(run, stderr=said)
 
 
 def _judge(
-    problem: Path, members: list[Entry], device: str, *options: str, timing: bool, at_once: int, alone: bool
+    problem: Path, members: list[Entry], device: str, *options: object, timing: bool, at_once: int, alone: bool
 ) -> tuple[list[Outcome], EvalRun]:
     limits = CUDA_LIMITS if device == "cuda" else LIMITS
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))} if at_once > 1 else {}
@@ -155,7 +163,7 @@ def _judge(
     mode += ["--check"] if device == "emulator" else []
     run = run_eval(
         *(entry.path for entry in members), "--problem", problem, "--device", device, *mode,
-        "--timeout", TIMEOUT_S, "--seed", random.SystemRandom().randrange(2**53), *options,
+        "--seed", random.SystemRandom().randrange(2**53), *options,
         env=limits | threads, timeout_s=60 + 60 * len(members), alone=alone,
     )  # fmt: skip
     found = {evaluation["source_sha256"]: evaluation for evaluation in run.results.get("evaluations", [])}

@@ -11,11 +11,11 @@ from torch.utils.cpp_extension import load_inline
 
 SOURCE = """
 __device__ float block_sum(float value) {
-  __shared__ float partial[256];
+  __shared__ float partial[64];
   __syncthreads();
   partial[threadIdx.x] = value;
   float total = 0;
-  for (int i = 0; i < 256; i++) total += partial[i];
+  for (int i = 0; i < 64; i++) total += partial[i];
   return total;
 }
 __global__ void layer_norm_kernel(const float* x, const float* weight, const float* bias, float* y, int n, float eps) {
@@ -33,7 +33,7 @@ __global__ void layer_norm_kernel(const float* x, const float* weight, const flo
 torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps) {
   auto y = torch::empty_like(x);
   const int n = weight.numel();
-  layer_norm_kernel<<<x.numel() / n, 256>>>(x.data_ptr<float>(), weight.data_ptr<float>(), bias.data_ptr<float>(),
+  layer_norm_kernel<<<x.numel() / n, 64>>>(x.data_ptr<float>(), weight.data_ptr<float>(), bias.data_ptr<float>(),
                                             y.data_ptr<float>(), n, eps);
   return y;
 }
