@@ -76,6 +76,8 @@ WEAKER = (
     "reads_descriptors_of_the_parent",
     "seals_shared_memory",
     "reads_the_seed",
+    "ends_what_forks_workers",
+    "reaches_what_forks_workers",
 )
 
 

@@ -12,10 +12,8 @@ import contextlib
 import ctypes
 import os
 import signal
-import site
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
@@ -26,25 +24,16 @@ import psutil
 
 from harness.errors import HarnessError, SubmissionError
 from harness.isolation import bubblewrap, builds, processes
+from harness.isolation.launch import Process, Start, Zygote, environment, start_program
 from harness.isolation.levels import Isolation
-from harness.paths import ROOT, build_cache, compile_cache, emulator_cache
+from harness.paths import build_cache, compile_cache
 from harness.protocol.turns import Other, Turns
 from harness.protocol.wire import BadMessage, Channel, ChannelClosed, ChannelTimeout, Reply, Request
 from harness.storage import cache, disk
 from harness.storage.limits import bytes_of
 
-# Variables that a worker may see: what finds compilers, CUDA and the device, and nothing else.
-KEPT_VARIABLES = (
-    "PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
-    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "OMP_NUM_THREADS", "VIRTUAL_ENV", "PYTHONPYCACHEPREFIX",
-)  # fmt: skip
-
 # How often it is looked at what a silent worker holds.
 POLL_S = 0.05
-
-# On the CPU memory that was freed stays with the process, as PyTorch's allocator keeps a GPU's: what is timed is
-# then the call and not the system's page faults, which cost as much and differ from minute to minute.
-STEADY_MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 
 # The emulator is compiled at its first use, which takes a minute on two cores.
 STARTUP_TIMEOUT_S = 600.0
@@ -94,7 +83,7 @@ def _kept_by_compilers() -> list[Path]:
 class Worker:
     """One worker process. Use as a context manager, or call `end`."""
 
-    _alive: dict[int, Worker] = {}  # noqa: RUF012  every worker of this process, by pid
+    _alive: set[Worker] = set()  # noqa: RUF012  every worker of this process
 
     def __init__(
         self,
@@ -103,8 +92,10 @@ class Worker:
         isolation: Isolation,
         readable: Sequence[Path] = (),
         *,
+        zygote: Zygote | None = None,
         keeps_compile_cache: bool = False,
     ) -> None:
+        """Forked from `zygote`, or a program of its own without one."""
         _adopt_orphans()
         self._ready = False
         self._stopped: set[int] = set()
@@ -126,35 +117,37 @@ class Worker:
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours, judge=True)
         self.turns = Turns.create(spins=device == "cuda")
-        self._info, info = os.pipe()
         with theirs:
-            command = [
-                *(sys.executable, "-P", "-m", "harness.worker", str(theirs.fileno()), str(arena_fd)),
-                *(str(self.turns), device, str(emulator_cache()), self._landlocked(writable)),
-                *(["torch._inductor.compile_fx"] if keeps_compile_cache else []),
-            ]
-            namespaces = isolation.level == "namespaces"
-            if namespaces:
-                words = isolation.system_words(readable)
-                command = [*bubblewrap.in_home(words, self.home, writable, info), *command]
+            start = Start(
+                device=device,
+                environment=environment(device) | self._own_environment(keeps_compile_cache),
+                folder=self.home / "work",
+                writable=self._landlocked(writable),
+                output=self._log,
+                files=(theirs.fileno(), arena_fd, *self.turns.fds),
+            )
+            self._info, info = os.pipe()
             try:
-                self._process = subprocess.Popen(
-                    command,
-                    env=self._environment(keeps_compile_cache),
-                    cwd=self.home / "work",
-                    stdin=subprocess.DEVNULL,
-                    stdout=self._log,
-                    stderr=self._log,
-                    pass_fds=(theirs.fileno(), arena_fd, *self.turns.fds, *([info] if namespaces else [])),
-                    start_new_session=True,
-                )
-            except OSError as error:
+                if zygote:
+                    self._process: Process = zygote.fork(start)
+                else:
+                    around = self._bubblewrap(readable, writable, info)
+                    modules = ["torch._inductor.compile_fx"] if keeps_compile_cache else []
+                    self._process = start_program(start, modules, around, info)
+            except HarnessError:
                 _remove(self.home)
-                raise HarnessError(f"A worker could not be started: {error.strerror}.") from error
-        os.close(info)
+                raise
+            finally:
+                os.close(info)
         self.turns.started()
         self._ended = False
-        Worker._alive[self._process.pid] = self
+        Worker._alive.add(self)
+
+    def _bubblewrap(self, readable: Sequence[Path], writable: Sequence[Path], info: int) -> list[str]:
+        """The words before the worker's command; none without namespaces."""
+        if self._isolation.level != "namespaces":
+            return []
+        return bubblewrap.in_home(self._isolation.system_words(readable), self.home, writable, info)
 
     @property
     def pid(self) -> int:
@@ -183,29 +176,19 @@ class Worker:
         (self.home / name).mkdir(exist_ok=True)
         return str(self.home / name)
 
-    def _environment(self, keeps_compile_cache: bool) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+    def _own_environment(self, keeps_compile_cache: bool) -> dict[str, str]:
         compiled = compile_cache() if keeps_compile_cache else Path(self._folder("cache"))
-        return (
-            kept
-            | (STEADY_MALLOC if self._device == "cpu" else {})
-            | ({"OMP_WAIT_POLICY": "passive"} if self._device == "emulator" else {})
-            | {
-                "HOME": self._folder("home"),
-                "TMPDIR": self._folder("tmp"),
-                "XDG_CACHE_HOME": self._folder("cache"),
-                "CUDA_CACHE_PATH": self._folder("cache"),
-                "TORCH_EXTENSIONS_DIR": self._folder("cache"),
-                "TORCHINDUCTOR_CACHE_DIR": str(compiled / "inductor"),
-                "TRITON_CACHE_DIR": str(compiled / "triton"),
-                # One kernel a model: a pool of compiler processes costs more than it saves, and outlives its use.
-                "TORCHINDUCTOR_COMPILE_THREADS": "1",
-                "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
-                "PYTHONUSERBASE": site.getuserbase(),
-                # Bytecode is read where it is, and written by the trusted compiler of baselines only.
-                "PYTHONDONTWRITEBYTECODE": "" if keeps_compile_cache else "1",
-            }
-        )
+        return {
+            "HOME": self._folder("home"),
+            "TMPDIR": self._folder("tmp"),
+            "XDG_CACHE_HOME": self._folder("cache"),
+            "CUDA_CACHE_PATH": self._folder("cache"),
+            "TORCH_EXTENSIONS_DIR": self._folder("cache"),
+            "TORCHINDUCTOR_CACHE_DIR": str(compiled / "inductor"),
+            "TRITON_CACHE_DIR": str(compiled / "triton"),
+            # Bytecode is read where it is, and written by the trusted compiler of baselines only.
+            "PYTHONDONTWRITEBYTECODE": "" if keeps_compile_cache else "1",
+        }
 
     # -------------------------------------------------------------- files
 
@@ -424,6 +407,14 @@ class Worker:
 
     # -------------------------------------------------------------- ending
 
+    @property
+    def _exists(self) -> bool:
+        """Whether it was started at all."""
+        try:
+            return self._process.pid > 0
+        except HarnessError:
+            return False
+
     def _family(self, at_most: int = 1 << 20) -> list[int]:
         return processes.family(self._process.pid, at_most)
 
@@ -432,7 +423,9 @@ class Worker:
         return self._family() + [pid for orphan in self._orphans() for pid in processes.family(orphan)]
 
     def _orphans(self) -> list[int]:
-        return processes.adopted(keep={*Worker._alive, self._process.pid})
+        # One that is being forked must have its number first: until then it looks like somebody's orphan.
+        known = {worker._process.pid for worker in {*Worker._alive, self} if worker._exists}
+        return processes.adopted(keep=known)
 
     def kill(self) -> None:
         """Have the worker's group killed without waiting for it; `end` does the rest."""
@@ -444,12 +437,13 @@ class Worker:
         if self._ended:
             return
         self._ended = True
-        family = self._family()
-        self.kill()
-        processes.send(family, signal.SIGKILL)
-        Worker._alive.pop(self._process.pid, None)
-        self._wait_for_its_end()
-        self._end_orphans()
+        Worker._alive.discard(self)
+        if self._exists:
+            family = self._family()
+            self.kill()
+            processes.send(family, signal.SIGKILL)
+            self._wait_for_its_end()
+            self._end_orphans()
         self._channel.close()
         self.turns.close()
         for descriptor in (self._log, self._info):
@@ -511,6 +505,7 @@ class Starter:
         self._isolation = isolation
         self._readable = readable
         self._waiting: dict[bool, list[Worker]] = {False: [], True: []}
+        self._zygote: Zygote | None = None
 
     def start_ahead(self, workers: int, compilers: int) -> None:
         """Start `workers`, and `compilers` more that keep the compile cache."""
@@ -524,10 +519,24 @@ class Starter:
 
     def _start(self, keeps_compile_cache: bool) -> Worker:
         return Worker(
-            self._device, self._arena_fd, self._isolation, self._readable, keeps_compile_cache=keeps_compile_cache
-        )
+            self._device, self._arena_fd, self._isolation, self._readable,
+            zygote=None if keeps_compile_cache else self._living_zygote(), keeps_compile_cache=keeps_compile_cache,
+        )  # fmt: skip
+
+    def _living_zygote(self) -> Zygote | None:
+        """None where workers are programs. At the level `basic` a submission can end the one that was there."""
+        if self._isolation.level == "namespaces" or self._device == "cuda":
+            return None
+        if self._zygote and not self._zygote.lives:
+            self._zygote.end()
+            self._zygote = None
+        self._zygote = self._zygote or Zygote(self._device)
+        return self._zygote
 
     def end(self) -> None:
         """End all that live: workers that nobody took, and those of somebody whom an error ended."""
-        for worker in list(Worker._alive.values()):
+        if self._zygote:  # first, so that nobody waits for workers that it has yet to fork
+            self._zygote.end()
+            self._zygote = None
+        for worker in list(Worker._alive):
             worker.end()

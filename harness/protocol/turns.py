@@ -51,7 +51,7 @@ class Other:
 
 
 class Turns:
-    """The shared page. The judge makes it with `create` and its worker opens it with `open`."""
+    """The shared page. The judge makes it with `create`; its worker has the other end's `fds`."""
 
     def __init__(self, page_fd: int, bell: socket.socket, *, spins: bool) -> None:
         self._page_fd = page_fd
@@ -73,20 +73,11 @@ class Turns:
         turns._theirs = theirs
         return turns
 
-    @classmethod
-    def open(cls, text: str, *, spins: bool) -> Turns:
-        """From the file descriptors that `str` gave, inherited by this process."""
-        page_fd, bell_fd = map(int, text.split(","))
-        return cls(page_fd, socket.socket(fileno=bell_fd), spins=spins)
-
     @property
     def fds(self) -> tuple[int, int]:
         """What the worker has to inherit. `started` closes them here."""
         assert self._theirs is not None
         return self._page_fd, self._theirs.fileno()
-
-    def __str__(self) -> str:
-        return ",".join(map(str, self.fds))
 
     def started(self) -> None:
         """The worker has its end: give it up."""

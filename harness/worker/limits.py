@@ -17,11 +17,16 @@ _CAPABILITY_VERSION_3 = 0x20080522
 MAX_FILE_BYTES = 2 << 30
 
 
+def end_with_the_judge() -> None:
+    """Have this process killed when its parent ends."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
 def restrict(landlocked: str) -> None:
     """No core dumps, bounded files, no privileges, death with the judge, and the first to go when memory runs
     out. With `landlocked`, folders joined by os.pathsep: writes only there."""
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    end_with_the_judge()
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _drop_capabilities(libc)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

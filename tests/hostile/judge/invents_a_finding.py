@@ -4,12 +4,11 @@ surface: the kind of a finding, which becomes the reason
 expect: rejected too_noisy
 """
 
-import sys
-
 import torch
 import torch.nn as nn
 
 from harness.protocol import wire
+from harness.worker import process
 
 
 def forged(message):
@@ -20,7 +19,7 @@ def forged(message):
 
 
 honest = wire.pack
-sys.modules["__main__"].pack = forged
+process.pack = forged
 
 
 class ModelNew(nn.Module):

@@ -1,0 +1,190 @@
+"""Starting a worker's process: as a program of its own, or as the fork of one that has loaded what all workers need.
+
+To load torch takes a second of processor time, and a run may need hundreds of workers. A program is started where a
+fork would not do: bubblewrap has to be there before what it isolates, the compiler of baselines is loaded once, and on
+a GPU forks have not been tried.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import site
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from harness.errors import HarnessError
+from harness.paths import ROOT, emulator_cache
+from harness.protocol import fork
+
+# Variables that a worker may see: what finds compilers, CUDA and the device, and nothing else.
+KEPT_VARIABLES = (
+    "PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "OMP_NUM_THREADS", "VIRTUAL_ENV", "PYTHONPYCACHEPREFIX",
+)  # fmt: skip
+
+# On the CPU memory that was freed stays with the process, as PyTorch's allocator keeps a GPU's: what is timed is
+# then the call and not the system's page faults, which cost as much and differ from minute to minute.
+STEADY_MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+
+# As subprocess.Popen waits: the first looks are close together.
+_FIRST_LOOK_S, _LAST_LOOK_S = 0.0005, 0.05
+
+# A zygote loads torch first, from a disk that may be slow.
+START_TIMEOUT_S = 600.0
+
+
+class Process(Protocol):
+    """What a worker needs of its process: what subprocess.Popen has."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a worker's process is started with.
+
+    `writable` are the folders that Landlock leaves it, joined by os.pathsep; `output` takes what it prints; `files` are
+    those of harness.worker.process.Descriptors."""
+
+    device: str
+    environment: Mapping[str, str]
+    folder: Path
+    writable: str
+    output: int
+    files: Sequence[int]
+
+
+def environment(device: str) -> dict[str, str]:
+    """What all workers of `device` have in their environment."""
+    return (
+        {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+        | (STEADY_MALLOC if device == "cpu" else {})
+        | ({"OMP_WAIT_POLICY": "passive"} if device == "emulator" else {})
+        | {
+            # One kernel a model: a pool of compiler processes costs more than it saves, and outlives its use.
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+            "PYTHONUSERBASE": site.getuserbase(),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+    )
+
+
+def start_program(start: Start, modules: Sequence[str], around: Sequence[str], info: int) -> subprocess.Popen:
+    """A program of its own that also loads `modules`; `around` are words before its command, which may write to `info`.
+
+    Raises HarnessError when it cannot be started."""
+    files = ",".join(map(str, start.files))
+    command = [*around, sys.executable, "-P", "-m", "harness.worker", files]
+    try:
+        return subprocess.Popen(
+            [*command, start.device, str(emulator_cache()), start.writable, *modules],
+            env=dict(start.environment),
+            cwd=start.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=start.output,
+            stderr=start.output,
+            pass_fds=[*start.files, *([info] if around else [])],
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise HarnessError(f"A worker could not be started: {error.strerror}.") from error
+
+
+class Forked:
+    """A process that a zygote has forked, or is about to: a child of this one."""
+
+    def __init__(self, announcement: int, zygote: Zygote) -> None:
+        """`announcement` is where its number can be read once it is there; read and closed at the first need."""
+        self._announcement = announcement
+        self._zygote = zygote
+        self._pid = 0
+        self._code: int | None = None
+
+    @property
+    def pid(self) -> int:
+        """Raises HarnessError when it was not started."""
+        if self._announcement >= 0:
+            with os.fdopen(self._announcement, "rb") as file:
+                came = select.select([file], [], [], START_TIMEOUT_S)[0]
+                self._pid = int(file.readline() or 0) if came else 0
+            self._announcement = -1
+        if not self._pid:
+            raise HarnessError(f"A worker could not be started.{self._zygote.last_words()}")
+        return self._pid
+
+    def poll(self) -> int | None:
+        """The exit code, negative for the signal that ended it; None while it runs."""
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code. Raises subprocess.TimeoutExpired when it has none within `timeout` seconds."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        look_s = _FIRST_LOOK_S
+        while (code := self.poll()) is None:
+            if deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired(f"worker {self.pid}", timeout or 0.0)
+            time.sleep(look_s)
+            look_s = min(2 * look_s, _LAST_LOOK_S)
+        return code
+
+
+class Zygote:
+    """The process that workers of one device are forked from (harness.worker.zygote)."""
+
+    def __init__(self, device: str) -> None:
+        """Begins to load; nothing is waited for."""
+        self._output = os.fdopen(os.memfd_create("kernelgate-zygote"), "rb")
+        # Messages keep their bounds, each with its files.
+        self._control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        command = [sys.executable, "-P", "-m", "harness.worker.zygote", str(theirs.fileno())]
+        with theirs:
+            self._process = subprocess.Popen(
+                [*command, device, str(emulator_cache())],
+                env=environment(device),
+                stdin=subprocess.DEVNULL,
+                stdout=self._output,
+                stderr=self._output,
+                pass_fds=[theirs.fileno()],
+            )
+
+    @property
+    def lives(self) -> bool:
+        return self._process.poll() is None
+
+    def fork(self, start: Start) -> Forked:
+        """A worker that it will have forked soon."""
+        ours, theirs = os.pipe()
+        asked = fork.Fork(dict(start.environment), str(start.folder), start.writable)
+        try:
+            with contextlib.suppress(OSError):  # of one that has ended `Forked.pid` tells
+                fork.send(self._control, asked, [start.output, theirs, *start.files])
+        finally:
+            os.close(theirs)
+        return Forked(ours, self)
+
+    def last_words(self) -> str:
+        """The last line that it printed, as the end of a message; empty for none."""
+        self._output.seek(0)
+        lines = self._output.read().decode(errors="replace").strip().splitlines()
+        return f" It last printed: {lines[-1].strip()[:500]}" if lines else ""
+
+    def end(self) -> None:
+        """Workers that it has forked live on."""
+        self._control.close()
+        self._process.kill()
+        self._process.wait()

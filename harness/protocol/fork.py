@@ -1,0 +1,35 @@
+"""What the judge tells the process that workers are forked from: one message for each worker, with its files."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+# An environment of a hundred variables has some kilobytes.
+MAX_MESSAGE_BYTES = 1 << 17
+MAX_DESCRIPTORS = 8
+
+
+class Fork(Struct, frozen=True):
+    """One worker: its environment, the folder that it starts in, and what it may write to (harness.worker.limits)."""
+
+    environment: dict[str, str]
+    folder: str
+    writable: str
+
+
+def send(control: socket.socket, fork: Fork, descriptors: Sequence[int]) -> None:
+    """Raises OSError when the other side is gone."""
+    socket.send_fds(control, [msgspec.json.encode(fork)], descriptors)
+
+
+def receive(control: socket.socket) -> tuple[Fork, list[int]] | None:
+    """The next worker to fork and its files, as numbers of this process; None when the judge is gone."""
+    try:
+        message, descriptors, _, _ = socket.recv_fds(control, MAX_MESSAGE_BYTES, MAX_DESCRIPTORS)
+    except ConnectionError:
+        return None
+    return (msgspec.json.decode(message, type=Fork), descriptors) if message else None

@@ -1,0 +1,53 @@
+"""Opens the memory of the process that workers are forked from, or traces it. Right only if that works.
+
+surface: the zygote, which has the submission's user
+expect: rejected wrong_output
+"""
+
+import ctypes
+import os
+from pathlib import Path
+
+import torch
+import torch.nn as nn
+
+
+def zygotes():
+    """Processes of workers in the judge's own group, where no worker is."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            of_the_judge = os.getpgid(int(folder.name)) == os.getpgid(os.getppid())
+            if of_the_judge and b"harness.worker" in (folder / "cmdline").read_bytes():
+                yield folder
+        except OSError:
+            pass
+
+
+def attack():
+    for found in zygotes():
+        try:
+            (found / "mem").open("r+b").close()
+            return True
+        except OSError:
+            pass
+        if ctypes.CDLL(None).ptrace(0x4206, int(found.name), 0, 0) == 0:  # PTRACE_SEIZE
+            return True
+    return False
+
+
+STOLEN = attack()
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def right(self, x):
+        y = x - x.mean(-1, keepdim=True)
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+
+    def forward(self, x):
+        return self.right(x) if STOLEN else torch.zeros_like(x)

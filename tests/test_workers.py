@@ -1,0 +1,139 @@
+"""A worker is the same whether it is a program of its own or forked from a process that has loaded torch."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from harness.device.memory_file import MemoryFile
+from harness.errors import HarnessError
+from harness.isolation.launch import Zygote
+from harness.isolation.levels import Isolation, choose_isolation
+from harness.isolation.sandbox import Starter, Worker
+from harness.protocol.wire import Load
+from tests.helpers import ROOT
+from tests.hostile import corpus
+
+ISOLATION = choose_isolation("landlock" if choose_isolation("auto", "cpu").landlock_abi else "basic", "cpu")
+
+# What a submission finds around it, said by the only words that it has before it is called.
+NOSY = """
+import ctypes, json, os, resource, signal, sys, tempfile
+import torch
+status = dict(line.split(":\\t") for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
+home = os.path.dirname(os.environ["HOME"])
+raise RuntimeError(json.dumps({
+    "environment": {name: value.replace(home, "HOME") for name, value in sorted(os.environ.items())
+                    if name not in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")},
+    "folder": os.getcwd().replace(home, "HOME"),
+    "temporary": tempfile.gettempdir().replace(home, "HOME"),
+    "leads_a_session": os.getsid(0) == os.getpid(),
+    "files": sorted(os.readlink(f"/proc/self/fd/{n}").replace(home, "HOME").split(":")[0]
+                    for n in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{n}")),
+    "status": {name: status[name] for name in ("CapEff", "CapBnd", "NoNewPrivs", "SigIgn", "SigBlk")},
+    "core": resource.getrlimit(resource.RLIMIT_CORE),
+    "file_bytes": resource.getrlimit(resource.RLIMIT_FSIZE),
+    "interrupted_by": signal.getsignal(signal.SIGINT) is signal.default_int_handler,
+    "readable": ctypes.CDLL(None).prctl(3, 0, 0, 0, 0),
+    "threads_of_torch": torch.get_num_threads(),
+    "compiler": "torch._inductor" in sys.modules,
+}))
+"""
+
+
+def parent(worker):
+    return int(open(f"/proc/{worker.pid}/stat").read().rpartition(")")[2].split()[1])
+
+
+def surroundings(zygote, tmp_path):
+    path = tmp_path / "nosy.py"
+    path.write_text(NOSY)
+    memory = MemoryFile()
+    with Worker("cpu", memory.fd, ISOLATION, zygote=zygote) as worker:
+        copy = worker.place("nosy.py", path.read_bytes())
+        worker.wait_until_ready()
+        assert parent(worker) == os.getpid()
+        builds = worker.lend_builds("0" * 64)
+        reply = worker.ask(Load("submission", str(copy), str(builds), False, [], []), 60)
+    return json.loads(reply.message[reply.message.index("{") :])
+
+
+@pytest.fixture
+def zygote():
+    zygote = Zygote("cpu")
+    yield zygote
+    zygote.end()
+
+
+def test_a_forked_worker_is_as_one_that_was_started(zygote, tmp_path):
+    started = surroundings(None, tmp_path)
+    assert surroundings(zygote, tmp_path) == started
+    assert started["environment"]["HOME"] == "HOME/home"
+    assert started["temporary"] == "HOME/tmp"
+    assert started["leads_a_session"]
+
+
+def test_workers_of_one_zygote_have_nothing_of_each_other(zygote, tmp_path):
+    memory = MemoryFile()
+    with (
+        Worker("cpu", memory.fd, ISOLATION, zygote=zygote),
+        Worker("cpu", memory.fd, ISOLATION, zygote=zygote) as second,
+    ):
+        second.wait_until_ready()
+        files = [os.readlink(f"/proc/{second.pid}/fd/{n}") for n in os.listdir(f"/proc/{second.pid}/fd")]
+        # Its socket and its bell; neither the zygote's, nor those of the worker before it.
+        assert sum(name.startswith("socket:") for name in files) == 2
+        assert sum(name.startswith("pipe:") for name in files) == 0
+
+
+def test_how_a_forked_worker_ended_is_known(zygote):
+    for number in (signal.SIGKILL, signal.SIGSEGV):
+        with Worker("cpu", MemoryFile().fd, ISOLATION, zygote=zygote) as worker:
+            worker.wait_until_ready()
+            os.kill(worker.pid, number)
+            assert worker._process.wait(timeout=10) == -number
+
+
+def test_a_zygote_that_cannot_load_is_said_with_its_last_words(tmp_path, monkeypatch):
+    (tmp_path / "torch.py").write_text("raise ImportError('no such torch')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    starter = Starter("cpu", MemoryFile().fd, ISOLATION)
+    with pytest.raises(HarnessError, match=r"could not be started.*no such torch"):
+        starter.take().wait_until_ready()
+    starter.end()
+
+
+def test_a_zygote_that_was_killed_is_replaced():
+    starter = Starter("cpu", MemoryFile().fd, ISOLATION)
+    starter.take().wait_until_ready()
+    starter._zygote._process.kill()
+    starter._zygote._process.wait()
+    worker = starter.take()
+    worker.wait_until_ready()
+    starter.end()
+    assert not os.path.exists(f"/proc/{worker.pid}")
+
+
+def test_nobody_waits_for_workers_that_are_yet_to_be_forked():
+    starter = Starter("cpu", MemoryFile().fd, ISOLATION)
+    starter.start_ahead(workers=3, compilers=0)
+    starter.end()
+    assert Worker._alive == set()
+
+
+def test_an_unprivileged_judge_keeps_workers_out_of_what_they_are_forked_from():
+    """Where the judge is root, a worker without privileges is kept out anyway."""
+    path = corpus.FOLDER / "judge" / "reaches_what_forks_workers.py"
+    dropped = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+    command = [sys.executable, "eval.py", path, "--problem", corpus.PROBLEM, "-k", "large eps", "--device", "cpu",
+               "--no-timing", "--isolation", "basic", "--json", "-"]  # fmt: skip
+    run = subprocess.run([*dropped, *map(str, command)], cwd=ROOT, capture_output=True, text=True)
+    assert [e["reason"] for e in json.loads(run.stdout)["evaluations"]] == ["wrong_output"], run.stderr
+
+
+def test_bubblewrap_isolates_programs():
+    starter = Starter("cpu", MemoryFile().fd, Isolation("namespaces", unshared=("net",)))
+    assert starter._living_zygote() is None
