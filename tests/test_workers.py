@@ -109,8 +109,9 @@ def test_a_zygote_that_cannot_load_is_said_with_its_last_words(tmp_path, monkeyp
 def test_a_zygote_that_was_killed_is_replaced():
     starter = Starter("cpu", MemoryFile().fd, ISOLATION)
     starter.take().wait_until_ready()
+    os.kill(starter._zygote._process.pid, signal.SIGSTOP)
+    starter.start_ahead(workers=1, compilers=0)  # which is asked for, and never forked
     starter._zygote._process.kill()
-    starter._zygote._process.wait()
     worker = starter.take()
     worker.wait_until_ready()
     starter.end()

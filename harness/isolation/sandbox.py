@@ -408,8 +408,8 @@ class Worker:
     # -------------------------------------------------------------- ending
 
     @property
-    def _exists(self) -> bool:
-        """Whether it was started at all."""
+    def exists(self) -> bool:
+        """Whether its process was started at all; waits until that is known."""
         try:
             return self._process.pid > 0
         except HarnessError:
@@ -424,7 +424,7 @@ class Worker:
 
     def _orphans(self) -> list[int]:
         # One that is being forked must have its number first: until then it looks like somebody's orphan.
-        known = {worker._process.pid for worker in {*Worker._alive, self} if worker._exists}
+        known = {worker._process.pid for worker in {*Worker._alive, self} if worker.exists}
         return processes.adopted(keep=known)
 
     def kill(self) -> None:
@@ -438,7 +438,7 @@ class Worker:
             return
         self._ended = True
         Worker._alive.discard(self)
-        if self._exists:
+        if self.exists:
             family = self._family()
             self.kill()
             processes.send(family, signal.SIGKILL)
@@ -515,7 +515,12 @@ class Starter:
     def take(self, *, keeps_compile_cache: bool = False) -> Worker:
         """A worker that nobody else has, which may still be loading."""
         waiting = self._waiting[keeps_compile_cache]
-        return waiting.pop(0) if waiting else self._start(keeps_compile_cache)
+        while waiting:
+            worker = waiting.pop(0)
+            if worker.exists:
+                return worker
+            worker.end()  # its zygote was killed before it was forked: the next one is not
+        return self._start(keeps_compile_cache)
 
     def _start(self, keeps_compile_cache: bool) -> Worker:
         return Worker(

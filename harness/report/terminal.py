@@ -72,7 +72,7 @@ def print_results(console: Console, results: Results, *, quiet: bool = False, ve
     for problem in dict.fromkeys(evaluation.problem for evaluation in results.evaluations):
         rivals = [evaluation for evaluation in results.evaluations if evaluation.problem == problem]
         if len(rivals) > 1:
-            console.print(_ranking(problem, rivals))
+            _print_titled(console, f"Ranking · {problem}", _ranking(rivals))
     _print_isolation(console, results.environment.get("isolation", {}), verbose)
 
 
@@ -135,7 +135,7 @@ def _print_cases(console: Console, evaluation: Evaluation, *, verbose: bool, bri
         return
     timed = [case for case in evaluation.cases if isinstance(case, CasePassed) and case.timing]
     names = (evaluation.problem, evaluation.submission, evaluation.device, f"seed {evaluation.seed}")
-    table = _table(escape(" · ".join(names)))
+    table = _table()
     for heading in ("case", "shape"):
         table.add_column(heading, no_wrap=True)
     for heading in ("verdict", "error/eager's"):
@@ -148,7 +148,7 @@ def _print_cases(console: Console, evaluation: Evaluation, *, verbose: bool, bri
         table.add_row(*_case_cells(case), *(_timing_cells(case.timing, baselines) if timed else ()))
         for part, timing in case.parts.items() if isinstance(case, CasePassed) else ():
             table.add_row(f"  its {part}", "", "", "", *_timing_cells(timing, baselines))
-    console.print(table)
+    _print_titled(console, " · ".join(names), table)
     if left_out := [case for case in evaluation.cases if brief and not _has_news(case)]:
         console.print(Text(f"{_counted(left_out)}; -v shows them", style="dim"))
     _print_versions(console, timed)
@@ -169,8 +169,14 @@ def _print_versions(console: Console, timed: list[CasePassed]) -> None:
         console.print(Text("; ".join(f"{name}: {version}" for name, version in found.items()), style="dim"))
 
 
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+def _table() -> Table:
+    return Table(box=None, header_style="bold", pad_edge=False)
+
+
+def _print_titled(console: Console, title: str, table: Table) -> None:
+    """A table's own title would be broken where the table ends."""
+    console.print(Text(title, style="table.title"), soft_wrap=True)
+    console.print(table)
 
 
 def _case_cells(case: CasePassed | CaseFailed | CaseNotRun) -> tuple[str, ...]:
@@ -200,9 +206,8 @@ def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> Non
         return
     how = "from the cache" if build.cached else f"in {build.seconds:.1f} s"
     spilling = [k for k in build.kernels if k.spill_store_bytes or k.spill_load_bytes]
-    console.print(
-        Text(f"built {how}" + (f"; {len(spilling)} kernels spill registers" if spilling else ""), style="dim")
-    )
+    spills = f"; {len(spilling)} kernel{'s spill' if len(spilling) > 1 else ' spills'} registers" if spilling else ""
+    console.print(Text(f"built {how}{spills}", style="dim"))
     for kernel in build.kernels if verbose else spilling:
         console.print(
             Text(
@@ -239,14 +244,14 @@ def _not_followed(count: KernelCount) -> str:
     return f"; races were not looked for in {megabytes:,.0f} MB of accesses to large tensors" if megabytes else ""
 
 
-def _ranking(problem: str, evaluations: list[Evaluation]) -> Table:
+def _ranking(evaluations: list[Evaluation]) -> Table:
     """Accepted submissions to one problem by speedup over eager, then the others."""
 
     def key(evaluation: Evaluation) -> tuple[int, float]:
         order = 0 if isinstance(evaluation, Accepted) else 1 if isinstance(evaluation, Rejected) else 2
         return order, -(evaluation.geomean_speedup or 0.0)
 
-    table = _table(f"Ranking · {problem}")
+    table = _table()
     for heading in ("#", "submission", "device", "verdict"):
         table.add_column(heading)
     for heading in ("over eager [95%]", "over the faster baseline [95%]"):

@@ -53,6 +53,16 @@ def halves_at_a_time(x):
     return y
 
 
+def gives_rows_between_another_streams(x):
+    rows = torch.empty(4, 8, device="cuda")
+    rows[0].copy_(x)
+    rows[2].copy_(x)
+    SIDE.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(SIDE):
+        rows[1].fill_(1)
+    return rows[::2]
+
+
 def has_a_backward(x):
     leaf = x.clone().requires_grad_()
     SIDE.wait_stream(torch.cuda.current_stream())
@@ -155,6 +165,7 @@ RIGHT = (
     asks_how_many,
     takes_any_stream,
     halves_at_a_time,
+    gives_rows_between_another_streams,
     has_a_backward,
     gets_memory_that_another_stream_had,
 )

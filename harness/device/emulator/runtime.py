@@ -87,7 +87,8 @@ def _access(values: Iterable[Any], *, write: bool) -> None:
     for value in values:
         if isinstance(value, torch.Tensor) and value.is_cuda and value.layout is torch.strided and value.numel():
             span = 1 + sum((size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True))
-            library().emu_access(b"the caller", value.data_ptr(), span * value.element_size(), int(write))
+            nbytes = span * value.element_size() if span <= value.numel() else 0  # gaps may be another stream's
+            library().emu_access(b"the caller", value.data_ptr(), nbytes, int(write))
 
 
 def _decoded(answer: bytes) -> Any:

@@ -13,11 +13,11 @@ import torch.nn as nn
 
 
 def zygotes():
-    """Processes of workers in the judge's own group, where no worker is."""
+    """The judge's children in its own group, where no worker is."""
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            of_the_judge = os.getpgid(int(folder.name)) == os.getpgid(os.getppid())
-            if of_the_judge and b"harness.worker" in (folder / "cmdline").read_bytes():
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getppid() and os.getpgid(int(folder.name)) == os.getpgid(parent):
                 yield folder
         except OSError:
             pass
