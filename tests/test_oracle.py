@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,7 +60,7 @@ def test_the_tolerance_does_not_depend_on_how_accurate_the_reference_is_here():
 
     model, inputs, expected = drawn("16x1024")
     accurate = oracle.expect(Accurate(model), inputs, 3)[0]
-    assert accurate.tolerance == pytest.approx(expected.tolerance, rel=0.02)
+    assert accurate.tolerance == pytest.approx(expected.tolerance, rel=0.1)
 
 
 def single(values, tolerance=0.1):
@@ -199,9 +200,38 @@ def test_many_elements_are_gone_through_in_pieces(monkeypatch):
             assert torch.equal(expected.values, model(x.double()))
             found.append((oracle.compare(wrong, expected), expected.tolerance))
         (whole, tolerance), (in_pieces, tolerance_in_pieces) = found
-        assert whole == in_pieces
+        assert replace(whole, message="") == replace(in_pieces, message="")  # which has the tolerance
         assert not whole.ok
         assert tolerance_in_pieces == pytest.approx(tolerance, rel=0.2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("rows", [1, 3, 200])
+def test_rows_of_a_few_elements_with_large_means_are_no_trap(rows, dtype):
+    """Two elements come out as ±1 however they are changed, and are off all the same when their mean was rounded; a sum
+    that is rounded to 16 bits before it is normalised moves their difference, and a change does only by chance."""
+
+    class Sum(torch.nn.Module):
+        def __init__(self, norm):
+            super().__init__()
+            self.norm = norm
+
+        def forward(self, x):
+            return self.norm(x + 1)
+
+    draw = torch.Generator().manual_seed(7)
+    for seed in range(60):
+        width = 2 + seed % 3
+        x = torch.randn(rows, width, generator=draw) * torch.randn(rows, 1, generator=draw).exp()
+        x = (x + 10 * torch.randn(rows, 1, generator=draw)).to(dtype)
+        model = Sum(torch.nn.LayerNorm(width)).to(dtype)
+        (expected,) = oracle.expect(model, [x], seed)
+        with torch.no_grad():
+            assert oracle.compare(model(x), expected).ok
+            if rows == 200 and dtype is torch.float32:
+                mean = (x + 1).mean(-1, keepdim=True)
+                variance = ((x + 1).square().mean(-1, keepdim=True) - mean.square()).clamp_min(0)
+                assert not oracle.compare((x + 1 - mean) * torch.rsqrt(variance + 1e-5), expected).ok
 
 
 def test_integers_and_booleans_have_to_be_equal():
