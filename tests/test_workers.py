@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -116,6 +117,18 @@ def test_a_zygote_that_was_killed_is_replaced():
     worker.wait_until_ready()
     starter.end()
     assert not os.path.exists(f"/proc/{worker.pid}")
+
+
+def test_who_is_interrupted_waiting_for_a_worker_can_end_it(zygote, monkeypatch):
+    def interrupted(*_arguments):
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    with Worker("cpu", MemoryFile().fd, ISOLATION, zygote=zygote) as worker:
+        monkeypatch.setattr(select, "select", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            worker.wait_until_ready()
+    assert worker._process.poll() == -signal.SIGKILL
 
 
 def test_nobody_waits_for_workers_that_are_yet_to_be_forked():

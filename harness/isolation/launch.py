@@ -116,10 +116,11 @@ class Forked:
     def pid(self) -> int:
         """Raises HarnessError when it was not started."""
         if self._announcement >= 0:
-            with os.fdopen(self._announcement, "rb") as file:
-                came = select.select([file], [], [], START_TIMEOUT_S)[0]
+            # May be interrupted, and is then asked again by what ends the workers.
+            came = select.select([self._announcement], [], [], START_TIMEOUT_S)[0]
+            announcement, self._announcement = self._announcement, -1
+            with os.fdopen(announcement, "rb") as file:
                 self._pid = int(file.readline() or 0) if came else 0
-            self._announcement = -1
         if not self._pid:
             raise HarnessError(f"A worker could not be started.{self._zygote.last_words()}")
         return self._pid
