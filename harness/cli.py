@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import re
+import signal
 import sys
 import tempfile
 import time
@@ -95,6 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # A reference may load torch's compiler, which makes itself a folder: not among temporary files.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(judge_cache()))
+    # Some start what they run with this ignored, and how a worker ended would then be nobody's to know.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     protect_judge()
     try:
         with full_is_said():

@@ -98,6 +98,15 @@ def test_how_a_forked_worker_ended_is_known(zygote):
             assert worker._process.wait(timeout=10) == -number
 
 
+def test_it_is_known_too_where_whoever_started_the_judge_ignores_how_children_end():
+    path = corpus.FOLDER / "process" / "aborts.py"
+    command = [sys.executable, "eval.py", path, "--problem", corpus.PROBLEM, "-k", "large eps", "--device", "cpu",
+               "--no-timing", "--isolation", ISOLATION.level, "--json", "-"]  # fmt: skip
+    ignored = dict(preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+    run = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, **ignored)
+    assert [e["reason"] for e in json.loads(run.stdout)["evaluations"]] == ["crashed"], run.stderr
+
+
 def test_a_zygote_that_cannot_load_is_said_with_its_last_words(tmp_path, monkeypatch):
     (tmp_path / "torch.py").write_text("raise ImportError('no such torch')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
