@@ -49,9 +49,10 @@ def parent(worker):
     return int(open(f"/proc/{worker.pid}/stat").read().rpartition(")")[2].split()[1])
 
 
-def surroundings(zygote, tmp_path):
+def said(source, zygote, tmp_path):
+    """What a submission of this source raises, as JSON, in a worker of its own."""
     path = tmp_path / "nosy.py"
-    path.write_text(NOSY)
+    path.write_text(source)
     memory = MemoryFile()
     with Worker("cpu", memory.fd, ISOLATION, zygote=zygote) as worker:
         copy = worker.place("nosy.py", path.read_bytes())
@@ -60,6 +61,10 @@ def surroundings(zygote, tmp_path):
         builds = worker.lend_builds("0" * 64)
         reply = worker.ask(Load("submission", str(copy), str(builds), False, [], []), 60)
     return json.loads(reply.message[reply.message.index("{") :])
+
+
+def surroundings(zygote, tmp_path):
+    return said(NOSY, zygote, tmp_path)
 
 
 @pytest.fixture
@@ -88,6 +93,16 @@ def test_workers_of_one_zygote_have_nothing_of_each_other(zygote, tmp_path):
         # Its socket and its bell; neither the zygote's, nor those of the worker before it.
         assert sum(name.startswith("socket:") for name in files) == 2
         assert sum(name.startswith("pipe:") for name in files) == 0
+
+
+def test_workers_of_one_zygote_draw_different_numbers(zygote, tmp_path):
+    source = """
+import json, random
+import numpy, torch
+raise RuntimeError(json.dumps({"torch": torch.initial_seed(), "numpy": numpy.random.rand(), "python": random.random()}))
+"""
+    first, second = (said(source, zygote, tmp_path) for _ in range(2))
+    assert not set(first.values()) & set(second.values())
 
 
 def test_how_a_forked_worker_ended_is_known(zygote):

@@ -81,9 +81,20 @@ def _become(fork: Fork, output: int, announcement: int) -> None:
     os.environ.clear()
     os.environ.update(fork.environment)
     tempfile.tempdir = None  # what TMPDIR says now
+    _draw_seeds()
     os.chdir(fork.folder)
     os.write(announcement, b"%d\n" % os.getpid())
     os.close(announcement)
+
+
+def _draw_seeds() -> None:
+    """Torch draws one when it is loaded, and so does NumPy when its generator is, which all workers would have in
+    common. Python's own draws again in a fork."""
+    import torch
+
+    torch.default_generator.seed()
+    if loaded := sys.modules.get("numpy.random"):
+        loaded.seed()
 
 
 if __name__ == "__main__":
