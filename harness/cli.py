@@ -436,7 +436,8 @@ def _group(
                 sound = True
                 while waiting and sound:
                     submission = waiting.pop(0)
-                    if waiting and not timed:  # beside timed calls nothing is started
+                    # Beside timed calls nothing is started, nor what another submission could reach before it is used.
+                    if waiting and not timed and not starter.forks:
                         starter.start_ahead(workers=1, compilers=0)
                     evaluation, sound = _contained(judge, submission, settings, problem.name, device_name)
                     if options.sanitize and isinstance(evaluation, Accepted):

@@ -78,6 +78,7 @@ WEAKER = (
     "reads_the_seed",
     "ends_what_forks_workers",
     "reaches_what_forks_workers",
+    "lowers_limits_of_others",
 )
 
 

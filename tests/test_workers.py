@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -15,7 +16,7 @@ from harness.isolation.launch import Zygote
 from harness.isolation.levels import Isolation, choose_isolation
 from harness.isolation.sandbox import Starter, Worker
 from harness.protocol.wire import Load
-from tests.helpers import ROOT
+from tests.helpers import ROOT, run_eval
 from tests.hostile import corpus
 
 ISOLATION = choose_isolation("landlock" if choose_isolation("auto", "cpu").landlock_abi else "basic", "cpu")
@@ -131,16 +132,65 @@ def test_a_zygote_that_cannot_load_is_said_with_its_last_words(tmp_path, monkeyp
     starter.end()
 
 
-def test_a_zygote_that_was_killed_is_replaced():
+SPOILED = {
+    "killed": lambda pid: os.kill(pid, signal.SIGKILL),
+    "stopped": lambda pid: os.kill(pid, signal.SIGSTOP),
+    "limited": lambda pid: resource.prlimit(pid, resource.RLIMIT_NOFILE, (100, 100)),
+    "slowed": lambda pid: os.setpriority(os.PRIO_PROCESS, pid, 19),
+}
+
+
+@pytest.mark.parametrize("how", SPOILED)
+def test_a_zygote_that_was_spoiled_is_replaced(how):
     starter = Starter("cpu", MemoryFile().fd, ISOLATION)
     starter.take().wait_until_ready()
-    os.kill(starter._zygote._process.pid, signal.SIGSTOP)
-    starter.start_ahead(workers=1, compilers=0)  # which is asked for, and never forked
-    starter._zygote._process.kill()
+    zygote = starter._zygote._process
+    SPOILED[how](zygote.pid)
+    if how in ("killed", "stopped"):
+        os.waitid(os.P_PID, zygote.pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)
     worker = starter.take()
     worker.wait_until_ready()
+    assert resource.prlimit(worker.pid, resource.RLIMIT_NOFILE) == resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert os.getpriority(os.PRIO_PROCESS, worker.pid) == os.getpriority(os.PRIO_PROCESS, 0)
     starter.end()
     assert not os.path.exists(f"/proc/{worker.pid}")
+    assert zygote.poll() is not None
+
+
+def test_a_worker_whose_zygote_was_killed_before_it_was_forked_is_started_again():
+    memory = MemoryFile()
+    starter = Starter("cpu", memory.fd, ISOLATION)
+    starter.take().wait_until_ready()
+    zygote = starter._zygote
+    os.kill(zygote._process.pid, signal.SIGSTOP)
+    starter._waiting[False].append(Worker("cpu", memory.fd, ISOLATION, zygote=zygote))  # asked for, and never forked
+    zygote._process.kill()
+    starter.take().wait_until_ready()
+    starter.end()
+
+
+def test_a_zygote_is_kept_for_all_workers_of_a_run():
+    starter = Starter("cpu", MemoryFile().fd, ISOLATION)
+    starter.take().wait_until_ready()
+    first = starter._zygote
+    starter.take().wait_until_ready()
+    assert starter._zygote is first
+    starter.end()
+
+
+@pytest.mark.parametrize("level", ["landlock", "basic"])
+def test_a_submission_takes_nothing_from_those_after_it(level):
+    """Neither from what the next are forked from, nor from workers: there are none before they are used."""
+    if level == "landlock" and ISOLATION.level != "landlock":
+        pytest.skip("NOT TESTED HERE: this kernel has no Landlock")
+    hostile = corpus.FOLDER / "judge" / "lowers_limits_of_others.py"
+    controls = [
+        corpus.FOLDER / "process" / "control_starts_a_compiler.py",
+        corpus.FOLDER / "judge" / "control_imports_much.py",
+    ]
+    run = run_eval(hostile, *controls, "--problem", corpus.PROBLEM, "-k", "large eps", "--device", "cpu",
+                   "--isolation", level)  # fmt: skip
+    assert [e["status"] for e in run.results["evaluations"]] == ["rejected", "accepted", "accepted"], run.results
 
 
 def test_who_is_interrupted_waiting_for_a_worker_can_end_it(zygote, monkeypatch):
@@ -174,4 +224,4 @@ def test_an_unprivileged_judge_keeps_workers_out_of_what_they_are_forked_from():
 
 def test_bubblewrap_isolates_programs():
     starter = Starter("cpu", MemoryFile().fd, Isolation("namespaces", unshared=("net",)))
-    assert starter._living_zygote() is None
+    assert starter._sound_zygote() is None

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Protocol
 
 from harness.errors import HarnessError
+from harness.isolation import processes
 from harness.paths import ROOT, emulator_cache
 from harness.protocol import fork
 
@@ -162,10 +163,16 @@ class Zygote:
                 stderr=self._output,
                 pass_fds=[theirs.fileno()],
             )
+        self._handed_on = processes.handed_on(os.getpid())
 
     @property
-    def lives(self) -> bool:
-        return self._process.poll() is None
+    def is_sound(self) -> bool:
+        """Whether workers can be forked from it and will be as they should. No level but namespaces keeps a submission
+        from lowering its limits, and `basic` not from stopping or ending it."""
+        pid = self._process.pid
+        if self._process.poll() is not None or processes.all_stopped([pid]):
+            return False
+        return processes.handed_on(pid) == self._handed_on
 
     def fork(self, start: Start) -> Forked:
         """A worker that it will have forked soon."""

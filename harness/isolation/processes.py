@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import signal
 import time
 from collections.abc import Iterable
@@ -13,6 +14,8 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 # clock_getcpuclockid(3) makes a clock's number of a process's so: linux/posix-timers.h.
 _CPUCLOCK_SCHED = 2
+
+_LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 
 
 def family(pid: int, at_most: int = 1 << 20) -> list[int]:
@@ -50,6 +53,16 @@ def processor_s(pids: Iterable[int]) -> dict[int, float]:
         with contextlib.suppress(OSError):
             used[pid] = time.clock_gettime(~pid << 3 | _CPUCLOCK_SCHED)
     return used
+
+
+def handed_on(pid: int) -> tuple[object, ...] | None:
+    """What those that `pid` starts have from it, and others of its user can change: limits, processors and priority;
+    None when it is gone."""
+    with contextlib.suppress(OSError):
+        limits = tuple(resource.prlimit(pid, which) for which in _LIMITS)
+        priority = os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid)
+        return limits, os.sched_getaffinity(pid), priority
+    return None
 
 
 def adopted(keep: Iterable[int]) -> list[int]:

@@ -525,14 +525,19 @@ class Starter:
     def _start(self, keeps_compile_cache: bool) -> Worker:
         return Worker(
             self._device, self._arena_fd, self._isolation, self._readable,
-            zygote=None if keeps_compile_cache else self._living_zygote(), keeps_compile_cache=keeps_compile_cache,
+            zygote=None if keeps_compile_cache else self._sound_zygote(), keeps_compile_cache=keeps_compile_cache,
         )  # fmt: skip
 
-    def _living_zygote(self) -> Zygote | None:
-        """None where workers are programs. At the level `basic` a submission can end the one that was there."""
-        if self._isolation.level == "namespaces" or self._device == "cuda":
+    @property
+    def forks(self) -> bool:
+        """Whether workers are forked, which takes milliseconds, or are programs of their own."""
+        return self._isolation.level != "namespaces" and self._device != "cuda"
+
+    def _sound_zygote(self) -> Zygote | None:
+        """None where workers are programs."""
+        if not self.forks:
             return None
-        if self._zygote and not self._zygote.lives:
+        if self._zygote and not self._zygote.is_sound:
             self._zygote.end()
             self._zygote = None
         self._zygote = self._zygote or Zygote(self._device)
