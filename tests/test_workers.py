@@ -83,6 +83,15 @@ def test_a_forked_worker_is_as_one_that_was_started(zygote, tmp_path):
     assert started["leads_a_session"]
 
 
+@pytest.mark.parametrize("value", ["no\udcfftext", "/long" * 20_000], ids=["no_text", "long"])
+def test_an_environment_may_be_odd(value, monkeypatch):
+    for name in ("CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV"):
+        monkeypatch.setenv(name, value)
+    starter = Starter("cpu", MemoryFile().fd, ISOLATION)
+    starter.take().wait_until_ready()
+    starter.end()
+
+
 def test_workers_of_one_zygote_have_nothing_of_each_other(zygote, tmp_path):
     memory = MemoryFile()
     with (

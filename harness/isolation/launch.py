@@ -153,11 +153,12 @@ class Zygote:
         self._output = os.fdopen(os.memfd_create("kernelgate-zygote"), "rb")
         # Messages keep their bounds, each with its files.
         self._control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        self._environment = environment(device)
         command = [sys.executable, "-P", "-m", "harness.worker.zygote", str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(
                 [*command, device, str(emulator_cache())],
-                env=environment(device),
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=self._output,
                 stderr=self._output,
@@ -177,7 +178,8 @@ class Zygote:
     def fork(self, start: Start) -> Forked:
         """A worker that it will have forked soon."""
         ours, theirs = os.pipe()
-        asked = fork.Fork(dict(start.environment), str(start.folder), start.writable)
+        own = dict(start.environment.items() - self._environment.items())
+        asked = fork.Fork(own, str(start.folder), start.writable)
         try:
             with contextlib.suppress(OSError):  # of one that has ended `Forked.pid` tells
                 fork.send(self._control, asked, [start.output, theirs, *start.files])

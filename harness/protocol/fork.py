@@ -8,13 +8,14 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-# An environment of a hundred variables has some kilobytes.
+# Paths, of which none is longer than 4 KiB.
 MAX_MESSAGE_BYTES = 1 << 17
 MAX_DESCRIPTORS = 8
 
 
 class Fork(Struct, frozen=True):
-    """One worker: its environment, the folder that it starts in, and what it may write to (harness.worker.limits)."""
+    """One worker: what its environment has beside that of all workers, the folder that it starts in, and what it may
+    write to (harness.worker.limits)."""
 
     environment: dict[str, str]
     folder: str

@@ -78,7 +78,6 @@ def _become(fork: Fork, output: int, announcement: int) -> None:
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
-    os.environ.clear()
     os.environ.update(fork.environment)
     tempfile.tempdir = None  # what TMPDIR says now
     _draw_seeds()
