@@ -1,5 +1,6 @@
 """A worker is the same whether it is a program of its own or forked from a process that has loaded torch."""
 
+import errno
 import json
 import os
 import resource
@@ -139,6 +140,15 @@ def test_a_zygote_that_cannot_load_is_said_with_its_last_words(tmp_path, monkeyp
     with pytest.raises(HarnessError, match=r"could not be started.*no such torch"):
         starter.take().wait_until_ready()
     starter.end()
+
+
+def test_a_zygote_that_cannot_be_started_is_said(monkeypatch):
+    def refused(*_arguments, **_options):
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "Popen", refused)
+    with pytest.raises(HarnessError, match="could not be started: Resource temporarily"):
+        Starter("cpu", MemoryFile().fd, ISOLATION).take()
 
 
 SPOILED = {

@@ -149,21 +149,24 @@ class Zygote:
     """The process that workers of one device are forked from (harness.worker.zygote)."""
 
     def __init__(self, device: str) -> None:
-        """Begins to load; nothing is waited for."""
+        """Begins to load; nothing is waited for. Raises HarnessError when it cannot be started."""
         self._output = os.fdopen(os.memfd_create("kernelgate-zygote"), "rb")
         # Messages keep their bounds, each with its files.
         self._control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         self._environment = environment(device)
         command = [sys.executable, "-P", "-m", "harness.worker.zygote", str(theirs.fileno())]
-        with theirs:
-            self._process = subprocess.Popen(
-                [*command, device, str(emulator_cache())],
-                env=self._environment,
-                stdin=subprocess.DEVNULL,
-                stdout=self._output,
-                stderr=self._output,
-                pass_fds=[theirs.fileno()],
-            )
+        try:
+            with theirs:
+                self._process = subprocess.Popen(
+                    [*command, device, str(emulator_cache())],
+                    env=self._environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=self._output,
+                    stderr=self._output,
+                    pass_fds=[theirs.fileno()],
+                )
+        except OSError as error:
+            raise HarnessError(f"A worker could not be started: {error.strerror}.") from error
         self._handed_on = processes.handed_on(os.getpid())
 
     @property
