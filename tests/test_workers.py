@@ -244,3 +244,56 @@ def test_an_unprivileged_judge_keeps_workers_out_of_what_they_are_forked_from():
 def test_bubblewrap_isolates_programs():
     starter = Starter("cpu", MemoryFile().fd, Isolation("namespaces", unshared=("net",)))
     assert starter._sound_zygote() is None
+
+
+WATCHED = """
+import os
+import torch.nn as nn
+
+SEEN = []
+
+class Model(nn.Module):
+    def forward(self, x):
+        count = len(os.sched_getaffinity(0))
+        if SEEN[-1:] != [count]:
+            SEEN.append(count)
+            open(f"FOLDER/{os.getpid()}", "w").write(" ".join(map(str, SEEN)))
+        return nn.functional.silu(x)
+
+CASES = [dict(name="only", init=[], shapes=[(64, 1024)], timed=True)]
+"""
+
+CONFINES = """
+import os
+from pathlib import Path
+import torch, torch.nn as nn
+
+def confine():
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getppid() and int(folder.name) != os.getpid():
+                for thread in (folder / "task").iterdir():
+                    os.sched_setaffinity(int(thread.name), {min(os.sched_getaffinity(0))})
+        except OSError:
+            pass
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        confine()
+        return x * torch.sigmoid(x)
+"""
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) == 1, reason="NOT TESTED HERE: there is one processor only")
+def test_what_is_timed_beside_a_submission_runs_on_all_processors(tmp_path):
+    """Below namespaces a submission can confine a baseline, which is of its user, to one of them."""
+    problem, submission, seen = (tmp_path / name for name in ("problem.py", "submission.py", "seen"))
+    seen.mkdir()
+    problem.write_text(WATCHED.replace("FOLDER", str(seen)))
+    submission.write_text(CONFINES)
+    run = run_eval(submission, "--problem", problem, "--device", "cpu", "--isolation", "basic", "--against", "eager",
+                   "--quick", alone=False)  # fmt: skip
+    counts = [list(map(int, path.read_text().split())) for path in seen.iterdir()]
+    assert any(1 in had for had in counts), run.stderr
+    assert all(had[-1] > 1 or len(had) > 2 for had in counts if 1 in had), counts

@@ -7,7 +7,7 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from pathlib import Path
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -63,6 +63,15 @@ def handed_on(pid: int) -> tuple[object, ...] | None:
         priority = os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid)
         return limits, os.sched_getaffinity(pid), priority
     return None
+
+
+def let_run_on(processors: Set[int], pid: int) -> None:
+    """Let every thread of `pid` run on `processors`."""
+    with contextlib.suppress(OSError):
+        for thread in map(int, os.listdir(f"/proc/{pid}/task")):
+            with contextlib.suppress(OSError):
+                if os.sched_getaffinity(thread) != processors:
+                    os.sched_setaffinity(thread, processors)
 
 
 def adopted(keep: Iterable[int]) -> list[int]:

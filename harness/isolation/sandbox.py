@@ -68,6 +68,9 @@ HELD_PROCESSOR_S = 1e-4
 
 _PR_SET_CHILD_SUBREAPER = 36
 
+# As they were before there was a submission, which can change them where the judge has no more privileges than it.
+_PROCESSORS = os.sched_getaffinity(0)
+
 
 def _adopt_orphans() -> None:
     """Children that a worker leaves behind become ours, so that none escapes being ended."""
@@ -354,6 +357,12 @@ class Worker:
             self._stop_everything()
         self._wait_until_stopped()
         self._processor_s = processes.processor_s(self._stopped)
+
+    def regain_processors(self) -> None:
+        """Let it run wherever the judge may. Where a submission sees it and has its user it can confine it to one core
+        before it is held still itself. On a GPU, whose libraries have threads of their own, this has not been tried."""
+        if self._device != "cuda" and not self._isolation.private_tree:
+            processes.let_run_on(_PROCESSORS, self.pid)
 
     def _stop_everything(self) -> None:
         started = processes.started_so_far()

@@ -233,6 +233,8 @@ class Clock:
         worker, reader = contender.worker, contender.reader
         worker.tell(Play(turn=worker.turns.number, warm_up=self._warm_up(contender, ready, slots)))
         worker.wait_for_warm_up(self._timeout_s)
+        if contender.trusted:
+            worker.regain_processors()
         reader.rehearse()
         started = time.perf_counter()
         self._dealer.change(changes)
