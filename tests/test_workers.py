@@ -124,6 +124,15 @@ def test_how_a_forked_worker_ended_is_known(zygote):
             assert worker._process.wait(timeout=10) == -number
 
 
+def test_a_worker_can_be_ended_whose_exit_code_is_lost(zygote):
+    with Worker("cpu", MemoryFile().fd, ISOLATION, zygote=zygote) as worker:
+        worker.wait_until_ready()
+        os.kill(worker.pid, signal.SIGKILL)
+        os.waitpid(worker.pid, 0)
+    assert worker._process.poll() == 0
+    assert not worker.home.exists()
+
+
 def test_it_is_known_too_where_whoever_started_the_judge_ignores_how_children_end():
     path = corpus.FOLDER / "process" / "aborts.py"
     command = [sys.executable, "eval.py", path, "--problem", corpus.PROBLEM, "-k", "large eps", "--device", "cpu",

@@ -127,10 +127,15 @@ class Forked:
         return self._pid
 
     def poll(self) -> int | None:
-        """The exit code, negative for the signal that ended it; None while it runs."""
+        """The exit code, negative for the signal that ended it; None while it runs. 0 where it is lost, as
+        subprocess.Popen says then: who asked before was interrupted on the way back."""
         if self._code is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self._code = os.waitstatus_to_exitcode(status) if pid else None
+            try:
+                pid, status = os.waitpid(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                self._code = 0
+            else:
+                self._code = os.waitstatus_to_exitcode(status) if pid else None
         return self._code
 
     def wait(self, timeout: float | None = None) -> int:
