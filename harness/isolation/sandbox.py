@@ -360,8 +360,8 @@ class Worker:
 
     def regain_processors(self) -> None:
         """Let it run wherever the judge may. Where a submission sees it and has its user it can confine it to one core
-        before it is held still itself. On a GPU, whose libraries have threads of their own, this has not been tried."""
-        if self._device != "cuda" and not self._isolation.private_tree:
+        before it is held still itself."""
+        if not self._isolation.private_tree:
             processes.let_run_on(_PROCESSORS, self.pid)
 
     def _stop_everything(self) -> None:

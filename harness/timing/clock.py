@@ -231,10 +231,10 @@ class Clock:
         elements = [self._elements(rows, i) for i in range(len(self._dealer.forms))]
         offsets = [self._offsets(rows, asked, i) for i, asked in enumerate(elements)]
         worker, reader = contender.worker, contender.reader
+        if contender.trusted:  # the submission is held
+            worker.regain_processors()
         worker.tell(Play(turn=worker.turns.number, warm_up=self._warm_up(contender, ready, slots)))
         worker.wait_for_warm_up(self._timeout_s)
-        if contender.trusted:
-            worker.regain_processors()
         reader.rehearse()
         started = time.perf_counter()
         self._dealer.change(changes)
