@@ -227,7 +227,7 @@ def test_who_is_interrupted_waiting_for_a_worker_can_end_it(zygote, monkeypatch)
         raise KeyboardInterrupt
 
     with Worker("cpu", MemoryFile().fd, ISOLATION, zygote=zygote) as worker:
-        monkeypatch.setattr(select, "select", interrupted)
+        monkeypatch.setattr(select, "poll", interrupted)
         with pytest.raises(KeyboardInterrupt):
             worker.wait_until_ready()
     assert worker._process.poll() == -signal.SIGKILL

@@ -118,7 +118,9 @@ class Forked:
         """Raises HarnessError when it was not started."""
         if self._announcement >= 0:
             # May be interrupted, and is then asked again by what ends the workers.
-            came = select.select([self._announcement], [], [], START_TIMEOUT_S)[0]
+            poll = select.poll()
+            poll.register(self._announcement, select.POLLIN)
+            came = poll.poll(START_TIMEOUT_S * 1000)
             announcement, self._announcement = self._announcement, -1
             with os.fdopen(announcement, "rb") as file:
                 self._pid = int(file.readline() or 0) if came else 0
