@@ -411,7 +411,7 @@ def _group(
     """The evaluations of one problem's submissions on one device."""
     from harness.device.choose import can_time, open_device, prepare_device
     from harness.device.memory_file import MemoryFile
-    from harness.isolation.sandbox import Starter
+    from harness.isolation.starter import Starter
 
     prepare_device(device_name, check=settings.check)
     memory = MemoryFile()

@@ -10,7 +10,7 @@ from typing import Any
 from harness import verdict
 from harness.device.base import Device
 from harness.errors import Inconclusive, SubmissionError, UsageError, memory_is_said, of_the_judge
-from harness.isolation.sandbox import Starter
+from harness.isolation.starter import Starter
 from harness.judging.baselines import Baselines
 from harness.judging.correctness import Correctness, Progress
 from harness.judging.draw import Draws

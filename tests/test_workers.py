@@ -15,7 +15,8 @@ from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError
 from harness.isolation.launch import Zygote
 from harness.isolation.levels import Isolation, choose_isolation
-from harness.isolation.sandbox import Starter, Worker
+from harness.isolation.sandbox import Worker
+from harness.isolation.starter import Starter
 from harness.protocol.wire import Load
 from tests.helpers import ROOT, run_eval
 from tests.hostile import corpus

@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -108,6 +109,7 @@ class Worker:
         self._device = device
         self._isolation = isolation
         self._inner_pid = 0
+        self._info = -1
         self.home = Path(os.path.realpath(tempfile.mkdtemp(prefix="kernelgate-", dir=disk.temporary_folder())))
         # Kept open: a submission can put something else under the file's name.
         self._log = os.open(self.home / "output", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -129,22 +131,26 @@ class Worker:
                 output=self._log,
                 files=(theirs.fileno(), arena_fd, *self.turns.fds),
             )
-            self._info, info = os.pipe()
+            modules = ["torch._inductor.compile_fx"] if keeps_compile_cache else []
+            program = partial(self._program, start, modules, readable, writable)
             try:
-                if zygote:
-                    self._process: Process = zygote.fork(start)
-                else:
-                    around = self._bubblewrap(readable, writable, info)
-                    modules = ["torch._inductor.compile_fx"] if keeps_compile_cache else []
-                    self._process = start_program(start, modules, around, info)
+                self._process: Process = zygote.fork(start) if zygote else program()
             except HarnessError:
                 _remove(self.home)
                 raise
-            finally:
-                os.close(info)
         self.turns.started()
         self._ended = False
         Worker._alive.add(self)
+
+    def _program(
+        self, start: Start, modules: Sequence[str], readable: Sequence[Path], writable: Sequence[Path]
+    ) -> Process:
+        """A program of its own. Raises HarnessError when it cannot be started."""
+        self._info, info = os.pipe()
+        try:
+            return start_program(start, modules, self._bubblewrap(readable, writable, info), info)
+        finally:
+            os.close(info)
 
     def _bubblewrap(self, readable: Sequence[Path], writable: Sequence[Path], info: int) -> list[str]:
         """The words before the worker's command; none without namespaces."""
@@ -461,6 +467,12 @@ class Worker:
         self._log = self._info = -1
         _remove(self.home)
 
+    @classmethod
+    def end_all(cls) -> None:
+        """End all that live: workers that nobody took, and those of somebody whom an error ended."""
+        for worker in list(cls._alive):
+            worker.end()
+
     def _wait_for_its_end(self) -> None:
         """An orphan that traces it as a debugger does keeps its end from us for as long as the orphan lives."""
         while True:
@@ -502,60 +514,3 @@ def _remove(folder: Path) -> None:
     for command in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
         if folder.exists():
             subprocess.run([*command, "--", str(folder)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
-class Starter:
-    """Starts workers for one device; some of them ahead, while the judge itself still loads."""
-
-    def __init__(self, device: str, arena_fd: int, isolation: Isolation, readable: Sequence[Path] = ()) -> None:
-        """`readable` are files beside the harness's own that workers need: the problem's."""
-        self._device = device
-        self._arena_fd = arena_fd
-        self._isolation = isolation
-        self._readable = readable
-        self._waiting: dict[bool, list[Worker]] = {False: [], True: []}
-        self._zygote: Zygote | None = None
-
-    def start_ahead(self, workers: int, compilers: int) -> None:
-        """Start `workers`, and `compilers` more that keep the compile cache."""
-        for keeps, count in ((False, workers), (True, compilers)):
-            self._waiting[keeps] += [self._start(keeps) for _ in range(count)]
-
-    def take(self, *, keeps_compile_cache: bool = False) -> Worker:
-        """A worker that nobody else has, which may still be loading."""
-        waiting = self._waiting[keeps_compile_cache]
-        while waiting:
-            worker = waiting.pop(0)
-            if worker.exists:
-                return worker
-            worker.end()  # its zygote was killed before it was forked: the next one is not
-        return self._start(keeps_compile_cache)
-
-    def _start(self, keeps_compile_cache: bool) -> Worker:
-        return Worker(
-            self._device, self._arena_fd, self._isolation, self._readable,
-            zygote=None if keeps_compile_cache else self._sound_zygote(), keeps_compile_cache=keeps_compile_cache,
-        )  # fmt: skip
-
-    @property
-    def forks(self) -> bool:
-        """Whether workers are forked, which takes milliseconds, or are programs of their own."""
-        return self._isolation.level != "namespaces" and self._device != "cuda"
-
-    def _sound_zygote(self) -> Zygote | None:
-        """None where workers are programs."""
-        if not self.forks:
-            return None
-        if self._zygote and not self._zygote.is_sound:
-            self._zygote.end()
-            self._zygote = None
-        self._zygote = self._zygote or Zygote(self._device)
-        return self._zygote
-
-    def end(self) -> None:
-        """End all that live: workers that nobody took, and those of somebody whom an error ended."""
-        if self._zygote:  # first, so that nobody waits for workers that it has yet to fork
-            self._zygote.end()
-            self._zygote = None
-        for worker in list(Worker._alive):
-            worker.end()

@@ -1,0 +1,66 @@
+"""Where workers come from: forked or started, when they are wanted or ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from harness.isolation.launch import Zygote
+from harness.isolation.levels import Isolation
+from harness.isolation.sandbox import Worker
+
+
+class Starter:
+    """Starts workers for one device; some of them ahead, while the judge itself still loads."""
+
+    def __init__(self, device: str, arena_fd: int, isolation: Isolation, readable: Sequence[Path] = ()) -> None:
+        """`readable` are files beside the harness's own that workers need: the problem's."""
+        self._device = device
+        self._arena_fd = arena_fd
+        self._isolation = isolation
+        self._readable = readable
+        self._waiting: dict[bool, list[Worker]] = {False: [], True: []}
+        self._zygote: Zygote | None = None
+
+    def start_ahead(self, workers: int, compilers: int) -> None:
+        """Start `workers`, and `compilers` more that keep the compile cache."""
+        for keeps, count in ((False, workers), (True, compilers)):
+            self._waiting[keeps] += [self._start(keeps) for _ in range(count)]
+
+    def take(self, *, keeps_compile_cache: bool = False) -> Worker:
+        """A worker that nobody else has, which may still be loading."""
+        waiting = self._waiting[keeps_compile_cache]
+        while waiting:
+            worker = waiting.pop(0)
+            if worker.exists:
+                return worker
+            worker.end()  # its zygote was killed before it was forked: the next one is not
+        return self._start(keeps_compile_cache)
+
+    def _start(self, keeps_compile_cache: bool) -> Worker:
+        return Worker(
+            self._device, self._arena_fd, self._isolation, self._readable,
+            zygote=None if keeps_compile_cache else self._sound_zygote(), keeps_compile_cache=keeps_compile_cache,
+        )  # fmt: skip
+
+    @property
+    def forks(self) -> bool:
+        """Whether workers are forked, which takes milliseconds, or are programs of their own."""
+        return self._isolation.level != "namespaces" and self._device != "cuda"
+
+    def _sound_zygote(self) -> Zygote | None:
+        """None where workers are programs."""
+        if not self.forks:
+            return None
+        if self._zygote and not self._zygote.is_sound:
+            self._zygote.end()
+            self._zygote = None
+        self._zygote = self._zygote or Zygote(self._device)
+        return self._zygote
+
+    def end(self) -> None:
+        """End every worker of this process."""
+        if self._zygote:  # first, so that nobody waits for workers that it has yet to fork
+            self._zygote.end()
+            self._zygote = None
+        Worker.end_all()
