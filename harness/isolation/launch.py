@@ -77,6 +77,7 @@ def environment(device: str) -> dict[str, str]:
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             "PYTHONUSERBASE": site.getuserbase(),
+            # Bytecode is read where it is, and written by the trusted compiler of baselines only.
             "PYTHONDONTWRITEBYTECODE": "1",
         }
     )

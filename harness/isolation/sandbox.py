@@ -195,8 +195,7 @@ class Worker:
             "TORCH_EXTENSIONS_DIR": self._folder("cache"),
             "TORCHINDUCTOR_CACHE_DIR": str(compiled / "inductor"),
             "TRITON_CACHE_DIR": str(compiled / "triton"),
-            # Bytecode is read where it is, and written by the trusted compiler of baselines only.
-            "PYTHONDONTWRITEBYTECODE": "" if keeps_compile_cache else "1",
+            **({"PYTHONDONTWRITEBYTECODE": ""} if keeps_compile_cache else {}),
         }
 
     # -------------------------------------------------------------- files
