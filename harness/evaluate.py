@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,7 @@ class Judge:
             device=self._device.name,
             seed=self._settings.seed,
         )
+        self._draws.draw_ahead(self._cases, lambda: runner.has_answered)
         try:
             common["build"] = _build(runner.finish_loading())
         except SubmissionError as error:
@@ -127,10 +129,9 @@ class Judge:
             if not case.timed:
                 continue
             self._progress(f"{submission.name}: timing {case.name}")
-            drawn = self._draws.draw(case)
-            baselines, left_out = self._baselines.right_on(drawn, case.name)
+            baselines, left_out = self._baselines.right_on(case.name, partial(self._draws.draw, case))
+            drawn = self._draws.draw_without_data(case)
             try:
-                drawn = drawn.without_data()
                 times, *parts = timer.time_case(runner, baselines, drawn, case.name)
             except SubmissionError as error:
                 return _refusal(error, {**common, "cases": cases})

@@ -255,9 +255,11 @@ class Worker:
         self.turns.hand_out(slots, timeout_s, self._other())
 
     def _other(self) -> Other:
-        return Other(self._channel.fileno(), self._has_answered, self._check_holdings)
+        return Other(self._channel.fileno(), lambda: self.has_answered, self._check_holdings)
 
-    def _has_answered(self) -> bool:
+    @property
+    def has_answered(self) -> bool:
+        """Whether `hear` would wait for nothing."""
         return self._channel.spin(0.0)
 
     def hear(self, timeout_s: float, spin_s: float = 0.0) -> Reply:

@@ -59,12 +59,15 @@ class Baselines:
             except SubmissionError as error:
                 self._leave_out(name, error.message)
 
-    def right_on(self, drawn: Drawn, case: str) -> tuple[dict[str, Runner], list[str]]:
+    def right_on(self, case: str, draw: Callable[[], Drawn]) -> tuple[dict[str, Runner], list[str]]:
         """The baselines that are right on a case, by the rules that submissions are judged by, and a note for each
-        that is not. A call compiles what its implementation compiles late, so that this is not timed."""
-        for name, runner in list(self._runners.items()):
-            if name not in against.OF_THE_REFERENCE and (name, case) not in self._refusals:
-                self._refusals[name, case] = self._check(name, runner, drawn, case)
+        that is not. A call compiles what its implementation compiles late, so that this is not timed. `draw` gives the
+        case with its data, where there is something to check."""
+        unknown = [n for n in self._runners if n not in against.OF_THE_REFERENCE and (n, case) not in self._refusals]
+        drawn = draw() if unknown else None
+        for name in unknown:
+            assert drawn is not None
+            self._refusals[name, case] = self._check(name, self._runners[name], drawn, case)
         wrong = {name: text for (name, of), text in self._refusals.items() if of == case and text}
         right = {name: runner for name, runner in self._runners.items() if name not in wrong}
         return right, [f"'{case}': {name} was left out: {text}" for name, text in wrong.items()]

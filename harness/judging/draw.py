@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -159,22 +161,43 @@ def _kept(expected: oracle.Expected, p: float) -> oracle.Expected:
 # Cases that need less memory than this are kept for the next submission.
 KEPT_BYTES = 8 << 20
 
+# Weights and upstream gradients of a case that are kept for its timing.
+KEPT_STATE_BYTES = 256 << 20
+
 
 class Draws:
-    """The cases of one problem, drawn from one seed. Small ones are drawn once: several submissions share them."""
+    """The cases of one problem, drawn from one seed. Small ones are drawn once, for several submissions share them; of
+    the others all is kept but their data."""
 
     def __init__(self, problem: Problem, device: Device, seed: int) -> None:
         self._problem = problem
         self._device = device
         self._seed = seed
         self._kept: dict[str, Drawn] = {}
+        self._without_data: dict[str, Drawn] = {}
 
     def draw(self, case: Case) -> Drawn:
         """As `draw_case`."""
         drawn = self._kept.get(case.name) or draw_case(self._problem, case, self._device, self._seed)
         if sum(expected.values.nbytes for expected in drawn.expected) <= KEPT_BYTES:
             self._kept[case.name] = drawn
+        if case.timed and sum(t.nbytes for t in (*drawn.state.values(), *drawn.upstream)) <= KEPT_STATE_BYTES:
+            self._without_data[case.name] = drawn.without_data()
         return drawn
+
+    def draw_without_data(self, case: Case) -> Drawn:
+        """What timing needs of it. Raises as `draw_case`."""
+        return self._without_data.get(case.name) or self.draw(case).without_data()
+
+    def draw_ahead(self, cases: Sequence[Case], stop: Callable[[], bool]) -> None:
+        """Draw the small ones while there is nothing else to do. What cannot be drawn is for `draw` to say."""
+        for case in cases:
+            if stop():
+                return
+            shapes = case.on(self._device.name).shapes
+            if case.name not in self._kept and 8 * sum(map(math.prod, shapes)) <= KEPT_BYTES:
+                with contextlib.suppress(UsageError):
+                    self.draw(case)
 
 
 def _expect(drawn: Drawn, seed: int) -> list[oracle.Expected]:

@@ -70,6 +70,11 @@ class Runner:
         builds = self.worker.lend_builds(self._sha256)
         return msgspec.structs.replace(load, path=str(copy), build_cache=str(builds))
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether there is something to hear of it: nothing is until it has started."""
+        return self.worker.has_answered
+
     def finish_loading(self) -> Loaded:
         """Wait for the build. Raises SubmissionError, and HarnessError when the worker could not start or
         there was no room for it."""

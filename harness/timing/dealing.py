@@ -88,18 +88,18 @@ change."""
 @dataclass(frozen=True)
 class Pick:
     """What to look at in a round: slots in the order of their calls, the rows to look at in each (slots, rows), and
-    the slot to compare in full."""
+    the slot to compare in full, if any."""
 
     slots: list[int]
     rows: np.ndarray
-    full: int
+    full: int | None
 
 
 @dataclass(frozen=True)
 class Wanted:
     """What a round must have given, float64, for each output of the problem: the picked rows, of shape (calls, rows,
-    elements of a row), and the output of the slot that was picked in full. The only row of an output whose rows
-    are not independent is all of it."""
+    elements of a row), and the output of the slot that was picked in full, empty for none. The only row of an output
+    whose rows are not independent is all of it."""
 
     rows: list[torch.Tensor]
     full: list[torch.Tensor]
@@ -117,6 +117,9 @@ class _Input:
         count = (len(refs) - 1) * step + span if 0 not in self._shape else 0
         self._elements = raw[refs[0].offset : refs[0].offset + count * size].view(self.bank.dtype)
         self._slots = self._elements.as_strided((len(refs), *self._shape), (step, *self._stride))
+        numel = self.bank[0].numel()
+        self._starts = torch.arange(0, numel, CHANGED_ONE_IN, device=raw.device)
+        self._lengths = (numel - self._starts).clamp(max=CHANGED_ONE_IN)
 
     @property
     def changes(self) -> bool:
@@ -139,12 +142,10 @@ class _Input:
         """One element of every CHANGED_ONE_IN, anew for each slot."""
         flat = self.bank.reshape(-1)
         numel = self.bank[0].numel()
-        device = flat.device
-        starts = torch.arange(0, numel, CHANGED_ONE_IN, device=device)
-        lengths = (numel - starts).clamp(max=CHANGED_ONE_IN)
+        device, starts = flat.device, self._starts
         shape = (len(chosen), len(starts))
-        positions = starts + (torch.rand(shape, generator=generator, device=device) * lengths).long()
-        positions = torch.minimum(positions, starts + lengths - 1)
+        positions = starts + (torch.rand(shape, generator=generator, device=device) * self._lengths).long()
+        positions = torch.minimum(positions, starts + self._lengths - 1)
         near = self._near_elements()
         others = torch.randint(near, (*shape, LARGEST_OF), generator=generator, device=device)
         first = positions // near * near + (chosen * numel)[:, None]
@@ -380,7 +381,7 @@ class Dealer:
         row_bytes = sum(8 * tensor.bank[0].numel() // self.rows for tensor in self._inputs)
         first, size = 0, 0
         for position, (pick, _) in enumerate(rounds):
-            needed = (pick.rows.size + self.rows) * row_bytes
+            needed = self._rows_of(pick) * row_bytes
             if size and size + needed > TOGETHER_BYTES:
                 yield rounds[first:position]
                 first, size = position, 0
@@ -392,11 +393,15 @@ class Dealer:
         outputs = self._outputs([torch.cat(t) if len(t) > 1 else t[0] for t in zip(*pieces, strict=True)])
         wanted, start = [], 0
         for pick, _ in rounds:
-            middle = start + pick.rows.size
+            middle, end = start + pick.rows.size, start + self._rows_of(pick)
             picked = [o[start:middle].reshape(*pick.rows.shape, -1) for o in outputs]
-            wanted.append(Wanted(picked, [o[middle : middle + self.rows] for o in outputs]))
-            start = middle + self.rows
+            wanted.append(Wanted(picked, [o[middle:end] for o in outputs]))
+            start = end
         return wanted
+
+    def _rows_of(self, pick: Pick) -> int:
+        """How many rows have to be computed."""
+        return pick.rows.size + (self.rows if pick.full is not None else 0)
 
     def _rows_to_compute(self, pick: Pick, changes: Changes) -> list[torch.Tensor]:
         """For each input the picked rows of the called slots, and then all of the slot that was picked in full."""
@@ -404,15 +409,17 @@ class Dealer:
         slots = torch.tensor(pick.slots, device=device).repeat_interleave(pick.rows.shape[1])
         rows = torch.from_numpy(pick.rows).to(device).reshape(-1)
         numbers = self._chosen[slots]
-        return [
-            torch.cat([tensor.changed_rows(numbers, slots, rows, change), whole])
-            for tensor, change, whole in zip(self._inputs, changes, self._slot_inputs(pick.full, changes), strict=True)
-        ]
+        picked = [t.changed_rows(numbers, slots, rows, c) for t, c in zip(self._inputs, changes, strict=True)]
+        if pick.full is None:
+            return picked
+        whole = self._slot_inputs(pick.full, changes)
+        return [torch.cat(pair) for pair in zip(picked, whole, strict=True)]
 
     def _wanted_whole(self, pick: Pick, changes: Changes) -> Wanted:
-        every = {slot: self._outputs(self._slot_inputs(slot, changes)) for slot in {*pick.slots, pick.full}}
+        slots = {*pick.slots, *([] if pick.full is None else [pick.full])}
+        every = {slot: self._outputs(self._slot_inputs(slot, changes)) for slot in slots}
         rows = [torch.stack([every[slot][i].reshape(1, -1) for slot in pick.slots]) for i in range(len(self.forms))]
-        return Wanted(rows, every[pick.full])
+        return Wanted(rows, [] if pick.full is None else every[pick.full])
 
     def _slot_inputs(self, slot: int, changes: Changes) -> list[torch.Tensor]:
         number = self._numbers[slot]
