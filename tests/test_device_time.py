@@ -1,4 +1,4 @@
-"""The device's own time of calls that are launched one by one, on a stand-in for a GPU's stream and its clock."""
+"""The device's own time of calls, on a stand-in for a GPU's stream and its clock."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from harness.protocol.wire import DeviceTimed
+from harness.timing.device_time import PASSES, of_a_call
 from harness.worker import device_time
+from harness.worker.implementations import Stub
 
 QUEUE_LENGTH = 1000
 LAUNCH_US = 4.0
@@ -81,9 +84,62 @@ def calls_of(stream, count, kernels, kernel_us, before=lambda: None):
 )
 def test_calls_launched_one_by_one_take_their_kernels_and_gaps_and_no_launching(stream, kernels, kernel_us):
     calls = calls_of(stream, 64, kernels, kernel_us)
-    assert device_time.in_a_queue(calls, torch.ones(8)) == pytest.approx(kernels * (kernel_us + GAP_US))
+    assert device_time.Queue(calls).measure() == pytest.approx(kernels * (kernel_us + GAP_US))
 
 
 def test_a_call_that_waits_for_the_device_has_no_such_time(stream):
     calls = calls_of(stream, 64, 1, 5.0, before=stream.synchronize)
-    assert device_time.in_a_queue(calls, torch.ones(8)) is None
+    assert device_time.Queue(calls).measure() is None
+
+
+def test_the_stub_is_busy_for_as_long_as_it_is_asked_to_be(stream):
+    stub = Stub([], torch.device("cuda"))
+
+    def play(calls, lasts_us=0.0):
+        stub.begin_round()
+        for _ in range(calls):
+            stub(torch.ones(1))
+            stream.launch(20.0)
+        stub.end_round(lasts_us)
+        stream.synchronize()
+        return stub.device_us()
+
+    alone_us = play(4)
+    assert play(4, lasts_us=1000.0) == pytest.approx(1000.0, abs=2 * GAP_US)
+    assert play(4, lasts_us=3000.0) == pytest.approx(3000.0, abs=2 * GAP_US)
+    assert play(4, lasts_us=alone_us / 2) == pytest.approx(alone_us)
+    # How long another number of calls takes is not known before the first such round.
+    assert play(8, lasts_us=1000.0) < 1000.0 <= play(8, lasts_us=1000.0) + 2 * GAP_US
+
+
+class Worker:
+    """Answers with the next of `passes_us` for a method, and keeps what it and the dealer were asked."""
+
+    def __init__(self, **passes_us):
+        self.passes_us = passes_us
+        self.asked = []
+
+    def time_device(self, slots, method, *, more):
+        self.asked.append((method, more))
+        return DeviceTimed(self.passes_us[method].pop(0), launches=2.0 if method == "graph" else None)
+
+    def prepare(self, slots):
+        return "changes"
+
+    def change(self, changes):
+        self.asked.append(changes)
+
+
+def test_each_pass_begins_as_a_round_does_and_the_first_does_not_count():
+    worker = Worker(graph=[90.0, *[10.0] * (PASSES - 1), 40.0], queue=[90.0, *[12.0] * PASSES])
+    timed = of_a_call(worker, range(200), worker, in_a_graph=True)
+    assert (timed.method, timed.call_us, timed.queued_us, timed.launches) == ("graph", 10.0, 12.0, 2.0)
+    passes = [("graph", True)] * PASSES + [("graph", False)] + [("queue", True)] * PASSES + [("queue", False)]
+    assert worker.asked == [word for asked in passes for word in ("changes", asked)]
+
+
+def test_calls_that_cannot_be_captured_are_queued_and_those_that_wait_have_no_time():
+    timed = of_a_call(Worker(graph=[None], queue=[90.0, *[12.0] * PASSES]), range(2), Worker(), in_a_graph=True)
+    assert (timed.method, timed.call_us, timed.launches) == ("queue", 12.0, None)
+    assert of_a_call(Worker(graph=[None], queue=[None]), range(2), Worker(), in_a_graph=True) is None
+    assert of_a_call(Worker(queue=[90.0, *[12.0] * PASSES]), range(2), Worker(), in_a_graph=False).method == "queue"

@@ -52,8 +52,6 @@ class Device(Protocol):
     """Whether kernels run on the processor, emulated or not."""
     arena: Arena
     cache_bytes: int
-    round_us: float
-    """How long a timed round should be, so that what the clock adds is small beside it."""
     spin_s: float
     """How long the judge waits for a round's reply without sleeping."""
     input_bytes: int

@@ -147,8 +147,6 @@ class CudaDevice:
     name = "cuda"
     can_time = True
     is_cpu = False
-    # What a round costs beside its calls is mostly known to 100 µs or so: less than two percent.
-    round_us = 6_000.0
     spin_s = 0.2
     # Copies reach 85 to 92% of what data sheets promise: 4.26 of 4.8 TB/s on an H200.
     headroom = 1.2
@@ -166,7 +164,7 @@ class CudaDevice:
         self.arena = Arena(_DeviceAllocation())
         properties = torch.cuda.get_device_properties(self.torch_device)
         # Each contender holds a round's results, beside the slots and the judge's own data.
-        self.input_bytes = min(16 << 30, properties.total_memory // 8)
+        self.input_bytes = min(32 << 30, properties.total_memory // 5)
         self.result_bytes = min(64 << 30, properties.total_memory * 2 // 5)
         self.cache_bytes = properties.L2_cache_size
 

@@ -138,7 +138,6 @@ class HostDevice:
 
     torch_device = torch.device("cpu")
     is_cpu = True
-    round_us = 20_000.0
     spin_s = 0.0
     input_bytes = 256 << 20
     result_bytes = 4 << 30

@@ -20,6 +20,7 @@ from harness.protocol.replies import required
 from harness.protocol.wire import (
     Construct,
     DeviceTimed,
+    DeviceTimeMethod,
     Differentiation,
     Done,
     Failed,
@@ -134,12 +135,10 @@ class Runner:
         request = Run(slot=0, order=order, order_seed=seed, random_seed=random_seed)
         return required(self.worker.ask(request, self.timeout_s), Ran)
 
-    def time_device(self, slots: Sequence[int], *, in_a_graph: bool) -> DeviceTimed:
-        """The device's time for a call as the worker tells it, on a GPU. Raises SubmissionError."""
+    def time_device(self, slots: Sequence[int], method: DeviceTimeMethod, *, more: bool) -> DeviceTimed:
+        """The device's time for a call as the worker tells it, see wire.TimeDevice. Raises SubmissionError."""
         self.reader.forget()
-        flush_bytes = 2 * self.device.cache_bytes
-        request = TimeDevice(list(slots), flush_bytes, in_a_graph=in_a_graph)
-        return required(self.worker.ask(request, self.timeout_s), DeviceTimed)
+        return required(self.worker.ask(TimeDevice(list(slots), method, more), self.timeout_s), DeviceTimed)
 
     def release(self) -> None:
         self.reader.forget()

@@ -28,6 +28,8 @@ _HEADER = struct.Struct("!I")
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Kind = Annotated[str, Meta(pattern="^[a-z_]{1,40}\\Z")]
 Symbol = Annotated[str, Meta(pattern="^[^\\x00-\\x1f\\x7f-\\x9f]*\\Z", max_length=4000)]
+DeviceTimeMethod = Literal["graph", "queue"]
+
 FailureReason = Literal[
     "build_failed", "cuda_fault", "forbidden_op", "load_failed", "no_gradient", "out_of_memory",
     "parameters_not_carried", "raised",
@@ -200,6 +202,8 @@ class Play(Struct, frozen=True, tag="play"):
 
     turn: int
     warm_up: list[int]
+    lasts_us: float = 0.0
+    """The stub's only: how long the device should be busy, at the least."""
 
 
 class Name(Struct, frozen=True, tag="name"):
@@ -214,12 +218,13 @@ class Prepare(Struct, frozen=True, tag="prepare"):
 
 
 class TimeDevice(Struct, frozen=True, tag="time_device"):
-    """Say how long the device works on a call, by its own events: `slots` once each, launched one by one, and from a
-    CUDA graph if `in_a_graph` and the calls can be captured. The answer is a diagnosis and never a score."""
+    """Say how long the device works on a call, by its own events: `slots` once each, launched one by one or from a
+    CUDA graph. The first time the calls are run before, too. The answer is a diagnosis and never a score."""
 
     slots: list[int]
-    flush_bytes: int
-    in_a_graph: bool
+    method: DeviceTimeMethod
+    more: bool
+    """Whether the same will be asked again: what it needs is kept."""
 
 
 class Release(Struct, frozen=True, tag="release"):
@@ -275,11 +280,10 @@ class Named(Struct, frozen=True, tag="named"):
 
 
 class DeviceTimed(Struct, frozen=True, tag="device_timed"):
-    """Microseconds of device time of a call: replayed by a CUDA graph, and launched one by one behind a kernel that
-    waits. None where the calls cannot be run so. `launches` is how many kernels, copies and memory sets a call has."""
+    """Microseconds of device time of a call in one pass over the slots; None where the calls cannot be run so.
+    `launches` is how many kernels, copies and memory sets a call has, where a graph of them says it."""
 
-    graph_us: float | None = None
-    queued_us: float | None = None
+    call_us: float | None = None
     launches: float | None = None
 
 

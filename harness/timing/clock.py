@@ -11,7 +11,8 @@ taken off:
 
 On a CPU the stub's calls do nothing. On a GPU they negate, and events say how long the device worked on them in that
 very round: a round of real kernels costs something else than one without any, for contexts change and caches of
-addresses are cold.
+addresses are cold. Its rounds last as long as those that they are compared with: on an H200 what comes after the wait
+took 0.29 ms in rounds of 1 ms, 0.40 in rounds of 7 and 0.43 in rounds of 17.
 
 No slot is run twice in a round, and the cache is overwritten before it, so that inputs come from memory.
 What was read is compared afterwards, and one call of each round in every element (see harness.timing.dealing).
@@ -19,13 +20,11 @@ What was read is compared afterwards, and one call of each round in every elemen
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import math
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -39,6 +38,7 @@ from harness.isolation.sandbox import Worker
 from harness.judging import dropout, oracle
 from harness.judging.form import check_form
 from harness.protocol.replies import required
+from harness.protocol.turns import no_garbage_collection
 from harness.protocol.wire import Done, Name, Named, OutputRef, Play, Played, Prepare
 from harness.timing import stats
 from harness.timing.dealing import Changes, Dealer, Pick, Wanted
@@ -66,9 +66,14 @@ PROBES = 2
 LONGEST_ROUND = 4
 
 # Calls before the clock starts: those that follow a pause are slow in Python and in the launch, by 30 to 190 µs on the
-# machine with the H200, and not by the same in every process. What takes long anyway is not worth the wait.
+# machine with the H200, and not by the same in every process. Calls over the first limit are made once, over the second
+# not at all: what takes long anyway is not worth the wait.
 WARM_UP_CALLS = 2
-LONGEST_WARM_UP_US = 1000.0
+LONG_WARM_UP_US = 1000.0
+LONGEST_WARM_UP_US = 20_000.0
+
+# What a longer wait adds to a round's end does not grow beyond.
+LONGEST_STUB_US = 20_000.0
 
 # Read in each output of a round when it ends: so many rows in all, however many calls there are, at least one of each,
 # and so many elements of a row; more where an output is one row. What is finished after a reply must be so little that
@@ -78,7 +83,8 @@ SAMPLES_PER_ROW = 8
 SAMPLES_OF_ONE_ROW = 64
 
 # Calls of a round that are compared where the reference does not treat its rows independently, as in the gradients
-# of parameters. Of two calls of which one was left out they miss it once in eight rounds, and there are nine.
+# of parameters. Of two calls of which one was left out they miss it once in eight rounds, and there are nine at the
+# least, those included from which the number of calls is chosen.
 WHOLE_CALLS = 3
 
 # A drop rate in a timed call is wrong when it is less probable than this: there are a hundred such calls in a case.
@@ -90,8 +96,6 @@ MASKED_ROUNDS = 3
 MASK_ELEMENTS = 1 << 22
 MASKS_FALSE_ALARM_RATE = dropout.FALSE_ALARM_RATE / 100
 
-# From nine samples on, the interval of a median leaves out the two outermost.
-MIN_ROUNDS = 9
 MAX_ROUNDS = 200
 
 # A round in which the judge had to map new memory of the worker is slow through no fault of its own and is run
@@ -182,15 +186,16 @@ class _Played:
 class Clock:
     """Times contenders on one case whose inputs are staged in the dealer's slots."""
 
-    def __init__(self, device: Device, dealer: Dealer, stub: Contender, timeout_s: float) -> None:
-        """What a round looks at, and which slots it runs, comes from the system's entropy: no worker can know it from
-        the data of earlier rounds, and no seed repeats it."""
+    def __init__(self, device: Device, dealer: Dealer, stub: Contender, timeout_s: float, round_us: float) -> None:
+        """`round_us` is how long rounds should be. What a round looks at, and which slots it runs, comes from the
+        system's entropy: no worker can know it from the data of earlier rounds, and no seed repeats it."""
         self._device = device
         self._dealer = dealer
         self._stub = stub
         self._random = random.SystemRandom()
         self._numbers = np.random.default_rng(secrets.randbits(128))
         self._timeout_s = timeout_s
+        self._round_us = round_us
         self._running: list[Contender] = []
         self._first = stub
         self._in_play: Sequence[int] = range(dealer.slot_count)
@@ -199,10 +204,10 @@ class Clock:
 
     # ------------------------------------------------------------------ one round
 
-    def _play(self, contender: Contender, calls: int) -> _Played:
-        """A round on data that changes when it begins."""
+    def _play(self, contender: Contender, calls: int, lasts_us: float = 0.0) -> _Played:
+        """A round on data that changes when it begins; `lasts_us` is the stub's, see wire.Play."""
         ready = self._ready_slots(contender, calls)
-        return self._round(contender, ready, calls, self._dealer.prepare(ready))
+        return self._round(contender, ready, calls, self._dealer.prepare(ready), lasts_us)
 
     def _ready_slots(self, contender: Contender, calls: int) -> Sequence[int]:
         """The slots of which `calls` can be run.
@@ -217,14 +222,17 @@ class Clock:
         self._dealer.deal_late()
         return ready
 
-    def _stub_cost(self, calls: int) -> float:
+    def _stub_cost(self, calls: int, calls_us: Sequence[float]) -> float:
         """Seconds that a round of `calls` costs beside its calls: a round of the stub's, less what the device worked on
-        its calls, which a worker of ours can be believed."""
+        its calls, which a worker of ours can be believed. It lasts as long as a round of calls of `calls_us`, in the
+        middle."""
         with of_the_judge(STUB):
-            played = self._play_mapped(self._stub, calls)
+            played = self._play_mapped(self._stub, calls, min(calls * float(np.median(calls_us)), LONGEST_STUB_US))
         return played.elapsed_s - played.named.device_us / 1e6
 
-    def _round(self, contender: Contender, ready: Sequence[int], calls: int, changes: Changes) -> _Played:
+    def _round(
+        self, contender: Contender, ready: Sequence[int], calls: int, changes: Changes, lasts_us: float
+    ) -> _Played:
         """Run `calls` of the slots that are ready. Raises SubmissionError when the worker fails."""
         slots = self._random.sample(ready, calls)
         rows = self._numbers.integers(self._dealer.rows, size=(calls, self._rows_of_a_call(calls)))
@@ -233,7 +241,7 @@ class Clock:
         worker, reader = contender.worker, contender.reader
         if contender.trusted:  # the submission is held
             worker.regain_processors()
-        worker.tell(Play(turn=worker.turns.number, warm_up=self._warm_up(contender, ready, slots)))
+        worker.tell(Play(worker.turns.number, self._warm_up(contender, ready, slots), lasts_us))
         worker.wait_for_warm_up(self._timeout_s)
         reader.rehearse()
         started = time.perf_counter()
@@ -250,7 +258,7 @@ class Clock:
         if not contender.trusted:
             self._hold(contender, slots)
         compared, full = self._calls_to_compare(calls), self._random.randrange(calls)
-        pick = Pick([slots[call] for call in compared], rows[compared], slots[full])
+        pick = Pick([slots[call] for call in compared], rows[compared], None if contender.trusted else slots[full])
         return _Played(contender, pick, compared, full, changes, elements, elapsed, reply.issue_us, named, seen, mapped)
 
     def _warm_up(self, contender: Contender, ready: Sequence[int], slots: Sequence[int]) -> list[int]:
@@ -258,7 +266,8 @@ class Clock:
         if contender.call_us > LONGEST_WARM_UP_US:
             return []
         used = set(slots)
-        return self._random.sample([slot for slot in ready if slot not in used], WARM_UP_CALLS)
+        calls = WARM_UP_CALLS if contender.call_us <= LONG_WARM_UP_US else 1
+        return self._random.sample([slot for slot in ready if slot not in used], calls)
 
     def _addresses(self, reply: Played, calls: int) -> np.ndarray:
         """Where the outputs begin, shape (calls, outputs). Raises SubmissionError when some are missing."""
@@ -420,17 +429,17 @@ class Clock:
         first, probe = min(FIRST_CALLS, most), min(PROBE_CALLS, most)
         # The first round of all compiles, allocates and maps: it says little about time.
         plays = self._everyone(partial(self._play, calls=first))
-        longest_s = LONGEST_ROUND * self._device.round_us / 1e6
+        longest_s = LONGEST_ROUND * self._round_us / 1e6
         calls = {p.contender.name: first if p.elapsed_s > longest_s else probe for p in plays}
         for probe in range(PROBES):
             plays = self._everyone(lambda contender: self._play_mapped(contender, calls[contender.name]))
-            fixed_s = {count: self._stub_cost(count) for count in set(calls.values())}
+            fixed_s = self._stub_costs(calls)
             for played in plays:
                 contender, count = played.contender, calls[played.contender.name]
                 call_us = max((played.elapsed_s - fixed_s[count]) * 1e6 / count, 1.0)
                 contender.call_us = min(contender.call_us, call_us) if probe else call_us
         for contender in self._running:
-            wanted = max(MIN_CALLS, round(self._device.round_us / contender.call_us))
+            wanted = max(MIN_CALLS, round(self._round_us / contender.call_us))
             contender.calls = min(most, wanted)
         self._align_calls()
         self._keep_in_play(max(contender.calls for contender in self._running))
@@ -446,12 +455,14 @@ class Clock:
         of a round cost weighs alike on all."""
         largest = max(contender.calls for contender in self._running)
         for contender in self._running:
-            allowed = int(LONGEST_ROUND * self._device.round_us / contender.call_us)
+            allowed = int(LONGEST_ROUND * self._round_us / contender.call_us)
             contender.calls = max(contender.calls, min(largest, allowed))
 
-    def measure(self, contenders: Sequence[Contender], budget_s: float, half_width: float) -> list[str]:
-        """Fill the contenders' rounds, interleaved, until the interval of every time is within the share `half_width`
-        of it on either side, or the budget is spent.
+    def measure(
+        self, contenders: Sequence[Contender], budget_s: float, half_width: float, least_rounds: int
+    ) -> list[str]:
+        """Fill the contenders' rounds, interleaved, until there are `least_rounds`, and the interval of every time is
+        within the share `half_width` of it on either side or the budget is spent.
 
         Returns a note for each baseline that failed and was left out; raises SubmissionError when the
         first contender, the submission, fails.
@@ -459,10 +470,10 @@ class Clock:
         self._first, self._running, self._notes = contenders[0], list(contenders), []
         self._choose_calls()
         deadline = time.monotonic() + budget_s
-        with _no_garbage_collection():
+        with no_garbage_collection():
             for done in range(MAX_ROUNDS):
                 spent = time.monotonic() > deadline
-                if done >= MIN_ROUNDS and (spent or all(c.known_within(half_width) for c in self._running)):
+                if done >= least_rounds and (spent or all(c.known_within(half_width) for c in self._running)):
                     break
                 self._measure_once()
         for contender in contenders:
@@ -471,36 +482,35 @@ class Clock:
 
     def _measure_once(self) -> None:
         plays = self._everyone(lambda contender: self._play_mapped(contender, contender.calls))
-        fixed_s = {calls: self._stub_cost(calls) for calls in {c.calls for c in self._running}}
+        fixed_s = self._stub_costs({contender.name: contender.calls for contender in self._running})
         for played in plays:
             contender = played.contender
             contender.round_s.append(played.elapsed_s)
             contender.stub_s.append(fixed_s[contender.calls])
             contender.issue_us.append(played.issue_us / max(contender.calls - 1, 1))
 
-    def _play_mapped(self, contender: Contender, calls: int) -> _Played:
+    def _stub_costs(self, calls: Mapping[str, int]) -> dict[int, float]:
+        """`_stub_cost` for each number of calls that a contender has, by their names."""
+        of_count: dict[int, list[float]] = {}
+        for contender in self._running:
+            of_count.setdefault(calls[contender.name], []).append(contender.call_us)
+        return {count: self._stub_cost(count, calls_us) for count, calls_us in of_count.items()}
+
+    def _play_mapped(self, contender: Contender, calls: int, lasts_us: float = 0.0) -> _Played:
         """A round in which nothing had to be mapped, if there is one."""
         for _ in range(MAPPING_TRIES):
-            played = self._play(contender, calls)
+            played = self._play(contender, calls, lasts_us)
             if played.mapped:
                 break
         return played
 
 
-@contextlib.contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Collecting in the judge would take part of a round, as `timeit` says too."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
-def slot_count(device: Device, floor_us: float, call_bytes: int, result_bytes: int, workers: int) -> int:
-    """Slots for a case whose calls take at least `floor_us`, read `call_bytes` and write `result_bytes`; each of
-    `workers` keeps what its last round gave."""
-    wanted = min(MAX_CALLS, max(MIN_CALLS, int(device.round_us / max(floor_us, SHORTEST_CALL_US))))
+def slot_count(
+    device: Device, round_us: float, floor_us: float, call_bytes: int, result_bytes: int, workers: int
+) -> int:
+    """Slots for rounds of `round_us` in a case whose calls take at least `floor_us`, read `call_bytes` and write
+    `result_bytes`; each of `workers` keeps what its last round gave."""
+    wanted = min(MAX_CALLS, max(MIN_CALLS, int(round_us / max(floor_us, SHORTEST_CALL_US))))
     room = min(device.input_bytes // max(call_bytes, 1), device.result_bytes // (workers * max(result_bytes, 1)))
     return with_spare(max(1, min(wanted, room)))
 

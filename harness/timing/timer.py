@@ -16,30 +16,35 @@ from harness.judging import oracle
 from harness.judging.draw import Drawn, draw_upstream, in_layout
 from harness.judging.runner import Runner
 from harness.problem import Problem
-from harness.protocol.wire import DeviceTimed, TensorRef
+from harness.protocol.wire import TensorRef
 from harness.settings import Settings, sub_seed
-from harness.timing import roofline, stats
+from harness.timing import device_time, roofline, stats
 from harness.timing.clock import STUB, Clock, Contender, slot_count
 from harness.timing.dealing import DATA_SETS, DataSet, Dealer
 
 
 @dataclass(frozen=True)
 class _Patience:
-    """When a case's rounds end: once intervals are within the share `half_width` on either side, or after as many
-    seconds, by device."""
+    """How long a case's rounds are, so that what the clock adds is small beside them, and when they end: once there are
+    `least_rounds`, and either intervals are within the share `half_width` on either side or so many seconds have
+    passed."""
 
+    round_us: float
+    least_rounds: int
     half_width: float
-    budget_s: Mapping[str, float]
+    budget_s: float
 
 
+# On an H200 what a round costs beside its calls is mostly known to 100 µs or so: to 2% of 6 ms. From nine samples on,
+# the interval of a median leaves out the two outermost; that of six is all of them.
 _PATIENCE = {
-    "quick": _Patience(0.01, {"cpu": 1.0, "cuda": 0.2}),
-    "usual": _Patience(0.01, {"cpu": 3.0, "cuda": 0.6}),
-    "thorough": _Patience(0.0025, {"cpu": 20.0, "cuda": 5.0}),
+    ("cpu", "quick"): _Patience(20_000.0, 9, 0.01, 1.0),
+    ("cpu", "usual"): _Patience(20_000.0, 9, 0.01, 3.0),
+    ("cpu", "thorough"): _Patience(20_000.0, 9, 0.0025, 20.0),
+    ("cuda", "quick"): _Patience(3_000.0, 6, 0.01, 0.2),
+    ("cuda", "usual"): _Patience(6_000.0, 9, 0.01, 0.6),
+    ("cuda", "thorough"): _Patience(12_000.0, 9, 0.0025, 5.0),
 }
-
-# The worker takes fewer where their launches do not all fit into the device's queue.
-MAX_DEVICE_CALLS = 64
 
 # On an H200 rounds of honest kernels cost between 160 µs more than the stub's and 120 µs less.
 ROUND_DOUBT_US = 150.0
@@ -59,7 +64,7 @@ class CaseTimes:
     launch_bound: bool
     late_bytes: int
     written_bytes: int
-    device_times: dict[str, DeviceTimed]
+    device_times: dict[str, verdict.DeviceTime]
     bytes_min: int
     notes: list[str]
     versions: dict[str, str]
@@ -118,6 +123,7 @@ class Timer:
         self._problem = problem
         self._settings = settings
         self._stub = stub
+        self._patience = _PATIENCE[device.name, settings.effort]
         self.bandwidth = device.copy_bandwidth()
         """Copy bandwidth of the device, bytes a second; measured now, when nothing else should run."""
 
@@ -181,15 +187,15 @@ class Timer:
                 notes.append(f"{label} was left out: {error.message}")
         with of_the_judge(STUB):
             stub = self._contender("stub", self._stub, part, slots)
-        clock = Clock(self._device, dealer, stub, self._settings.timeout_s)
-        patience = _PATIENCE[self._settings.effort]
+        clock = Clock(self._device, dealer, stub, self._settings.timeout_s, self._patience.round_us)
         what = f"'{name}'" if part.name == part.drawn.timed_parts[0] else f"'{name}', {part.name}"
         if dealer.changes_nothing:
             notes.append(
                 "the inputs hold no floating numbers, so they do not change when a round begins: a time of results "
                 "that were kept from earlier rounds would not be found out."
             )
-        notes += clock.measure(contenders, patience.budget_s[self._device.name], patience.half_width)
+        patience = self._patience
+        notes += clock.measure(contenders, patience.budget_s, patience.half_width, patience.least_rounds)
         notes += self._leave_out_the_drowned(contenders[1:])
         times = CaseTimes(
             drawn=part.drawn,
@@ -198,7 +204,7 @@ class Timer:
             launch_bound=self._launch_bound(contenders[0]),
             late_bytes=part.late_bytes,
             written_bytes=part.written_bytes,
-            device_times=self._device_times(part, [c for c in contenders if c.finished], runners, len(slots)),
+            device_times=self._device_times(part, [c for c in contenders if c.finished], runners, dealer),
             bytes_min=part.bytes_min,
             notes=[f"{what}: {note}" for note in notes],
             versions={label: runner.version for label, runner in runners.items()},
@@ -223,17 +229,18 @@ class Timer:
         return not self._device.is_cpu and contender.launch_bound()
 
     def _device_times(
-        self, part: _Part, contenders: Sequence[Contender], runners: Mapping[str, Runner], slots: int
-    ) -> dict[str, DeviceTimed]:
+        self, part: _Part, contenders: Sequence[Contender], runners: Mapping[str, Runner], dealer: Dealer
+    ) -> dict[str, verdict.DeviceTime]:
         """The GPU's own times where they were asked for, and of a submission that is launch-bound. A backward alone
         has none: its forward would have to be done again and again."""
-        times: dict[str, DeviceTimed] = {}
+        times: dict[str, verdict.DeviceTime] = {}
         for contender in contenders:
             wanted = contender.name == SUBMISSION and self._launch_bound(contender)
             if self._device.is_cpu or part.early or not (wanted or self._settings.device_time):
                 continue
-            calls = range(min(slots, contender.calls, MAX_DEVICE_CALLS))
-            times[contender.name] = runners[contender.name].time_device(calls, in_a_graph=self._settings.device_time)
+            calls = range(min(dealer.slot_count, contender.calls))
+            timed = device_time.of_a_call(runners[contender.name], calls, dealer, in_a_graph=self._settings.device_time)
+            times |= {contender.name: timed} if timed else {}
         return times
 
     def _refuse_the_impossible(self, times: CaseTimes) -> None:
@@ -264,7 +271,7 @@ class Timer:
         drawn = part.drawn
         floor_us = roofline.floor_us(part.bytes_min, self.bandwidth)
         results = roofline.bytes_min(_outputs(drawn))  # a backward holds the outputs of its forward, too
-        count = slot_count(self._device, floor_us, part.read_bytes, results, workers)
+        count = slot_count(self._device, self._patience.round_us, floor_us, part.read_bytes, results, workers)
         sets = [self._data_set(part, name, i) for i in range(DATA_SETS)]
         layouts = drawn.layouts[: part.width]
         given = [pair for i in range(count) for pair in zip(sets[i % DATA_SETS].inputs, layouts, strict=True)]
@@ -335,12 +342,5 @@ def _timing(times: CaseTimes, name: str) -> dict:
         calls_per_round=contender.calls,
         fixed_us=contender.fixed_us(),
         issue_us=contender.median_issue_us(),
-        device=_device_time(device) if device else None,
+        device=device,
     )
-
-
-def _device_time(timed: DeviceTimed) -> verdict.DeviceTime | None:
-    method, call_us = ("graph", timed.graph_us) if timed.graph_us is not None else ("queue", timed.queued_us)
-    if call_us is None:
-        return None
-    return verdict.DeviceTime(call_us=call_us, method=method, queued_us=timed.queued_us, launches=timed.launches)

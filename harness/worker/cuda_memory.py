@@ -32,10 +32,10 @@ class CudaMemory:
         assert self._raw is not None
         return view_bytes(self._raw, ref)
 
-    def export(self, tensors: Sequence[object], handles: list[str]) -> list[OutputRef]:
+    def export(self, tensors: Sequence[object], handles: dict[str, int]) -> list[OutputRef]:
         return [self._export(tensor, handles) for tensor in tensors]
 
-    def _export(self, tensor: object, handles: list[str]) -> OutputRef:
+    def _export(self, tensor: object, handles: dict[str, int]) -> OutputRef:
         ref = describe(tensor)
         if ref.device != "cuda" or not ref.address:
             return ref
@@ -44,12 +44,16 @@ class CudaMemory:
             handle = driver.export_handle(base)
         except driver.DriverError:
             return ref  # memory of somebody else's, such as an input: the judge says so
-        if handle not in handles:
-            handles.append(handle)
-        return msgspec.structs.replace(ref, allocation=handles.index(handle), allocation_offset=ref.address - base)
+        place = handles.setdefault(handle, len(handles))
+        return msgspec.structs.replace(ref, allocation=place, allocation_offset=ref.address - base)
 
     def synchronize(self) -> None:
         torch.cuda.synchronize()
+
+    def wake(self) -> None:
+        event = torch.cuda.Event()
+        event.record()
+        event.synchronize()
 
     def poison(self, results: Sequence[TensorRef]) -> None:
         """Fill blocks of the results' sizes with NaN and free them: the caching allocator hands the block

@@ -3,20 +3,20 @@
 It says how much of a call is Python and launch. Two ways, and they do not measure the same: a CUDA graph of the calls
 leaves hardly a gap between kernels; launched one by one, as a program does it, kernels follow each other with gaps.
 Either is queued behind a kernel that waits: what is launched while the events already count is timed with its launch.
+Each measurement is one pass over the calls. Between two the judge works on the device, as it does between rounds, for
+a kernel that follows itself in one process is faster: addresses are translated by what is still cached.
 """
 
 from __future__ import annotations
 
 import contextlib
-import statistics
 import time
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 
 from harness.device import driver
-
-REPEATS = 7
 
 # Waiting for the launches: at least so long, and so many times what issuing them took before.
 MIN_WAIT_US = 500.0
@@ -28,40 +28,60 @@ CYCLES_PER_US = 2000.0
 Calls = Sequence[Callable[[], object]]
 
 
-def in_a_graph(calls: Calls, flush: torch.Tensor) -> tuple[float, float | None]:
-    """Microseconds of a call from replays of one graph of all `calls`, and how many launches a call has, where torch
-    can say it. Raises RuntimeError when they cannot be captured: they synchronise, or launch on a stream that is not
-    the current one."""
-    warm = torch.cuda.Stream()
-    with torch.cuda.stream(warm):
-        for call in calls:
-            call()
-    torch.cuda.synchronize()
-    counted = hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph")  # since torch 2.8
-    graph = torch.cuda.CUDAGraph(keep_graph=True) if counted else torch.cuda.CUDAGraph()
-    kept = []
-    with torch.cuda.graph(graph):
-        for call in calls:
-            kept.append(call())
-    launches = None
-    if counted:
-        with contextlib.suppress(driver.DriverError):  # a time without a count is better than none
-            launches = driver.graph_nodes(graph.raw_cuda_graph()) / len(calls)
-        graph.instantiate()
-    times_us = [_run(graph.replay, flush, MIN_WAIT_US)[0] for _ in range(REPEATS)]
-    return statistics.median(times_us) / len(calls), launches
+class DeviceTimer(Protocol):
+    """Calls that are ready to be timed, again and again."""
+
+    launches: float | None
+    """How many a call has, where that is known."""
+
+    def measure(self) -> float | None:
+        """Microseconds of a call; None where the device's time cannot be told from the host's."""
 
 
-def in_a_queue(calls: Calls, flush: torch.Tensor) -> float | None:
-    """Microseconds of a call, from launches queued behind a waiting kernel; of fewer of the calls where the launches
-    of all do not fit into the queue, which is about a thousand long. None when not even one call can be launched
-    before it begins: it waits for the device itself."""
-    wait_us = max(MIN_WAIT_US, WAIT_FACTOR * _issue_us(calls))
-    while calls:
-        if (times_us := _queued_us(calls, flush, wait_us)) is not None:
-            return statistics.median(times_us) / len(calls)
-        calls = calls[: len(calls) // 2]
-    return None
+class Graph:
+    """One CUDA graph of all calls."""
+
+    def __init__(self, calls: Calls) -> None:
+        """Raises RuntimeError when they cannot be captured: they synchronise, or launch on a stream that is not the
+        current one."""
+        warm = torch.cuda.Stream()
+        with torch.cuda.stream(warm):
+            for call in calls:
+                call()
+        torch.cuda.synchronize()
+        counted = hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph")  # since torch 2.8
+        self._graph = torch.cuda.CUDAGraph(keep_graph=True) if counted else torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._results = [call() for call in calls]
+        self._count = len(calls)
+        self.launches: float | None = None
+        if counted:
+            with contextlib.suppress(driver.DriverError):  # a time without a count is better than none
+                self.launches = driver.graph_nodes(self._graph.raw_cuda_graph()) / len(calls)
+            self._graph.instantiate()
+
+    def measure(self) -> float:
+        return _run(self._graph.replay, MIN_WAIT_US)[0] / self._count
+
+
+class Queue:
+    """The calls launched one by one, queued behind a kernel that waits; fewer of them where the launches of all do not
+    fit into the queue, which is about a thousand long."""
+
+    launches: float | None = None
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._wait_us = max(MIN_WAIT_US, WAIT_FACTOR * _issue_us(calls))
+
+    def measure(self) -> float | None:
+        """None when not even one call can be launched before it begins: it waits for the device itself."""
+        while self._calls:
+            took_us, ahead = _run(lambda: [call() for call in self._calls], self._wait_us)
+            if ahead:
+                return took_us / len(self._calls)
+            self._calls = self._calls[: len(self._calls) // 2]
+        return None
 
 
 def _issue_us(calls: Calls) -> float:
@@ -77,23 +97,15 @@ def _issue_us(calls: Calls) -> float:
     return issue_us
 
 
-def _queued_us(calls: Calls, flush: torch.Tensor, wait_us: float) -> list[float] | None:
-    """Microseconds of all `calls`, some times over, or None once they were not all launched before the first began."""
-    times_us = []
-    for _ in range(REPEATS):
-        took_us, ahead = _run(lambda: [call() for call in calls], flush, wait_us)
-        if not ahead:
-            return None
-        times_us.append(took_us)
-    return times_us
-
-
-def _run(run: Callable[[], object], flush: torch.Tensor, wait_us: float) -> tuple[float, bool]:
-    """Microseconds between events around `run`, and whether it had returned before the device came to the first."""
-    flush.zero_()
-    torch.cuda.synchronize()
-    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+def wait(wait_us: float) -> None:
+    """Launch a kernel that does nothing for about so long."""
     torch.cuda._sleep(int(wait_us * CYCLES_PER_US))
+
+
+def _run(run: Callable[[], object], wait_us: float) -> tuple[float, bool]:
+    """Microseconds between events around `run`, and whether it had returned before the device came to the first."""
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    wait(wait_us)
     start.record()
     kept = run()
     end.record()

@@ -15,6 +15,7 @@ import torch
 
 from harness import peers
 from harness.protocol.wire import TensorRef
+from harness.worker.device_time import wait
 
 Factory = Callable[..., torch.nn.Module]
 
@@ -83,14 +84,18 @@ class Stub(torch.nn.Module):
 
     On a CPU it does nothing. On a GPU its calls negate: each gives the first input of its slot with the other sign as
     often as it fits into the form of an output, so that a round of its calls meets what any round does: the change of
-    contexts, cold translations of addresses, the gaps between kernels. How long they took is told by events before the
-    first and behind the last of them, in the same round.
+    contexts, cold translations of addresses, the gaps between kernels. A kernel that waits follows them, so that the
+    round lasts as long as those that it is compared with: what the judge does at the end takes longer after a longer
+    wait. How long all of it took is told by events before the first and behind the last kernel, in the same round.
     """
 
     def __init__(self, results: Sequence[TensorRef], device: torch.device) -> None:
         super().__init__()
         self._works = device.type == "cuda"
         self._begins = False
+        self._calls = 0
+        self._padding_us = 0.0
+        self._calls_us: dict[int, float] = {}  # how long so many calls took
         self._span: tuple[torch.cuda.Event, torch.cuda.Event] | None = None
         self._results = tuple(
             torch.zeros(ref.shape, dtype=getattr(torch, ref.dtype), device=device).as_strided(ref.shape, ref.stride)
@@ -103,6 +108,8 @@ class Stub(torch.nn.Module):
         if self._begins and self._span:
             self._span[0].record()
             self._begins = False
+            self._calls = 0
+        self._calls += 1
         source = inputs[0]
         floats = source.is_floating_point()
         return tuple(
@@ -116,11 +123,19 @@ class Stub(torch.nn.Module):
             self._begins = True
             self._span = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
 
-    def end_round(self) -> None:
-        """The round's last call was made."""
+    def end_round(self, lasts_us: float = 0.0) -> None:
+        """The round's last call was made. The device is to be busy for `lasts_us` in all, at least; the first round
+        of so many calls says how long they take by themselves."""
         if self._span:
+            self._padding_us = max(0.0, lasts_us - self._calls_us.get(self._calls, lasts_us))
+            if self._padding_us:
+                wait(self._padding_us)
             self._span[1].record()
 
     def device_us(self) -> float:
-        """Microseconds that the device worked on the calls of the last round, all of which it has finished."""
-        return self._span[0].elapsed_time(self._span[1]) * 1e3 if self._span else 0.0
+        """Microseconds that the device was busy in the last round, all of which it has finished."""
+        if not self._span:
+            return 0.0
+        busy_us = self._span[0].elapsed_time(self._span[1]) * 1e3
+        self._calls_us[self._calls] = busy_us - self._padding_us
+        return busy_us

@@ -38,12 +38,16 @@ class Memory(Protocol):
         """The tensor on the worker's device."""
         ...
 
-    def export(self, tensors: Sequence[object], handles: list[str]) -> list[OutputRef]:
-        """References to tensors; the IPC handles that they need are appended to `handles`, each once."""
+    def export(self, tensors: Sequence[object], handles: dict[str, int]) -> list[OutputRef]:
+        """References to tensors; the IPC handles that they need are added to `handles`, each with its place there."""
         ...
 
     def synchronize(self) -> None:
         """Wait until everything that was launched has happened."""
+        ...
+
+    def wake(self) -> None:
+        """Have the device do next to nothing, since what comes first after a pause is slow."""
         ...
 
     def poison(self, results: Sequence[TensorRef]) -> None:
@@ -77,10 +81,13 @@ class HostMemory:
     def tensor(self, arena: ArenaRef, ref: TensorRef) -> torch.Tensor:
         return view_bytes(self._bytes(arena), ref)
 
-    def export(self, tensors: Sequence[object], handles: list[str]) -> list[OutputRef]:
+    def export(self, tensors: Sequence[object], handles: dict[str, int]) -> list[OutputRef]:
         return [describe(tensor) for tensor in tensors]
 
     def synchronize(self) -> None:
+        pass
+
+    def wake(self) -> None:
         pass
 
     def poison(self, results: Sequence[TensorRef]) -> None:
@@ -124,6 +131,9 @@ class EmulatedMemory(HostMemory):
 
     def synchronize(self) -> None:
         torch.cuda.synchronize()
+
+    def wake(self) -> None:
+        pass
 
     def poison(self, results: Sequence[TensorRef]) -> None:
         pass

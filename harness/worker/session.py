@@ -13,7 +13,7 @@ from harness import peers
 from harness.build import intercept
 from harness.build.extension import BuildFailed, Unsupported
 from harness.protocol.arguments import arguments
-from harness.protocol.turns import Turns
+from harness.protocol.turns import Turns, no_garbage_collection
 from harness.protocol.wire import (
     Construct,
     DeviceTimed,
@@ -89,6 +89,7 @@ class Session:
         self._slots: list[list[torch.Tensor]] = []
         self._results: list[TensorRef] = []
         self._outputs: list[list[torch.Tensor]] = []
+        self._device_timer: device_time.DeviceTimer | None = None
 
     def answer(self, request: Request) -> Reply:
         """The reply to one request. Whatever the submission raises becomes a Failed."""
@@ -245,11 +246,11 @@ class Session:
             self._emulator.caller_reads(result)
             self._emulator.caller_writes(self._slots[request.slot])
         self._outputs = [result]
-        handles: list[str] = []
+        handles: dict[str, int] = {}
         return Ran(
             outputs=self._memory.export(result, handles),
-            handles=handles,
-            inputs=self._memory.export(self._slots[request.slot], []) if self._emulator is not None else [],
+            handles=list(handles),
+            inputs=self._memory.export(self._slots[request.slot], {}) if self._emulator is not None else [],
             forbidden=self._guard.take_calls() if self._guard else [],
             findings=self._findings(),
             counts=self._counts(),
@@ -261,10 +262,11 @@ class Session:
         assert call is not None
         self._outputs = []
         stub = self._model if isinstance(self._model, implementations.Stub) else None
-        with torch.set_grad_enabled(self._gradients):
+        with no_garbage_collection(), torch.set_grad_enabled(self._gradients):
             for slot in request.warm_up:
                 call(slots[slot])
             self._memory.synchronize()
+            self._memory.wake()
             if stub:
                 stub.begin_round()
             self._turns.report_ready(request.turn)
@@ -275,16 +277,17 @@ class Session:
                 first_done = first_done or time.perf_counter()
             issue_us = (time.perf_counter() - first_done) * 1e6
             if stub:
-                stub.end_round()
+                stub.end_round(request.lasts_us)
         self._outputs = results
         return Played(addresses=[[t.data_ptr() for t in result] for result in results], issue_us=issue_us)
 
     def _name(self, _request: Name) -> Reply:
-        handles: list[str] = []
-        outputs = [self._memory.export(result, handles) for result in self._outputs]
+        handles: dict[str, int] = {}
+        with no_garbage_collection():
+            outputs = [self._memory.export(result, handles) for result in self._outputs]
         return Named(
             outputs=outputs,
-            handles=handles,
+            handles=list(handles),
             forbidden=self._guard.take_calls() if self._guard else [],
             device_us=self._model.device_us() if isinstance(self._model, implementations.Stub) else 0.0,
         )
@@ -309,24 +312,26 @@ class Session:
 
     def _time_device(self, request: TimeDevice) -> Reply:
         with torch.set_grad_enabled(self._gradients):
-            return self._device_timed(request)
+            if self._device_timer is None:
+                self._outputs = []
+                self._memory.trim()  # a graph's results lie elsewhere
+                try:
+                    self._device_timer = self._make_device_timer(request)
+                except RuntimeError:
+                    self._memory.synchronize()  # what cannot be captured can be queued
+                    return DeviceTimed()
+            timer = self._device_timer
+            timed = DeviceTimed(call_us=timer.measure(), launches=timer.launches)
+        if not request.more or timed.call_us is None:
+            del timer
+            self._device_timer = None
+            self._memory.trim()
+        return timed
 
-    def _device_timed(self, request: TimeDevice) -> Reply:
+    def _make_device_timer(self, request: TimeDevice) -> device_time.DeviceTimer:
         assert self._call is not None
-        self._outputs = []
-        self._memory.trim()  # a graph's results lie elsewhere
         calls = [partial(self._call, self._slots[slot]) for slot in request.slots]
-        flush = torch.empty(request.flush_bytes, dtype=torch.uint8, device=self._memory.device)
-        graph_us = launches = None
-        if request.in_a_graph:
-            try:
-                graph_us, launches = device_time.in_a_graph(calls, flush)
-            except RuntimeError:
-                self._memory.synchronize()  # what cannot be captured can be queued
-        queued_us = device_time.in_a_queue(calls, flush)
-        del flush
-        self._memory.trim()
-        return DeviceTimed(graph_us=graph_us, queued_us=queued_us, launches=launches)
+        return device_time.Graph(calls) if request.method == "graph" else device_time.Queue(calls)
 
     def _release(self, _request: Release) -> Reply:
         self._forget()
@@ -339,6 +344,7 @@ class Session:
         self._training = None
         self._outputs = []
         self._slots = []
+        self._device_timer = None
 
     def _failure(self, reason: FailureReason, error: BaseException, *, plain: bool = False) -> Failed:
         """What the judge is told of an exception; a `plain` one is a sentence that needs no class or line."""

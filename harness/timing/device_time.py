@@ -1,0 +1,45 @@
+"""The GPU's own time for a call, which a worker tells by events: shown beside the clock's, never instead of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from harness import verdict
+from harness.judging.runner import Runner
+from harness.protocol.wire import DeviceTimeMethod
+from harness.timing.dealing import Dealer
+
+# A worker takes fewer where their launches do not all fit into the device's queue.
+MAX_CALLS = 64
+
+PASSES = 7
+
+
+def of_a_call(runner: Runner, slots: Sequence[int], dealer: Dealer, *, in_a_graph: bool) -> verdict.DeviceTime | None:
+    """From calls on some of `slots`; None where they cannot be timed so. Raises SubmissionError.
+
+    A pass begins as a round does: the judge changes data on the device, and leaves nothing in its cache."""
+    slots = slots[:MAX_CALLS]
+    graph_us, launches = _median_us(runner, slots, dealer, "graph") if in_a_graph else (None, None)
+    queued_us, _ = _median_us(runner, slots, dealer, "queue")
+    method, call_us = ("graph", graph_us) if graph_us is not None else ("queue", queued_us)
+    if call_us is None:
+        return None
+    return verdict.DeviceTime(call_us=call_us, method=method, queued_us=queued_us, launches=launches)
+
+
+def _median_us(
+    runner: Runner, slots: Sequence[int], dealer: Dealer, method: DeviceTimeMethod
+) -> tuple[float | None, float | None]:
+    """The median over passes, and the launches of a call. The first pass runs what is timed before it, and does not
+    count."""
+    passes_us: list[float] = []
+    for left in reversed(range(PASSES + 1)):
+        dealer.change(dealer.prepare(slots))
+        timed = runner.time_device(slots, method, more=left > 0)
+        if timed.call_us is None:
+            return None, None
+        passes_us.append(timed.call_us)
+    return float(np.median(passes_us[1:])), timed.launches
