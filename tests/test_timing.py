@@ -218,9 +218,9 @@ def test_a_submission_that_fails_when_timed_leaves_no_baseline_holding_memory_an
     def fails(*_):
         raise SubmissionError("wrong_when_timed", "A wrong element.")
 
-    device = SimpleNamespace(arena=SimpleNamespace(lay_out=list), copy_bandwidth=lambda: 1e9)
+    device = SimpleNamespace(name="cpu", arena=SimpleNamespace(lay_out=list), copy_bandwidth=lambda: 1e9)
     gone, baseline, stub = LetGo(dies=True), LetGo(), LetGo(dies=True)
-    timed = Timer(device, problem=None, settings=None, stub=stub)
+    timed = Timer(device, problem=None, settings=SimpleNamespace(effort="quick"), stub=stub)
     monkeypatch.setattr(timed, "_time_part", fails)
     drawn = SimpleNamespace(random={}, state={}, timed_parts=["forward"])
     with pytest.raises(SubmissionError, match="A wrong element"):
