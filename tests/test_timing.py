@@ -17,7 +17,7 @@ from harness.errors import SubmissionError
 from harness.judging import oracle
 from harness.judging.products import _find_out
 from harness.timing import dealing
-from harness.timing.clock import Contender
+from harness.timing.clock import Contender, choose_calls
 from harness.timing.dealing import DataSet, Dealer, Pick
 from harness.timing.timer import Timer
 from tests import machine
@@ -88,6 +88,32 @@ def test_baselines_that_fail_are_left_out_with_a_note(tmp_path):
     assert set(timings(evaluation)[0]["baselines"]) == {"eager"}
     for name in ("ignores_weight", "dies"):
         assert any(f"{name} was left out" in note for note in evaluation["notes"])
+
+
+def test_a_submission_that_is_slow_at_first_has_as_many_calls_in_a_round_as_it_is_fast(tmp_path):
+    """By few calls in a round it would be timed with what a round costs, which is known worse than a call."""
+    slow = tmp_path / "slow_at_first.py"
+    slow.write_text(
+        CONTROL.read_text()
+        .replace("import torch\n", "import sys\nimport time\nimport torch\n", 1)
+        .replace("def forward(self, x):", "def forward(self, x):\n        wait_in_the_first_rounds()")
+        + "\n\nrounds = set()\n\n\ndef wait_in_the_first_rounds():\n    frame = sys._getframe()\n"
+        "    while frame and frame.f_code.co_name != '_play':\n        frame = frame.f_back\n"
+        "    if frame:\n        rounds.add(frame.f_locals['request'].turn)\n"
+        "        time.sleep(0.02 if len(rounds) <= 5 else 0)\n"
+    )
+    run = run_timed(slow, "--problem", "layernorm", "-k", "8192x1024", "--against", "eager")
+    (timing,) = timings(run.results["evaluations"][0])
+    assert timing["calls_per_round"] >= 8
+    assert timing["interval_us"][1] < 20_000
+    assert len(timing["samples_us"]) >= 9
+
+
+def test_rounds_are_as_long_as_they_should_be_and_have_the_same_calls_where_they_can():
+    assert choose_calls({"a": 100.0}, 6_000.0, most=200) == {"a": 60}
+    assert choose_calls({"a": 100.0, "b": 300.0}, 6_000.0, most=200) == {"a": 60, "b": 60}
+    assert choose_calls({"a": 100.0, "b": 8_000.0}, 6_000.0, most=200) == {"a": 60, "b": 3}
+    assert choose_calls({"a": 10.0, "b": 90_000.0}, 6_000.0, most=200) == {"a": 200, "b": 2}
 
 
 def test_a_stub_that_dies_is_said_and_costs_the_next_submission_nothing(tmp_path):

@@ -65,6 +65,10 @@ PROBES = 2
 # A slow contender's rounds may be this many times longer than wanted, to have as many calls as the others'.
 LONGEST_ROUND = 4
 
+# When a contender would get so many times the calls by the median of so many rounds or more, all start again.
+TOO_FEW = 2
+ROUNDS_TO_CHOOSE_AGAIN = 3
+
 # Calls before the clock starts: those that follow a pause are slow in Python and in the launch, by 30 to 190 µs on the
 # machine with the H200, and not by the same in every process. Calls over the first limit are made once, over the second
 # not at all: what takes long anyway is not worth the wait.
@@ -125,18 +129,25 @@ class Contender:
     masks: dict[int, list[np.ndarray]] = field(default_factory=dict)
     """What was dropped of an output, by its position, in calls of the first rounds."""
 
+    def start_again(self, calls: int) -> None:
+        """With other rounds, of so many calls."""
+        self.calls = calls
+        for rounds in (self.round_s, self.stub_s, self.issue_us):
+            rounds.clear()
+
     def samples_us(self) -> list[float]:
         """Time of a call in each round, microseconds; never below a nanosecond."""
-        return [max(sample, 1e-3) for sample in self._net_us()]
+        return [max(sample, 1e-3) for sample in self.net_us()]
 
-    def _net_us(self) -> list[float]:
+    def net_us(self) -> list[float]:
+        """Time of a call in each round, which noise may make negative."""
         fixed_us = self.fixed_us()
         return [(t * 1e6 - fixed_us) / self.calls for t in self.round_s]
 
     def drowned(self) -> bool:
         """Whether its calls cannot be told from what a round costs without any, as where others keep the machine
         busy."""
-        return stats.median_interval(self._net_us())[0] <= 0.0
+        return stats.median_interval(self.net_us())[0] <= 0.0
 
     def at_most_us(self, doubt_us: float) -> float:
         """What a call took at the most, all doubts in its favour: the least that a stub's round ever cost is taken
@@ -182,6 +193,10 @@ class _Played:
     mapped: bool
     """Whether all the memory that was looked at had been mapped before; else its time means nothing."""
 
+    @property
+    def calls(self) -> int:
+        return len(self.named.outputs)
+
 
 class Clock:
     """Times contenders on one case whose inputs are staged in the dealer's slots."""
@@ -198,6 +213,7 @@ class Clock:
         self._round_us = round_us
         self._running: list[Contender] = []
         self._first = stub
+        self._stub_s = 0.0  # what its last round cost
         self._in_play: Sequence[int] = range(dealer.slot_count)
         self._notes: list[str] = []
         self._window_seed = secrets.randbits(63)
@@ -222,13 +238,14 @@ class Clock:
         self._dealer.deal_late()
         return ready
 
-    def _stub_cost(self, calls: int, calls_us: Sequence[float]) -> float:
+    def _stub_cost(self, calls: int, elapsed_s: float) -> float:
         """Seconds that a round of `calls` costs beside its calls: a round of the stub's, less what the device worked on
-        its calls, which a worker of ours can be believed. It lasts as long as a round of calls of `calls_us`, in the
-        middle."""
+        its calls, which a worker of ours can be believed. It takes about `elapsed_s`."""
         with of_the_judge(STUB):
-            played = self._play_mapped(self._stub, calls, min(calls * float(np.median(calls_us)), LONGEST_STUB_US))
-        return played.elapsed_s - played.named.device_us / 1e6
+            lasts_us = min((elapsed_s - self._stub_s) * 1e6, LONGEST_STUB_US)
+            played = self._play_mapped(self._stub, calls, lasts_us)
+        self._stub_s = played.elapsed_s - played.named.device_us / 1e6
+        return self._stub_s
 
     def _round(
         self, contender: Contender, ready: Sequence[int], calls: int, changes: Changes, lasts_us: float
@@ -433,30 +450,38 @@ class Clock:
         calls = {p.contender.name: first if p.elapsed_s > longest_s else probe for p in plays}
         for probe in range(PROBES):
             plays = self._everyone(lambda contender: self._play_mapped(contender, calls[contender.name]))
-            fixed_s = self._stub_costs(calls)
+            fixed_s = self._stub_costs(plays)
             for played in plays:
-                contender, count = played.contender, calls[played.contender.name]
-                call_us = max((played.elapsed_s - fixed_s[count]) * 1e6 / count, 1.0)
+                contender = played.contender
+                call_us = max((played.elapsed_s - fixed_s[played.calls]) * 1e6 / played.calls, 1.0)
                 contender.call_us = min(contender.call_us, call_us) if probe else call_us
+        chosen = self._chosen_calls()
         for contender in self._running:
-            wanted = max(MIN_CALLS, round(self._round_us / contender.call_us))
-            contender.calls = min(most, wanted)
-        self._align_calls()
-        self._keep_in_play(max(contender.calls for contender in self._running))
+            contender.calls = chosen[contender.name]
+        self._keep_in_play(max(chosen.values()))
+
+    def _choose_calls_again(self) -> None:
+        """Start again where a contender was slow when calls were chosen and is no longer: its rounds are so short that
+        what a round costs beside its calls decides what they seem to take."""
+        if min(len(contender.round_s) for contender in self._running) < ROUNDS_TO_CHOOSE_AGAIN:
+            return
+        for contender in self._running:
+            contender.call_us = max(float(np.median(contender.net_us())), 1.0)
+        chosen = self._chosen_calls()
+        if any(chosen[contender.name] >= TOO_FEW * contender.calls for contender in self._running):
+            for contender in self._running:
+                contender.start_again(max(chosen[contender.name], contender.calls))
+            self._keep_in_play(max(contender.calls for contender in self._running))
+
+    def _chosen_calls(self) -> dict[str, int]:
+        call_us = {contender.name: contender.call_us for contender in self._running}
+        return choose_calls(call_us, self._round_us, most_calls(self._dealer.slot_count))
 
     def _keep_in_play(self, calls: int) -> None:
         """Go on with no more slots than rounds of so many calls need: each is run again and again, so that a result
         that is kept from one round for another meets data that it does not belong to."""
         everything = range(self._dealer.slot_count)
         self._in_play = self._random.sample(everything, min(len(everything), with_spare(calls)))
-
-    def _align_calls(self) -> None:
-        """Give contenders the same number of calls where their rounds allow it, so that what the first calls
-        of a round cost weighs alike on all."""
-        largest = max(contender.calls for contender in self._running)
-        for contender in self._running:
-            allowed = int(LONGEST_ROUND * self._round_us / contender.call_us)
-            contender.calls = max(contender.calls, min(largest, allowed))
 
     def measure(
         self, contenders: Sequence[Contender], budget_s: float, half_width: float, least_rounds: int
@@ -471,30 +496,31 @@ class Clock:
         self._choose_calls()
         deadline = time.monotonic() + budget_s
         with no_garbage_collection():
-            for done in range(MAX_ROUNDS):
-                spent = time.monotonic() > deadline
+            for _ in range(MAX_ROUNDS):
+                done, spent = min(len(c.round_s) for c in self._running), time.monotonic() > deadline
                 if done >= least_rounds and (spent or all(c.known_within(half_width) for c in self._running)):
                     break
                 self._measure_once()
+                self._choose_calls_again()
         for contender in contenders:
             contender.finished = contender in self._running
         return self._notes
 
     def _measure_once(self) -> None:
         plays = self._everyone(lambda contender: self._play_mapped(contender, contender.calls))
-        fixed_s = self._stub_costs({contender.name: contender.calls for contender in self._running})
+        fixed_s = self._stub_costs(plays)
         for played in plays:
             contender = played.contender
             contender.round_s.append(played.elapsed_s)
-            contender.stub_s.append(fixed_s[contender.calls])
-            contender.issue_us.append(played.issue_us / max(contender.calls - 1, 1))
+            contender.stub_s.append(fixed_s[played.calls])
+            contender.issue_us.append(played.issue_us / max(played.calls - 1, 1))
 
-    def _stub_costs(self, calls: Mapping[str, int]) -> dict[int, float]:
-        """`_stub_cost` for each number of calls that a contender has, by their names."""
-        of_count: dict[int, list[float]] = {}
-        for contender in self._running:
-            of_count.setdefault(calls[contender.name], []).append(contender.call_us)
-        return {count: self._stub_cost(count, calls_us) for count, calls_us in of_count.items()}
+    def _stub_costs(self, plays: Sequence[_Played]) -> dict[int, float]:
+        """`_stub_cost` for each number of calls that rounds had, as long as these rounds were."""
+        elapsed_s: dict[int, list[float]] = {}
+        for played in plays:
+            elapsed_s.setdefault(played.calls, []).append(played.elapsed_s)
+        return {calls: self._stub_cost(calls, float(np.median(of_them))) for calls, of_them in elapsed_s.items()}
 
     def _play_mapped(self, contender: Contender, calls: int, lasts_us: float = 0.0) -> _Played:
         """A round in which nothing had to be mapped, if there is one."""
@@ -503,6 +529,17 @@ class Clock:
             if played.mapped:
                 break
         return played
+
+
+def choose_calls(call_us: Mapping[str, float], round_us: float, most: int) -> dict[str, int]:
+    """For contenders' times of a call: as many calls a round, `most` at the most, as fill `round_us`.
+
+    They have the same number where their rounds allow it, so that what the first calls of a round cost weighs alike on
+    all."""
+    chosen = {name: min(most, max(MIN_CALLS, round(round_us / us))) for name, us in call_us.items()}
+    largest = max(chosen.values())
+    allowed = {name: int(LONGEST_ROUND * round_us / us) for name, us in call_us.items()}
+    return {name: max(calls, min(largest, allowed[name])) for name, calls in chosen.items()}
 
 
 def slot_count(
