@@ -52,6 +52,8 @@ class Device(Protocol):
     """Whether kernels run on the processor, emulated or not."""
     arena: Arena
     cache_bytes: int
+    flush_bytes: int
+    """After so many were written nothing else is in the cache."""
     spin_s: float
     """How long the judge waits for a round's reply without sleeping."""
     input_bytes: int

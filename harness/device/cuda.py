@@ -167,6 +167,7 @@ class CudaDevice:
         self.input_bytes = min(32 << 30, properties.total_memory // 5)
         self.result_bytes = min(64 << 30, properties.total_memory * 2 // 5)
         self.cache_bytes = properties.L2_cache_size
+        self.flush_bytes = 2 * self.cache_bytes
 
     def reader(self, pid: int) -> CudaReader:
         return CudaReader()

@@ -214,9 +214,9 @@ def repeatability(folder: Path) -> str:
         for name, case in content["cases"].items()
     ]
     heads = "case | time, median of the runs | spread | over eager | spread"
-    return f"`{content['submission']}`, {content['runs']} runs, {machine(content['environment'])}.\n\n" + _rows(
-        heads, rows
-    )
+    command = content["environment"]["command"].split(" --json ")[0]
+    title = f"`{content['submission']}`, {content['runs']} runs, {machine(content['environment'])}, `{command}`."
+    return f"{title}\n\n{_rows(heads, rows)}"
 
 
 def _repeatability_checks(folder: Path) -> Iterator[list[str]]:

@@ -272,8 +272,7 @@ class Dealer:
         self.tolerances = [max(s.expected[i].tolerance for s in sets) for i in range(len(self.forms))]
         self.rows = self._independent_rows(sets[0])
         """How many rows the inputs have, each treated alone by the reference; 1 when they are not."""
-        cache_bytes = max(2 * device.cache_bytes, 1)
-        self._flush = torch.empty(cache_bytes, dtype=torch.uint8, device=device.torch_device)
+        self._flush = torch.empty(device.flush_bytes, dtype=torch.uint8, device=device.torch_device)
 
     def _independent_rows(self, data: DataSet) -> int:
         shapes = [tuple(t.shape) for t in data.inputs] + [form.shape for form in self.forms]
