@@ -17,7 +17,8 @@ from harness.errors import SubmissionError
 from harness.judging import oracle
 from harness.judging.products import _find_out
 from harness.timing import dealing
-from harness.timing.clock import Contender, choose_calls
+from harness.timing.calls import choose_calls
+from harness.timing.contender import Contender
 from harness.timing.dealing import DataSet, Dealer, Pick
 from harness.timing.timer import Timer
 from tests import machine

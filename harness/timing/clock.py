@@ -24,8 +24,8 @@ import math
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -40,30 +40,17 @@ from harness.judging.form import check_form
 from harness.protocol.replies import required
 from harness.protocol.turns import no_garbage_collection
 from harness.protocol.wire import Done, Name, Named, OutputRef, Play, Played, Prepare
-from harness.timing import stats
+from harness.timing.calls import LONGEST_ROUND, choose_calls, most_calls, with_spare
+from harness.timing.contender import Contender
 from harness.timing.dealing import Changes, Dealer, Pick, Wanted
 
 STUB = "The stub, which the judge's clock is compared with,"
-
-# Slots beyond the calls of a round, as a share of them and at least: which are run, and how many, is not known.
-SPARE_SHARE = 0.25
-MIN_SPARE_SLOTS = 2
-
-# What differs about the first call of a round must not be all that there is.
-MIN_CALLS = 2
-MAX_CALLS = 256
-
-# A call through Python takes at least so long, however little it does.
-SHORTEST_CALL_US = 8.0
 
 # The calls of the first rounds, from which the number of calls is chosen; of the later ones where the first was long.
 # The fastest counts: a round on a busy machine would have a contender run few calls, and few say little.
 FIRST_CALLS = 2
 PROBE_CALLS = 16
 PROBES = 2
-
-# A slow contender's rounds may be this many times longer than wanted, to have as many calls as the others'.
-LONGEST_ROUND = 4
 
 # When a contender would get so many times the calls by the median of so many rounds or more, all start again.
 TOO_FEW = 2
@@ -105,73 +92,6 @@ MAX_ROUNDS = 200
 # A round in which the judge had to map new memory of the worker is slow through no fault of its own and is run
 # again; a submission that gives its memory back in every call makes every round such a round.
 MAPPING_TRIES = 3
-
-# A call that is at least this share Python and launch is labelled launch-bound.
-LAUNCH_BOUND_SHARE = 0.9
-
-
-@dataclass
-class Contender:
-    """An implementation being timed: its worker, and its rounds so far in the order they were run."""
-
-    name: str
-    worker: Worker
-    reader: Reader
-    trusted: bool = False
-    """Whether it runs our own code and the problem's, and nothing of a submission's."""
-    calls: int = 1
-    call_us: float = 0.0
-    """A first estimate, which decides how many calls a round has."""
-    round_s: list[float] = field(default_factory=list)
-    stub_s: list[float] = field(default_factory=list)
-    issue_us: list[float] = field(default_factory=list)
-    finished: bool = False
-    masks: dict[int, list[np.ndarray]] = field(default_factory=dict)
-    """What was dropped of an output, by its position, in calls of the first rounds."""
-
-    def start_again(self, calls: int) -> None:
-        """With other rounds, of so many calls."""
-        self.calls = calls
-        for rounds in (self.round_s, self.stub_s, self.issue_us):
-            rounds.clear()
-
-    def samples_us(self) -> list[float]:
-        """Time of a call in each round, microseconds; never below a nanosecond."""
-        return [max(sample, 1e-3) for sample in self.net_us()]
-
-    def net_us(self) -> list[float]:
-        """Time of a call in each round, which noise may make negative."""
-        fixed_us = self.fixed_us()
-        return [(t * 1e6 - fixed_us) / self.calls for t in self.round_s]
-
-    def drowned(self) -> bool:
-        """Whether its calls cannot be told from what a round costs without any, as where others keep the machine
-        busy."""
-        return stats.median_interval(self.net_us())[0] <= 0.0
-
-    def at_most_us(self, doubt_us: float) -> float:
-        """What a call took at the most, all doubts in its favour: the least that a stub's round ever cost is taken
-        off, less what its rounds may cost otherwise, and the interval's upper end counts."""
-        least_us = min(self.stub_s) * 1e6 - doubt_us
-        return stats.median_interval([(t * 1e6 - least_us) / self.calls for t in self.round_s])[1]
-
-    def stub_spread_us(self) -> float:
-        """By how much the stub's rounds differed: no time of a round is known better."""
-        return (max(self.stub_s) - min(self.stub_s)) * 1e6
-
-    def fixed_us(self) -> float:
-        """What a round costs beside its calls, microseconds."""
-        return float(np.median(self.stub_s)) * 1e6
-
-    def median_issue_us(self) -> float:
-        """How long a call took to return, as the worker says."""
-        return float(np.median(self.issue_us))
-
-    def known_within(self, half_width: float) -> bool:
-        return stats.relative_half_width(self.samples_us()) <= half_width
-
-    def launch_bound(self) -> bool:
-        return self.median_issue_us() >= LAUNCH_BOUND_SHARE * float(np.median(self.samples_us()))
 
 
 @dataclass(frozen=True)
@@ -529,34 +449,3 @@ class Clock:
             if played.mapped:
                 break
         return played
-
-
-def choose_calls(call_us: Mapping[str, float], round_us: float, most: int) -> dict[str, int]:
-    """For contenders' times of a call: as many calls a round, `most` at the most, as fill `round_us`.
-
-    They have the same number where their rounds allow it, so that what the first calls of a round cost weighs alike on
-    all."""
-    chosen = {name: min(most, max(MIN_CALLS, round(round_us / us))) for name, us in call_us.items()}
-    largest = max(chosen.values())
-    allowed = {name: int(LONGEST_ROUND * round_us / us) for name, us in call_us.items()}
-    return {name: max(calls, min(largest, allowed[name])) for name, calls in chosen.items()}
-
-
-def slot_count(
-    device: Device, round_us: float, floor_us: float, call_bytes: int, result_bytes: int, workers: int
-) -> int:
-    """Slots for rounds of `round_us` in a case whose calls take at least `floor_us`, read `call_bytes` and write
-    `result_bytes`; each of `workers` keeps what its last round gave."""
-    wanted = min(MAX_CALLS, max(MIN_CALLS, int(round_us / max(floor_us, SHORTEST_CALL_US))))
-    room = min(device.input_bytes // max(call_bytes, 1), device.result_bytes // (workers * max(result_bytes, 1)))
-    return with_spare(max(1, min(wanted, room)))
-
-
-def with_spare(calls: int) -> int:
-    """How many slots are made ready for so many calls."""
-    return calls + max(MIN_SPARE_SLOTS, int(calls * SPARE_SHARE))
-
-
-def most_calls(slots: int) -> int:
-    """The most calls that a round may have with so many slots: some stay unused."""
-    return max(1, min(slots - MIN_SPARE_SLOTS, int(slots / (1 + SPARE_SHARE))))

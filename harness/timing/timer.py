@@ -19,7 +19,9 @@ from harness.problem import Problem
 from harness.protocol.wire import TensorRef
 from harness.settings import Settings, sub_seed
 from harness.timing import device_time, roofline, stats
-from harness.timing.clock import STUB, Clock, Contender, slot_count
+from harness.timing.calls import slot_count
+from harness.timing.clock import STUB, Clock
+from harness.timing.contender import Contender
 from harness.timing.dealing import DATA_SETS, DataSet, Dealer
 
 
