@@ -3,8 +3,8 @@
 It says how much of a call is Python and launch. Two ways, and they do not measure the same: a CUDA graph of the calls
 leaves hardly a gap between kernels; launched one by one, as a program does it, kernels follow each other with gaps.
 Either is queued behind a kernel that waits: what is launched while the events already count is timed with its launch.
-Each measurement is one pass over the calls. Between two the judge works on the device, as it does between rounds, for
-a kernel that follows itself in one process is faster: addresses are translated by what is still cached.
+Each measurement is one pass over the calls. Between two the judge works on the device as it does between rounds, so
+that both are of the same conditions: contexts that change, and caches that hold something else.
 """
 
 from __future__ import annotations
