@@ -6,14 +6,15 @@ which had loaded everything (harness.worker.zygote) after.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.protocol.turns import Turns
-from harness.protocol.wire import Channel, ChannelClosed, Done, Load, pack
+from harness.protocol.turns import Turns, no_garbage_collection
+from harness.protocol.wire import Channel, ChannelClosed, Done, Load, Name, Play, pack
 
 # Rounds of the contenders on a GPU follow each other within this time, and each begins by waking a worker.
 # On the CPU the cores belong to the kernels, and rounds are long enough for workers to sleep in between.
@@ -62,9 +63,13 @@ def answer(descriptors: Descriptors, device: str, emulator_cache: Path) -> None:
         while True:
             if device == "cuda":
                 channel.spin(SPIN_S)
-            # The reply is ready before the device is: what Python takes for it is not timed where the device works.
-            reply = pack(session.answer(channel.receive()))
-            failed = session.wait_for_device()
-            channel.send_packed(pack(failed) if failed else reply)
+            request = channel.receive()
+            # What a round left would be collected by the first list that is made when its calls are over, and the
+            # judge's clock runs until the reply is there.
+            with no_garbage_collection() if isinstance(request, Play | Name) else contextlib.nullcontext():
+                # It is ready before the device is: what Python takes for it is not timed where the device works.
+                reply = pack(session.answer(request))
+                failed = session.wait_for_device()
+                channel.send_packed(pack(failed) if failed else reply)
     except ChannelClosed:
         return  # the judge has what it wanted

@@ -13,7 +13,7 @@ from harness import peers
 from harness.build import intercept
 from harness.build.extension import BuildFailed, Unsupported
 from harness.protocol.arguments import arguments
-from harness.protocol.turns import Turns, no_garbage_collection
+from harness.protocol.turns import Turns
 from harness.protocol.wire import (
     Construct,
     DeviceTimed,
@@ -262,7 +262,7 @@ class Session:
         assert call is not None
         self._outputs = []
         stub = self._model if isinstance(self._model, implementations.Stub) else None
-        with no_garbage_collection(), torch.set_grad_enabled(self._gradients):
+        with torch.set_grad_enabled(self._gradients):
             for slot in request.warm_up:
                 call(slots[slot])
             self._memory.synchronize()
@@ -283,8 +283,7 @@ class Session:
 
     def _name(self, _request: Name) -> Reply:
         handles: dict[str, int] = {}
-        with no_garbage_collection():
-            outputs = [self._memory.export(result, handles) for result in self._outputs]
+        outputs = [self._memory.export(result, handles) for result in self._outputs]
         return Named(
             outputs=outputs,
             handles=list(handles),
