@@ -16,8 +16,9 @@ from harness.device.memory_file import MemoryFile
 from harness.errors import SubmissionError
 from harness.judging import oracle
 from harness.judging.products import _find_out
-from harness.timing import dealing
+from harness.timing import clock, dealing
 from harness.timing.calls import choose_calls
+from harness.timing.clock import Clock
 from harness.timing.contender import Contender
 from harness.timing.dealing import DataSet, Dealer, Pick
 from harness.timing.timer import Timer
@@ -108,6 +109,65 @@ def test_a_submission_that_is_slow_at_first_has_as_many_calls_in_a_round_as_it_i
     assert timing["calls_per_round"] >= 8
     assert timing["interval_us"][1] < 20_000
     assert len(timing["samples_us"]) >= 9
+
+
+def test_nothing_is_collected_before_a_round_has_its_reply(tmp_path):
+    """What the calls of a round left is due when they are over, and the judge's clock still runs."""
+    littering = tmp_path / "littering.py"
+    littering.write_text(
+        CONTROL.read_text()
+        .replace("import torch\n", "import gc\nimport sys\nimport torch\n", 1)
+        .replace(
+            "def forward(self, x):",
+            "def forward(self, x):\n        assert not collections, collections\n"
+            "        self.litter = [[] for _ in range(10 * gc.get_threshold()[0])]",
+        )
+        + "\n\ncollections = []\n\n\ndef note(*_):\n    frame, names = sys._getframe(), []\n"
+        "    while frame:\n        names.append(frame.f_code.co_name)\n        frame = frame.f_back\n"
+        "    if '_play' in names or 'send_packed' in names:\n        collections.append(names)\n\n\n"
+        "gc.callbacks.append(note)\n"
+    )
+    run = run_timed(littering, "--problem", "layernorm", "-k", "2048x16384", "--against", "eager", "--quick")
+    (evaluation,) = run.results["evaluations"]
+    assert evaluation["reason"] in (None, "too_noisy"), evaluation["message"]
+
+
+class Scripted(Clock):
+    """A clock whose rounds of one contender are given."""
+
+    def __init__(self, contender, calls_us):
+        device, dealer = HostDevice("cpu", MemoryFile()), SimpleNamespace(slot_count=1000)
+        super().__init__(device, dealer, stub=None, timeout_s=1.0, round_us=1_000.0)
+        self._one, self._calls_us = contender, iter(calls_us)
+
+    def _choose_calls(self):
+        self._one.calls = 4
+
+    def _measure_once(self):
+        self._one.round_s.append(next(self._calls_us) * self._one.calls / 1e6)
+        self._one.stub_s.append(0.0)
+
+
+@pytest.mark.parametrize("slow_rounds", range(1, 30))
+def test_who_is_fast_at_last_has_as_many_rounds_as_are_needed(monkeypatch, slow_rounds):
+    """Rounds do not go on for ever, and nobody may start again with too few of them left."""
+    monkeypatch.setattr(clock, "MAX_ROUNDS", 30)
+    contender = Contender("submission", None, None)
+    calls_us = [300.0 + 100 * (n % 2) for n in range(slow_rounds)] + [50.0 + 20 * (n % 2) for n in range(30)]
+    Scripted(contender, calls_us).measure([contender], budget_s=60.0, half_width=0.0, least_rounds=9)
+    assert len(contender.round_s) >= 9
+    assert contender.known_within(10.0)
+
+
+def test_who_becomes_faster_again_and_again_does_not_start_again_each_time():
+    """Each time costs all the rounds so far, which may be as long as timeouts allow."""
+    contender = Contender("submission", None, None)
+    times = [300.0 / 3 ** (n // 9) for n in range(5, 205)]  # the last five of each nine rounds are faster
+    played = iter(range(200))
+    scripted = Scripted(contender, (times[n] for n in played))
+    scripted.measure([contender], budget_s=0.0, half_width=0.01, least_rounds=9)
+    assert next(played) <= 30
+    assert len(contender.round_s) >= 9
 
 
 def test_rounds_are_as_long_as_they_should_be_and_have_the_same_calls_where_they_can():

@@ -56,6 +56,10 @@ PROBES = 2
 TOO_FEW = 2
 ROUNDS_TO_CHOOSE_AGAIN = 3
 
+# Once is enough for who was slow at first. Who becomes faster again and again would have all its rounds run again each
+# time, and a round may take as long as several timeouts.
+TIMES_TO_CHOOSE_AGAIN = 2
+
 # Calls before the clock starts: those that follow a pause are slow in Python and in the launch, by 30 to 190 µs on the
 # machine with the H200, and not by the same in every process. Calls over the first limit are made once, over the second
 # not at all: what takes long anyway is not worth the wait.
@@ -135,6 +139,7 @@ class Clock:
         self._first = stub
         self._stub_s = 0.0  # what its last round cost
         self._in_play: Sequence[int] = range(dealer.slot_count)
+        self._chosen_again = 0
         self._notes: list[str] = []
         self._window_seed = secrets.randbits(63)
 
@@ -383,12 +388,14 @@ class Clock:
     def _choose_calls_again(self) -> None:
         """Start again where a contender was slow when calls were chosen and is no longer: its rounds are so short that
         what a round costs beside its calls decides what they seem to take."""
-        if min(len(contender.round_s) for contender in self._running) < ROUNDS_TO_CHOOSE_AGAIN:
+        done = min(len(contender.round_s) for contender in self._running)
+        if done < ROUNDS_TO_CHOOSE_AGAIN or self._chosen_again == TIMES_TO_CHOOSE_AGAIN:
             return
         for contender in self._running:
             contender.call_us = max(float(np.median(contender.net_us())), 1.0)
         chosen = self._chosen_calls()
         if any(chosen[contender.name] >= TOO_FEW * contender.calls for contender in self._running):
+            self._chosen_again += 1
             for contender in self._running:
                 contender.start_again(max(chosen[contender.name], contender.calls))
             self._keep_in_play(max(contender.calls for contender in self._running))
@@ -413,15 +420,17 @@ class Clock:
         first contender, the submission, fails.
         """
         self._first, self._running, self._notes = contenders[0], list(contenders), []
+        self._chosen_again = 0
         self._choose_calls()
         deadline = time.monotonic() + budget_s
         with no_garbage_collection():
-            for _ in range(MAX_ROUNDS):
+            for left in reversed(range(MAX_ROUNDS)):
                 done, spent = min(len(c.round_s) for c in self._running), time.monotonic() > deadline
                 if done >= least_rounds and (spent or all(c.known_within(half_width) for c in self._running)):
                     break
                 self._measure_once()
-                self._choose_calls_again()
+                if left >= least_rounds:  # who starts again needs so many
+                    self._choose_calls_again()
         for contender in contenders:
             contender.finished = contender in self._running
         return self._notes
