@@ -13,7 +13,7 @@ import torch
 
 from harness.device.host import HostDevice
 from harness.device.memory_file import MemoryFile
-from harness.errors import SubmissionError
+from harness.errors import Inconclusive, SubmissionError
 from harness.judging import oracle
 from harness.judging.products import _find_out
 from harness.timing import clock, dealing
@@ -149,23 +149,29 @@ class Scripted(Clock):
 
 
 @pytest.mark.parametrize("slow_rounds", range(1, 30))
-def test_who_is_fast_at_last_has_as_many_rounds_as_are_needed(monkeypatch, slow_rounds):
+def test_who_is_fast_at_last_has_as_many_rounds_as_are_needed_or_no_time(monkeypatch, slow_rounds):
     """Rounds do not go on for ever, and nobody may start again with too few of them left."""
     monkeypatch.setattr(clock, "MAX_ROUNDS", 30)
     contender = Contender("submission", None, None)
     calls_us = [300.0 + 100 * (n % 2) for n in range(slow_rounds)] + [50.0 + 20 * (n % 2) for n in range(30)]
-    Scripted(contender, calls_us).measure([contender], budget_s=60.0, half_width=0.0, least_rounds=9)
+    told = True
+    try:
+        Scripted(contender, calls_us).measure([contender], budget_s=60.0, half_width=0.0, least_rounds=9)
+    except Inconclusive:
+        told = False
     assert len(contender.round_s) >= 9
-    assert contender.known_within(10.0)
+    fast = statistics.median(contender.samples_us()) < 100
+    assert told == (not fast or contender.calls > 4)
 
 
-def test_who_becomes_faster_again_and_again_does_not_start_again_each_time():
+def test_who_becomes_faster_again_and_again_is_not_told_a_time_and_does_not_start_again_each_time():
     """Each time costs all the rounds so far, which may be as long as timeouts allow."""
     contender = Contender("submission", None, None)
     times = [300.0 / 3 ** (n // 9) for n in range(5, 205)]  # the last five of each nine rounds are faster
     played = iter(range(200))
     scripted = Scripted(contender, (times[n] for n in played))
-    scripted.measure([contender], budget_s=0.0, half_width=0.01, least_rounds=9)
+    with pytest.raises(Inconclusive, match="faster again and again"):
+        scripted.measure([contender], budget_s=0.0, half_width=0.01, least_rounds=9)
     assert next(played) <= 30
     assert len(contender.round_s) >= 9
 

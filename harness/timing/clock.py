@@ -27,13 +27,13 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 
 from harness.device.base import Device, Reader
-from harness.errors import SubmissionError, of_the_judge
+from harness.errors import Inconclusive, SubmissionError, of_the_judge
 from harness.isolation.sandbox import Worker
 from harness.judging import dropout, oracle
 from harness.judging.form import check_form
@@ -57,7 +57,7 @@ TOO_FEW = 2
 ROUNDS_TO_CHOOSE_AGAIN = 3
 
 # Once is enough for who was slow at first. Who becomes faster again and again would have all its rounds run again each
-# time, and a round may take as long as several timeouts.
+# time, and a round may take as long as several timeouts; it is not told a time.
 TIMES_TO_CHOOSE_AGAIN = 2
 
 # Calls before the clock starts: those that follow a pause are slow in Python and in the launch, by 30 to 190 µs on the
@@ -378,7 +378,7 @@ class Clock:
             fixed_s = self._stub_costs(plays)
             for played in plays:
                 contender = played.contender
-                call_us = max((played.elapsed_s - fixed_s[played.calls]) * 1e6 / played.calls, 1.0)
+                call_us = max((played.elapsed_s - fixed_s[contender.name]) * 1e6 / played.calls, 1.0)
                 contender.call_us = min(contender.call_us, call_us) if probe else call_us
         chosen = self._chosen_calls()
         for contender in self._running:
@@ -391,14 +391,32 @@ class Clock:
         done = min(len(contender.round_s) for contender in self._running)
         if done < ROUNDS_TO_CHOOSE_AGAIN or self._chosen_again == TIMES_TO_CHOOSE_AGAIN:
             return
-        for contender in self._running:
-            contender.call_us = max(float(np.median(contender.net_us())), 1.0)
-        chosen = self._chosen_calls()
-        if any(chosen[contender.name] >= TOO_FEW * contender.calls for contender in self._running):
+        chosen, faster = self._became_faster()
+        if faster:
             self._chosen_again += 1
             for contender in self._running:
                 contender.start_again(max(chosen[contender.name], contender.calls))
             self._keep_in_play(max(contender.calls for contender in self._running))
+
+    def _became_faster(self) -> tuple[dict[str, int], list[Contender]]:
+        """How many calls each contender would have by its rounds so far, and whose rounds have too few."""
+        for contender in self._running:
+            contender.call_us = max(float(np.median(contender.net_us())), 1.0)
+        chosen = self._chosen_calls()
+        return chosen, [c for c in self._running if chosen[c.name] >= TOO_FEW * c.calls]
+
+    def _leave_out_the_unsteady(self) -> None:
+        """Who became faster once more than it could start again. What is drowned in noise is found by others."""
+        for contender in self._became_faster()[1]:
+            if not contender.drowned():
+                self._or_drop(contender, self._refuse_unsteady, contender)
+
+    def _refuse_unsteady(self, contender: Contender) -> NoReturn:
+        raise Inconclusive(
+            "too_noisy",
+            f"{contender.name} became faster again and again while it was timed: its rounds were too short at last to "
+            "tell its time. Run it again, alone on the machine.",
+        )
 
     def _chosen_calls(self) -> dict[str, int]:
         call_us = {contender.name: contender.call_us for contender in self._running}
@@ -431,6 +449,7 @@ class Clock:
                 self._measure_once()
                 if left >= least_rounds:  # who starts again needs so many
                     self._choose_calls_again()
+        self._leave_out_the_unsteady()
         for contender in contenders:
             contender.finished = contender in self._running
         return self._notes
@@ -441,15 +460,21 @@ class Clock:
         for played in plays:
             contender = played.contender
             contender.round_s.append(played.elapsed_s)
-            contender.stub_s.append(fixed_s[played.calls])
+            contender.stub_s.append(fixed_s[contender.name])
             contender.issue_us.append(played.issue_us / max(played.calls - 1, 1))
 
-    def _stub_costs(self, plays: Sequence[_Played]) -> dict[int, float]:
-        """`_stub_cost` for each number of calls that rounds had, as long as these rounds were."""
-        elapsed_s: dict[int, list[float]] = {}
+    def _stub_costs(self, plays: Sequence[_Played]) -> dict[str, float]:
+        """`_stub_cost` for the contenders of these rounds, by name: one for those of as many calls, and on a GPU of
+        about the same length, no round twice as long as another."""
+        groups: dict[tuple[int, int], list[_Played]] = {}
         for played in plays:
-            elapsed_s.setdefault(played.calls, []).append(played.elapsed_s)
-        return {calls: self._stub_cost(calls, float(np.median(of_them))) for calls, of_them in elapsed_s.items()}
+            length = 0 if self._device.is_cpu else round(math.log2(played.elapsed_s))
+            groups.setdefault((played.calls, length), []).append(played)
+        costs_s: dict[str, float] = {}
+        for (calls, _), group in groups.items():
+            cost_s = self._stub_cost(calls, float(np.median([played.elapsed_s for played in group])))
+            costs_s |= {played.contender.name: cost_s for played in group}
+        return costs_s
 
     def _play_mapped(self, contender: Contender, calls: int, lasts_us: float = 0.0) -> _Played:
         """A round in which nothing had to be mapped, if there is one."""
