@@ -132,6 +132,22 @@ def test_nothing_is_collected_before_a_round_has_its_reply(tmp_path):
     assert evaluation["reason"] in (None, "too_noisy"), evaluation["message"]
 
 
+def test_what_is_not_timed_takes_no_longer_than_a_few_timeouts(tmp_path):
+    sleeper = tmp_path / "sleeps_unseen.py"
+    sleeper.write_text(
+        CONTROL.read_text()
+        .replace("import torch\n", "import sys\nimport time\nimport torch\n", 1)
+        .replace("def forward(self, x):", "def forward(self, x):\n        sleep_where_it_is_not_timed()")
+        + "\n\ndef sleep_where_it_is_not_timed():\n    frame = sys._getframe()\n"
+        "    while frame and frame.f_code.co_name != '_play':\n        frame = frame.f_back\n"
+        "    if frame and 'results' not in frame.f_locals:\n        time.sleep(1.5)\n"
+    )
+    options = ["--problem", "layernorm", "-k", "2048x16384", "--against", "eager", "--quick", "--timeout", "4"]
+    (evaluation,) = run_timed(sleeper, *options).results["evaluations"]
+    assert (evaluation["status"], evaluation["reason"]) == ("rejected", "timed_out")
+    assert "20 s is the limit for a case" in evaluation["message"]
+
+
 class Scripted(Clock):
     """A clock whose rounds of one contender are given."""
 

@@ -93,6 +93,10 @@ MASKS_FALSE_ALARM_RATE = dropout.FALSE_ALARM_RATE / 100
 
 MAX_ROUNDS = 200
 
+# What the rounds of a contender that is not ours may take in all, in timeouts: each has a limit for every answer, and a
+# submission can sleep up to it in calls that are not timed.
+TIMEOUTS_IN_ALL = 5
+
 # A round in which the judge had to map new memory of the worker is slow through no fault of its own and is run
 # again; a submission that gives its memory back in every call makes every round such a round.
 MAPPING_TRIES = 3
@@ -180,7 +184,7 @@ class Clock:
         rows = self._numbers.integers(self._dealer.rows, size=(calls, self._rows_of_a_call(calls)))
         elements = [self._elements(rows, i) for i in range(len(self._dealer.forms))]
         offsets = [self._offsets(rows, asked, i) for i, asked in enumerate(elements)]
-        worker, reader = contender.worker, contender.reader
+        worker, reader, begun = contender.worker, contender.reader, time.monotonic()
         if contender.trusted:  # the submission is held
             worker.regain_processors()
         worker.tell(Play(worker.turns.number, self._warm_up(contender, ready, slots), lasts_us))
@@ -199,6 +203,7 @@ class Clock:
             seen = [self._sample(reader, addresses, offsets, i) for i in range(len(self._dealer.forms))]
         if not contender.trusted:
             self._hold(contender, slots)
+            self._spend(contender, time.monotonic() - begun)
         compared, full = self._calls_to_compare(calls), self._random.randrange(calls)
         pick = Pick([slots[call] for call in compared], rows[compared], None if contender.trusted else slots[full])
         return _Played(contender, pick, compared, full, changes, elements, elapsed, reply.issue_us, named, seen, mapped)
@@ -245,6 +250,18 @@ class Clock:
             looked_at = range(self._dealer.slot_count)
         if self._dealer.written_by_others(looked_at):
             raise SubmissionError("input_modified", f"{contender.name} changed an input in a timed call.")
+
+    def _spend(self, contender: Contender, seconds: float) -> None:
+        """Raises SubmissionError when it has taken too long in all."""
+        contender.spent_s += seconds
+        limit_s = TIMEOUTS_IN_ALL * self._timeout_s
+        if contender.spent_s > limit_s:
+            contender.worker.end()
+            raise SubmissionError(
+                "timed_out",
+                f"{contender.name} took {contender.spent_s:.0f} s for its timed rounds, those calls included that are "
+                f"not timed; {limit_s:g} s is the limit for a case, which --timeout makes longer.",
+            )
 
     def _calls_to_compare(self, calls: int) -> list[int]:
         """All of them; where a call's expected values can only be computed as a whole, a few that nobody knew."""

@@ -29,6 +29,8 @@ class Contender:
     round_s: list[float] = field(default_factory=list)
     stub_s: list[float] = field(default_factory=list)
     issue_us: list[float] = field(default_factory=list)
+    spent_s: float = 0.0
+    """What its rounds took in all, with what is not timed."""
     finished: bool = False
     masks: dict[int, list[np.ndarray]] = field(default_factory=dict)
     """What was dropped of an output, by its position, in calls of the first rounds."""
