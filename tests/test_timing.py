@@ -192,6 +192,15 @@ def test_who_becomes_faster_again_and_again_is_not_told_a_time_and_does_not_star
     assert len(contender.round_s) >= 9
 
 
+def test_nobody_is_left_out_because_another_became_faster():
+    steady = Contender("submission", None, None, calls=4, round_s=[800e-6] * 9, stub_s=[0.0] * 9)
+    faster = Contender("eager", None, None, calls=4, round_s=[80e-6] * 9, stub_s=[0.0] * 9, trusted=False)
+    scripted = Scripted(steady, [])
+    scripted._first, scripted._running = steady, [steady, faster]
+    scripted._leave_out_the_unsteady()
+    assert scripted._running == [steady]
+
+
 def test_rounds_are_as_long_as_they_should_be_and_have_the_same_calls_where_they_can():
     assert choose_calls({"a": 100.0}, 6_000.0, most=200) == {"a": 60}
     assert choose_calls({"a": 100.0, "b": 300.0}, 6_000.0, most=200) == {"a": 60, "b": 60}

@@ -425,7 +425,9 @@ class Clock:
     def _leave_out_the_unsteady(self) -> None:
         """Who became faster once more than it could start again. What is drowned in noise is found by others."""
         for contender in self._became_faster()[1]:
-            if not contender.drowned():
+            # By its own time: with others' it would have more calls when one of them became faster.
+            alone = choose_calls({"": contender.call_us}, self._round_us, most_calls(self._dealer.slot_count))[""]
+            if alone >= TOO_FEW * contender.calls and not contender.drowned():
                 self._or_drop(contender, self._refuse_unsteady, contender)
 
     def _refuse_unsteady(self, contender: Contender) -> NoReturn:
