@@ -272,7 +272,7 @@ def _warm_evaluation() -> Step:
         words=("benchmarks/warm_evaluation.py", HEADLINE, *out),
         files=("warm_evaluation.json",),
         seconds=65,
-        limit_s=130,
+        limit_s=260,
         rehearsal=("benchmarks/warm_evaluation.py", HEADLINE, *ONE_SMALL_CASE, "--runs", "1", *out),
         reads=(HEADLINE, "problems/layernorm.py"),
     )

@@ -7,6 +7,9 @@ from pathlib import Path
 from harness import peers
 from harness.errors import UsageError
 
+# Where nothing is said; to compile takes longer than all else in a quick evaluation.
+USUAL, QUICK = "eager,compile", "eager"
+
 # Made from the reference itself, which the oracle is made from too.
 OF_THE_REFERENCE = ("eager", "compile")
 

@@ -62,13 +62,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", choices=("cuda", "cpu", "emulator"), help="insist on a device")
     parser.add_argument("-k", dest="select", default="", metavar="CASE", help="only cases whose name has this")
     parser.add_argument("--seed", type=int, help="repeat a run's data (default: drawn anew)")
-    parser.add_argument("--against", default="eager,compile", metavar="LIST",
-                        help="baselines: eager, compile, unfused, liger, apex, cudnn, quack, "
-                        "or submission files (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--against", metavar="LIST",
+                        help="baselines: eager, compile, unfused, liger, apex, cudnn, quack, or submission files "
+                        f"(default: {against.USUAL}; with --quick {against.QUICK})")  # fmt: skip
     parser.add_argument("-x", "--first-failure", action="store_true", help="stop a submission at its first failed case")
     effort = parser.add_mutually_exclusive_group()
     effort.add_argument("--quick", dest="effort", action="store_const", const="quick", default="usual",
-                        help="shorter timing, wider intervals")  # fmt: skip
+                        help="fewer rounds, against eager alone; without -k only of the first timed case")  # fmt: skip
     effort.add_argument("--thorough", dest="effort", action="store_const", const="thorough",
                         help="up to 5 s a case on a GPU and 20 s on a CPU, narrower intervals")  # fmt: skip
     parser.add_argument("--device-time", action="store_true", help="also the GPU's own time of every timed call")
@@ -258,7 +258,8 @@ def _profile(arguments: Sequence[str]) -> int:
 def _evaluate(options: argparse.Namespace) -> int:
     if options.min_speedup is not None and options.no_timing:
         raise UsageError("--min-speedup needs times, and --no-timing forbids them; give one of the two.")
-    options.against = against.read(options.against)
+    usual = against.QUICK if options.effort == "quick" else against.USUAL
+    options.against = against.read(usual if options.against is None else options.against)
     submissions = [read_submission(path) for path in find_submissions(options.paths)]
     if not submissions:
         return _complain("There is no submission here: no .py file was found.", EXIT_NOTHING)
@@ -371,6 +372,7 @@ def _all_evaluations(
         seed=seed,
         timeout_s=options.timeout,
         effort=options.effort,
+        one_timed_case=options.effort == "quick" and not options.select,
         timing=not options.no_timing,
         check=options.check,
         first_failure=options.first_failure,

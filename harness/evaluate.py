@@ -45,14 +45,16 @@ class Judge:
         self._draws = Draws(problem, device, settings.seed)
         self._settings = settings
         self._progress = progress
-        self._times_anything = settings.timing and device.can_time and any(case.timed for case in cases)
+        could_be_timed = [case.name for case in cases if case.timed] if settings.timing and device.can_time else []
+        self._timed = could_be_timed[:1] if settings.one_timed_case else could_be_timed
+        self._untimed = len(could_be_timed) - len(self._timed)
         self._baselines: Baselines | None = None
         self._stub: Runner | None = None
         self._timer: Timer | None = None
-        if self._times_anything:
+        if self._timed:
             self._stub = self._start("stub", problem.path)
             self._baselines = Baselines(against, self._start, problem, device, settings)
-            self._baselines.rehearse(cases)
+            self._baselines.rehearse([case for case in cases if case.name in self._timed])
 
     def __enter__(self) -> Judge:
         return self
@@ -109,7 +111,7 @@ class Judge:
         common["cases"] = correctness.results
         if correctness.first_failure:
             return _refusal(_overall(correctness.first_failure, correctness.results), common)
-        if not self._times_anything:
+        if not self._timed:
             return verdict.Accepted(**common)
         return self._time(submission, runner, common, correctness.results)
 
@@ -122,11 +124,11 @@ class Judge:
             return _refusal(error, common)
         timer = self._ready_timer()
         assert self._baselines is not None
-        notes: list[str] = []
+        notes = [f"--quick timed '{self._timed[0]}' and not the {self._untimed} after it."] if self._untimed else []
         timed: list[CaseTimes] = []
         cases = list(results)
         for position, case in enumerate(self._cases):
-            if not case.timed:
+            if case.name not in self._timed:
                 continue
             self._progress(f"{submission.name}: timing {case.name}")
             baselines, left_out = self._baselines.right_on(case.name, partial(self._draws.draw, case))

@@ -18,6 +18,8 @@ class Settings:
     timeout_s: float = 60.0
     effort: Effort = "usual"
     """How long is timed."""
+    one_timed_case: bool = False
+    """Whether only the first of the cases that can be timed is."""
     timing: bool = True
     check: bool = False
     first_failure: bool = False

@@ -163,9 +163,9 @@ class CudaDevice:
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
         self.arena = Arena(_DeviceAllocation())
         properties = torch.cuda.get_device_properties(self.torch_device)
-        # Each contender holds a round's results, beside the slots and the judge's own data.
-        self.input_bytes = min(32 << 30, properties.total_memory // 5)
-        self.result_bytes = min(64 << 30, properties.total_memory * 2 // 5)
+        # What is left is for the judge's own data, some 10 GiB beside long rows, and for what calls need meanwhile.
+        self.input_bytes = properties.total_memory // 4
+        self.result_bytes = properties.total_memory // 2
         self.cache_bytes = properties.L2_cache_size
         self.flush_bytes = 2 * self.cache_bytes
 

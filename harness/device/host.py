@@ -139,7 +139,7 @@ class HostDevice:
     torch_device = torch.device("cpu")
     is_cpu = True
     spin_s = 0.0
-    input_bytes = 256 << 20
+    input_bytes = 320 << 20
     result_bytes = 4 << 30
     # A copy through the cache moves three bytes for the two that are counted: the target is read before it is written.
     headroom = 1.6

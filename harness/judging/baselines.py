@@ -43,10 +43,10 @@ class Baselines:
                 self._runners[name] = start(name, problem.path, "")
 
     def rehearse(self, cases: Sequence[Case]) -> None:
-        """Let torch.compile work ahead on what will be timed."""
+        """Let torch.compile work ahead on `cases`, which will be timed."""
         if "compile" not in self._runners:
             return
-        shown = [case.on(self._device.name) for case in cases if case.timed]
+        shown = [case.on(self._device.name) for case in cases]
         self._runners["compile"].start_rehearsal([rehearsal(self._problem, case) for case in shown])
 
     def finish_loading(self) -> None:

@@ -18,7 +18,7 @@ MAX_CALLS = 256
 SHORTEST_CALL_US = 8.0
 
 # A slow contender's rounds may be this many times longer than wanted, to have as many calls as the others'.
-LONGEST_ROUND = 4
+LONGEST_ROUND = 2
 
 
 def choose_calls(call_us: Mapping[str, float], round_us: float, most: int) -> dict[str, int]:
@@ -38,7 +38,8 @@ def slot_count(
     """Slots for rounds of `round_us` in a case whose calls take at least `floor_us`, read `call_bytes` and write
     `result_bytes`; each of `workers` keeps what its last round gave."""
     wanted = min(MAX_CALLS, max(MIN_CALLS, int(round_us / max(floor_us, SHORTEST_CALL_US))))
-    room = min(device.input_bytes // max(call_bytes, 1), device.result_bytes // (workers * max(result_bytes, 1)))
+    slots = device.input_bytes // max(call_bytes, 1)
+    room = min(most_calls(slots), device.result_bytes // (workers * max(result_bytes, 1)))
     return with_spare(max(1, min(wanted, room)))
 
 

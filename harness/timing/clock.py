@@ -104,8 +104,8 @@ MAPPING_TRIES = 3
 
 @dataclass(frozen=True)
 class _Played:
-    """One round as it was seen: the calls that are compared, which elements were asked for in each output, of shape
-    (calls, rows, elements), and what stood there, (calls, rows * elements)."""
+    """One round as it was seen: the calls that are compared, and what stood in each output where the pick and others
+    like it look, (calls, rows * elements)."""
 
     contender: Contender
     pick: Pick
@@ -113,7 +113,6 @@ class _Played:
     full: int
     """The call that is compared in all its elements."""
     changes: Changes
-    elements: list[np.ndarray]
     elapsed_s: float
     issue_us: float
     named: Named
@@ -205,8 +204,10 @@ class Clock:
             self._hold(contender, slots)
             self._spend(contender, time.monotonic() - begun)
         compared, full = self._calls_to_compare(calls), self._random.randrange(calls)
-        pick = Pick([slots[call] for call in compared], rows[compared], None if contender.trusted else slots[full])
-        return _Played(contender, pick, compared, full, changes, elements, elapsed, reply.issue_us, named, seen, mapped)
+        asked = [of_an_output[compared] for of_an_output in elements]
+        wholly = None if contender.trusted else slots[full]
+        pick = Pick([slots[call] for call in compared], rows[compared], asked, wholly)
+        return _Played(contender, pick, compared, full, changes, elapsed, reply.issue_us, named, seen, mapped)
 
     def _warm_up(self, contender: Contender, ready: Sequence[int], slots: Sequence[int]) -> list[int]:
         """Slots to begin with outside the clock, of those that the round leaves out."""
@@ -305,8 +306,7 @@ class Clock:
         for outputs in named.outputs:
             check_form(outputs, self._dealer.forms, self._device.torch_device.type, emulated=False)
         for position in range(len(self._dealer.forms)):
-            seen, elements = (values[position][played.compared] for values in (played.seen, played.elements))
-            if not self._as_wanted(seen, wanted.rows[position], elements, position):
+            if not self._as_wanted(played.seen[position][played.compared], wanted.elements[position], position):
                 raise SubmissionError(
                     "wrong_when_timed",
                     f"{name} gave a wrong element in a timed call, on data that it had not seen before.",
@@ -318,11 +318,7 @@ class Clock:
                 self._compare_masks(played.contender, got, position)
         return played
 
-    def _as_wanted(self, seen: np.ndarray, rows: torch.Tensor, elements: np.ndarray, position: int) -> bool:
-        if not seen.size:
-            return True
-        where = torch.from_numpy(elements).to(rows.device)
-        wanted = rows.gather(2, where).reshape(len(rows), -1).cpu().numpy()
+    def _as_wanted(self, seen: np.ndarray, wanted: np.ndarray, position: int) -> bool:
         with np.errstate(invalid="ignore"):
             near = np.abs(seen - wanted) <= self._dealer.tolerances[position]
         if self._dealer.forms[position].dropout:

@@ -26,6 +26,7 @@ import math
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -87,21 +88,22 @@ change."""
 
 @dataclass(frozen=True)
 class Pick:
-    """What to look at in a round: slots in the order of their calls, the rows to look at in each (slots, rows), and
-    the slot to compare in full, if any."""
+    """What to look at in a round: slots in the order of their calls, the rows to look at in each (slots, rows), which
+    elements of them in each output of the problem (slots, rows, elements), and the slot to compare in full, if any. The
+    only row of an output whose rows are not independent is all of it."""
 
     slots: list[int]
     rows: np.ndarray
+    elements: list[np.ndarray]
     full: int | None
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a round must have given, float64, for each output of the problem: the picked rows, of shape (calls, rows,
-    elements of a row), and the output of the slot that was picked in full, empty for none. The only row of an output
-    whose rows are not independent is all of it."""
+    """What a round must have given, float64, for each output of the problem: the picked elements, of shape (calls,
+    rows * elements), and the output of the slot that was picked in full, empty for none."""
 
-    rows: list[torch.Tensor]
+    elements: list[np.ndarray]
     full: list[torch.Tensor]
 
 
@@ -372,29 +374,51 @@ class Dealer:
         if self.rows == 1:
             yield from (self._wanted_whole(pick, changes) for pick, changes in rounds)
             return
-        for some in self._in_batches(rounds):
-            yield from self._wanted_rows(some)
+        pieces = [(piece, changes) for pick, changes in rounds for piece in self._pieces(pick)]
+        found = (wanted for some in self._in_batches(pieces) for wanted in self._wanted_rows(some))
+        for pick, _ in rounds:
+            parts = list(islice(found, len(self._pieces(pick))))
+            elements = [np.concatenate(values) for values in zip(*(part.elements for part in parts), strict=True)]
+            yield Wanted(elements, parts[-1].full)
 
-    def _in_batches(self, rounds: Sequence[tuple[Pick, Changes]]) -> Iterator[Sequence[tuple[Pick, Changes]]]:
-        """`rounds` in order, as many at a time as may be computed together."""
-        row_bytes = sum(8 * tensor.bank[0].numel() // self.rows for tensor in self._inputs)
+    def _pieces(self, pick: Pick) -> list[Pick]:
+        """`pick` as picks of so many calls as may be computed together; what is compared in full goes with the last."""
+        calls = max(1, TOGETHER_BYTES // max(1, self._row_bytes * pick.rows.shape[1]))
+        starts = range(0, len(pick.slots), calls)
+        return [
+            Pick(
+                pick.slots[start : start + calls],
+                pick.rows[start : start + calls],
+                [elements[start : start + calls] for elements in pick.elements],
+                pick.full if start == starts[-1] else None,
+            )
+            for start in starts
+        ]
+
+    @property
+    def _row_bytes(self) -> int:
+        """Of a row of the inputs in float64."""
+        return sum(8 * tensor.bank[0].numel() // self.rows for tensor in self._inputs)
+
+    def _in_batches(self, picks: Sequence[tuple[Pick, Changes]]) -> Iterator[Sequence[tuple[Pick, Changes]]]:
+        """`picks` in order, as many at a time as may be computed together."""
         first, size = 0, 0
-        for position, (pick, _) in enumerate(rounds):
-            needed = self._rows_of(pick) * row_bytes
+        for position, (pick, _) in enumerate(picks):
+            needed = self._rows_of(pick) * self._row_bytes
             if size and size + needed > TOGETHER_BYTES:
-                yield rounds[first:position]
+                yield picks[first:position]
                 first, size = position, 0
             size += needed
-        yield rounds[first:]
+        yield picks[first:]
 
-    def _wanted_rows(self, rounds: Sequence[tuple[Pick, Changes]]) -> list[Wanted]:
-        pieces = [self._rows_to_compute(pick, changes) for pick, changes in rounds]
-        outputs = self._outputs([torch.cat(t) if len(t) > 1 else t[0] for t in zip(*pieces, strict=True)])
+    def _wanted_rows(self, picks: Sequence[tuple[Pick, Changes]]) -> list[Wanted]:
+        inputs = [self._rows_to_compute(pick, changes) for pick, changes in picks]
+        outputs = self._outputs([torch.cat(t) if len(t) > 1 else t[0] for t in zip(*inputs, strict=True)])
         wanted, start = [], 0
-        for pick, _ in rounds:
+        for pick, _ in picks:
             middle, end = start + pick.rows.size, start + self._rows_of(pick)
-            picked = [o[start:middle].reshape(*pick.rows.shape, -1) for o in outputs]
-            wanted.append(Wanted(picked, [o[middle:end] for o in outputs]))
+            picked = [_taken(o[start:middle], elements) for o, elements in zip(outputs, pick.elements, strict=True)]
+            wanted.append(Wanted(picked, [] if pick.full is None else [o[middle:end] for o in outputs]))
             start = end
         return wanted
 
@@ -415,10 +439,16 @@ class Dealer:
         return [torch.cat(pair) for pair in zip(picked, whole, strict=True)]
 
     def _wanted_whole(self, pick: Pick, changes: Changes) -> Wanted:
-        slots = {*pick.slots, *([] if pick.full is None else [pick.full])}
-        every = {slot: self._outputs(self._slot_inputs(slot, changes)) for slot in slots}
-        rows = [torch.stack([every[slot][i].reshape(1, -1) for slot in pick.slots]) for i in range(len(self.forms))]
-        return Wanted(rows, [] if pick.full is None else every[pick.full])
+        picked: list[list[np.ndarray]] = [[] for _ in self.forms]
+        full: list[torch.Tensor] = []
+        for call, slot in enumerate(pick.slots):
+            outputs = self._outputs(self._slot_inputs(slot, changes))
+            for found, output, elements in zip(picked, outputs, pick.elements, strict=True):
+                found.append(_taken(output, elements[call : call + 1]))
+            full = outputs if slot == pick.full else full
+        if pick.full is not None and pick.full not in pick.slots:
+            full = self._outputs(self._slot_inputs(pick.full, changes))
+        return Wanted([np.concatenate(found) for found in picked], full)
 
     def _slot_inputs(self, slot: int, changes: Changes) -> list[torch.Tensor]:
         number = self._numbers[slot]
@@ -427,3 +457,10 @@ class Dealer:
     def row_length(self, position: int) -> int:
         """Elements in a row of one output."""
         return math.prod(self.forms[position].shape) // self.rows
+
+
+def _taken(rows: torch.Tensor, elements: np.ndarray) -> np.ndarray:
+    """From as many rows as `elements`, (calls, rows, elements), asks for: those, (calls, rows * elements)."""
+    calls, count, _ = elements.shape
+    where = torch.from_numpy(elements).to(rows.device)
+    return rows.reshape(calls, count, -1).gather(2, where).reshape(calls, -1).cpu().numpy()
