@@ -72,6 +72,22 @@ def test_speedups_follow_from_the_samples(evaluation):
     assert low <= evaluation["geomean_speedup"] <= high
 
 
+def test_quick_times_the_first_timed_case_against_eager_and_says_so(tmp_path):
+    source = (ROOT / "tests" / "fixtures" / "problems" / "corpus_layernorm.py").read_text()
+    problem = tmp_path / "two_timed.py"
+    cases = [dict(name=f"of {size}", init=[(size,)], shapes=[(1024, size)], timed=True) for size in (256, 512)]
+    problem.write_text(source[: source.index("CASES = ")] + f"CASES = {cases}\n")
+    run = run_timed(CONTROL, "--problem", problem)
+    (evaluation,) = run.results["evaluations"]
+    assert run.code == 0
+    assert [bool(case["timing"]) for case in evaluation["cases"]] == [True, False]
+    assert set(timings(evaluation)[0]["baselines"]) == {"eager"}
+    assert [note for note in evaluation["notes"] if "'of 256'" in note and "not the 1 after it" in note]
+    chosen = run_timed(CONTROL, "--problem", problem, "-k", "of").results["evaluations"][0]
+    assert [bool(case["timing"]) for case in chosen["cases"]] == [True, True]
+    assert chosen["notes"] == []
+
+
 def test_baselines_that_fail_are_left_out_with_a_note(tmp_path):
     """Wrong when it is checked, and gone in its first timed round: neither is anything of the submission's."""
     wrong = ROOT / "tests" / "hostile" / "specification" / "ignores_weight.py"
