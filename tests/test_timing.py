@@ -41,7 +41,7 @@ def timings(evaluation):
     return [case["timing"] for case in evaluation["cases"] if case["timing"]]
 
 
-def test_every_timed_case_has_its_figures(evaluation):
+def test_every_timed_case_that_was_chosen_has_its_figures(evaluation):
     assert len(timings(evaluation)) == 2
     for timing in timings(evaluation):
         for figures in (timing, *timing["baselines"].values()):
@@ -83,9 +83,6 @@ def test_quick_times_the_first_timed_case_against_eager_and_says_so(tmp_path):
     assert [bool(case["timing"]) for case in evaluation["cases"]] == [True, False]
     assert set(timings(evaluation)[0]["baselines"]) == {"eager"}
     assert [note for note in evaluation["notes"] if "'of 256'" in note and "not the 1 after it" in note]
-    chosen = run_timed(CONTROL, "--problem", problem, "-k", "of").results["evaluations"][0]
-    assert [bool(case["timing"]) for case in chosen["cases"]] == [True, True]
-    assert chosen["notes"] == []
 
 
 def test_baselines_that_fail_are_left_out_with_a_note(tmp_path):
