@@ -93,7 +93,8 @@ def gpu() -> Plan:
     return [
         [_verdicts(), _sanitized_corpus()],  # what is shipped is built here, side by side
         [_evaluation(first, PEERS, "--device-time")],
-        [_clock_accuracy(), _report()],  # of the same times
+        [_report()],
+        [_clock_accuracy()],
         [_same_twice(HEADLINE, 70)],
         [_warm_evaluation()],
         [_hostile(), _sanitized()],
@@ -238,14 +239,15 @@ def _profile(submission: str) -> Step:
 
 
 def _clock_accuracy() -> Step:
-    """The comparison of times that the evaluation of layernorm measured."""
+    """As results that are to be shown are timed, against the usual baselines: beside more of them there is no room for
+    long rounds."""
     out = ("--json", f"{FOLDER}/clock_accuracy.json")
     return Step(
         name="clock_accuracy",
-        words=("benchmarks/clock_accuracy.py", "--results", f"{FOLDER}/layernorm.json", *out),
+        words=("benchmarks/clock_accuracy.py", "--thorough", *out),
         files=("clock_accuracy.json",),
-        seconds=4,
-        limit_s=30,
+        seconds=220,
+        limit_s=440,
         rehearsal=("benchmarks/clock_accuracy.py", ON_CPU, *ONE_TIMED_CASE, *out),
         reads=(LADDER, "problems/layernorm.py"),
     )
