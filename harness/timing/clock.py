@@ -25,24 +25,21 @@ import random
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
-import torch
 
 from harness.device.base import Device, Reader
 from harness.errors import Inconclusive, SubmissionError, of_the_judge
 from harness.isolation.sandbox import Worker
-from harness.judging import dropout, oracle
-from harness.judging.form import check_form
 from harness.protocol.replies import required
 from harness.protocol.turns import no_garbage_collection
-from harness.protocol.wire import Done, Name, Named, OutputRef, Play, Played, Prepare
+from harness.protocol.wire import Done, Name, Named, Play, Played, Prepare
 from harness.timing.calls import LONGEST_ROUND, choose_calls, most_calls, with_spare
 from harness.timing.contender import Contender
-from harness.timing.dealing import Changes, Dealer, Pick, Wanted
+from harness.timing.dealing import Changes, Dealer, Pick
+from harness.timing.inspection import Inspector, Round
 
 STUB = "The stub, which the judge's clock is compared with,"
 
@@ -82,15 +79,6 @@ SAMPLES_OF_ONE_ROW = 64
 # least, those included from which the number of calls is chosen.
 WHOLE_CALLS = 3
 
-# A drop rate in a timed call is wrong when it is less probable than this: there are a hundred such calls in a case.
-IMPROBABLE = 1e-12
-
-# The masks of so many rounds, at most so many elements of each, are looked at together; the rates at which honest ones
-# are refused add up over cases and contenders.
-MASKED_ROUNDS = 3
-MASK_ELEMENTS = 1 << 22
-MASKS_FALSE_ALARM_RATE = dropout.FALSE_ALARM_RATE / 100
-
 MAX_ROUNDS = 200
 
 # What the rounds of a contender that is not ours may take in all, in timeouts: each has a limit for every answer, and a
@@ -100,29 +88,6 @@ TIMEOUTS_IN_ALL = 5
 # A round in which the judge had to map new memory of the worker is slow through no fault of its own and is run
 # again; a submission that gives its memory back in every call makes every round such a round.
 MAPPING_TRIES = 3
-
-
-@dataclass(frozen=True)
-class _Played:
-    """One round as it was seen: the calls that are compared, and what stood in each output where the pick and others
-    like it look, (calls, rows * elements)."""
-
-    contender: Contender
-    pick: Pick
-    compared: list[int]
-    full: int
-    """The call that is compared in all its elements."""
-    changes: Changes
-    elapsed_s: float
-    issue_us: float
-    named: Named
-    seen: list[np.ndarray]
-    mapped: bool
-    """Whether all the memory that was looked at had been mapped before; else its time means nothing."""
-
-    @property
-    def calls(self) -> int:
-        return len(self.named.outputs)
 
 
 class Clock:
@@ -144,11 +109,11 @@ class Clock:
         self._in_play: Sequence[int] = range(dealer.slot_count)
         self._chosen_again = 0
         self._notes: list[str] = []
-        self._window_seed = secrets.randbits(63)
+        self._inspector = Inspector(device, dealer)
 
     # ------------------------------------------------------------------ one round
 
-    def _play(self, contender: Contender, calls: int, lasts_us: float = 0.0) -> _Played:
+    def _play(self, contender: Contender, calls: int, lasts_us: float = 0.0) -> Round:
         """A round on data that changes when it begins; `lasts_us` is the stub's, see wire.Play."""
         ready = self._ready_slots(contender, calls)
         return self._round(contender, ready, calls, self._dealer.prepare(ready), lasts_us)
@@ -177,7 +142,7 @@ class Clock:
 
     def _round(
         self, contender: Contender, ready: Sequence[int], calls: int, changes: Changes, lasts_us: float
-    ) -> _Played:
+    ) -> Round:
         """Run `calls` of the slots that are ready. Raises SubmissionError when the worker fails."""
         slots = self._random.sample(ready, calls)
         rows = self._numbers.integers(self._dealer.rows, size=(calls, self._rows_of_a_call(calls)))
@@ -207,7 +172,7 @@ class Clock:
         asked = [of_an_output[compared] for of_an_output in elements]
         wholly = None if contender.trusted else slots[full]
         pick = Pick([slots[call] for call in compared], rows[compared], asked, wholly)
-        return _Played(contender, pick, compared, full, changes, elapsed, reply.issue_us, named, seen, mapped)
+        return Round(contender, pick, compared, full, changes, elapsed, reply.issue_us, named, seen, mapped)
 
     def _warm_up(self, contender: Contender, ready: Sequence[int], slots: Sequence[int]) -> list[int]:
         """Slots to begin with outside the clock, of those that the round leaves out."""
@@ -292,69 +257,15 @@ class Clock:
 
     # ------------------------------------------------------------------ judging what was seen
 
-    def _judge(self, plays: Sequence[_Played]) -> list[_Played]:
+    def _judge(self, plays: Sequence[Round]) -> list[Round]:
         """Compare what was seen in rounds on one deal, and one call in full of each that is not ours. A contender that
         was wrong is dropped; the others' rounds are returned."""
         wanted = self._dealer.expected([(played.pick, played.changes) for played in plays])
-        return [p for p, w in zip(plays, wanted, strict=True) if self._or_drop(p.contender, self._judge_round, p, w)]
+        return [
+            p for p, w in zip(plays, wanted, strict=True) if self._or_drop(p.contender, self._inspector.judge, p, w)
+        ]
 
-    def _judge_round(self, played: _Played, wanted: Wanted) -> _Played:
-        """Raises SubmissionError when something is wrong."""
-        named, name = played.named, played.contender.name
-        if named.forbidden:
-            raise SubmissionError("forbidden_op", f"{named.forbidden[0]} ran in a timed call.")
-        for outputs in named.outputs:
-            check_form(outputs, self._dealer.forms, self._device.torch_device.type, emulated=False)
-        for position in range(len(self._dealer.forms)):
-            if not self._as_wanted(played.seen[position][played.compared], wanted.elements[position], position):
-                raise SubmissionError(
-                    "wrong_when_timed",
-                    f"{name} gave a wrong element in a timed call, on data that it had not seen before.",
-                )
-            if not played.contender.trusted:
-                ref: OutputRef = named.outputs[played.full][position]
-                got = played.contender.reader.read(ref, named.handles)
-                self._compare_fully(name, got, wanted.full[position], position)
-                self._compare_masks(played.contender, got, position)
-        return played
-
-    def _as_wanted(self, seen: np.ndarray, wanted: np.ndarray, position: int) -> bool:
-        with np.errstate(invalid="ignore"):
-            near = np.abs(seen - wanted) <= self._dealer.tolerances[position]
-        if self._dealer.forms[position].dropout:
-            near |= seen == 0.0
-        return bool((near | (seen == wanted) | (np.isnan(seen) & np.isnan(wanted))).all())
-
-    def _compare_fully(self, name: str, got: torch.Tensor, values: torch.Tensor, position: int) -> None:
-        form = self._dealer.forms[position]
-        wanted = oracle.Expected(values.reshape(form.shape), form, self._dealer.tolerances[position], 0.0)
-        comparison = oracle.compare(got, wanted)
-        zeros = int((got == 0).sum()) if form.dropout else 0
-        if zeros and dropout.p_value(np.array(zeros), got.numel(), form.dropout) < IMPROBABLE:
-            text = f"{zeros:,} of {got.numel():,} elements were dropped with p = {form.dropout:g}"
-            raise SubmissionError("wrong_when_timed", f"{name}, in a timed call: {text}.")
-        if not comparison.ok:
-            raise SubmissionError("wrong_when_timed", f"{name}, in a timed call: {comparison.message}.")
-
-    def _compare_masks(self, contender: Contender, got: torch.Tensor, position: int) -> None:
-        """Masks of timed calls are judged as those of observed ones are, of which there are too few to time."""
-        p = self._dealer.forms[position].dropout
-        masks = contender.masks.setdefault(position, [])
-        if not p or len(masks) == MASKED_ROUNDS:
-            return
-        masks.append(self._mask_window(got == 0).cpu().numpy())
-        text = len(masks) == MASKED_ROUNDS and dropout.unlikely(masks, p, MASKS_FALSE_ALARM_RATE)
-        if text:
-            raise SubmissionError("not_random", f"{contender.name}, the mask of timed calls: {text}.")
-
-    def _mask_window(self, dropped: torch.Tensor) -> torch.Tensor:
-        """Neighbouring rows, the same in every round, of at most MASK_ELEMENTS."""
-        rows = dropped.reshape(-1, dropped.shape[-1])
-        count = max(1, MASK_ELEMENTS // rows.shape[1])
-        first = self._window_seed % max(len(rows) - count + 1, 1)
-        return rows[first : first + count]
-
-    def _or_drop(self, contender: Contender, step: Callable[..., _Played], *arguments: Any) -> _Played | None:
+    def _or_drop(self, contender: Contender, step: Callable[..., Round], *arguments: Any) -> Round | None:
         """What `step` gives. A contender that fails is dropped with a note, but for the first, the submission."""
         try:
             return step(*arguments)
@@ -370,7 +281,7 @@ class Clock:
 
     # ------------------------------------------------------------------ many rounds
 
-    def _everyone(self, step: Callable[[Contender], _Played]) -> list[_Played]:
+    def _everyone(self, step: Callable[[Contender], Round]) -> list[Round]:
         """A round of each contender on one deal, in an order drawn anew, and judged together."""
         self._dealer.deal()
         order = self._random.sample(self._running, len(self._running))
@@ -478,10 +389,10 @@ class Clock:
             contender.stub_s.append(fixed_s[contender.name])
             contender.issue_us.append(played.issue_us / max(played.calls - 1, 1))
 
-    def _stub_costs(self, plays: Sequence[_Played]) -> dict[str, float]:
+    def _stub_costs(self, plays: Sequence[Round]) -> dict[str, float]:
         """`_stub_cost` for the contenders of these rounds, by name: one for those of as many calls, and on a GPU of
         about the same length, no round twice as long as another."""
-        groups: dict[tuple[int, int], list[_Played]] = {}
+        groups: dict[tuple[int, int], list[Round]] = {}
         for played in plays:
             length = 0 if self._device.is_cpu else round(math.log2(played.elapsed_s))
             groups.setdefault((played.calls, length), []).append(played)
@@ -491,7 +402,7 @@ class Clock:
             costs_s |= {played.contender.name: cost_s for played in group}
         return costs_s
 
-    def _play_mapped(self, contender: Contender, calls: int, lasts_us: float = 0.0) -> _Played:
+    def _play_mapped(self, contender: Contender, calls: int, lasts_us: float = 0.0) -> Round:
         """A round in which nothing had to be mapped, if there is one."""
         for _ in range(MAPPING_TRIES):
             played = self._play(contender, calls, lasts_us)
