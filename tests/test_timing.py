@@ -5,6 +5,7 @@ import os
 import statistics
 import subprocess
 import sys
+import textwrap
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,6 +29,38 @@ from tests.helpers import ROOT, run_timed
 pytestmark = pytest.mark.alone
 
 CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
+
+
+IN_ROUNDS = """
+import gc
+import os
+import sys
+import textwrap
+import time
+
+
+def caller(name):
+    frame = sys._getframe()
+    while frame and frame.f_code.co_name != name:
+        frame = frame.f_back
+    return frame
+
+
+def in_a_round():
+    return caller("_play")
+
+
+"""
+
+
+def before_each_call(path, code, beside=""):
+    """The control, written to `path`, with `code` before what each call does; `beside` is run once. Both know
+    `in_a_round()`, the frame of the timed round in which they are called, if any, and `code` also `model`."""
+    ahead = "def ahead(model):\n" + textwrap.indent(textwrap.dedent(code).strip(), "    ")
+    forward = "def forward(self, x):\n"
+    control = CONTROL.read_text().replace(forward, f"{forward}        ahead(self)\n")
+    path.write_text("\n\n".join([IN_ROUNDS, textwrap.dedent(beside), ahead, control]) + "\n")
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -88,14 +121,7 @@ def test_quick_times_the_first_timed_case_against_eager_and_says_so(tmp_path):
 def test_baselines_that_fail_are_left_out_with_a_note(tmp_path):
     """Wrong when it is checked, and gone in its first timed round: neither is anything of the submission's."""
     wrong = ROOT / "tests" / "hostile" / "specification" / "ignores_weight.py"
-    dies = tmp_path / "dies.py"
-    dies.write_text(
-        CONTROL.read_text()
-        .replace("import torch\n", "import os\nimport sys\nimport torch\n", 1)
-        .replace("def forward(self, x):", "def forward(self, x):\n        in_a_round() and os._exit(3)")
-        + "\ndef in_a_round():\n    frame = sys._getframe()\n"
-        "    while frame and frame.f_code.co_name != '_play':\n        frame = frame.f_back\n    return frame\n"
-    )
+    dies = before_each_call(tmp_path / "dies.py", "if in_a_round():\n    os._exit(3)")
     against = f"eager,{wrong},{dies}"
     run = run_timed(CONTROL, "--problem", "layernorm", "-k", "8192x1024", "--against", against)
     (evaluation,) = run.results["evaluations"]
@@ -107,15 +133,14 @@ def test_baselines_that_fail_are_left_out_with_a_note(tmp_path):
 
 def test_a_submission_that_is_slow_at_first_has_as_many_calls_in_a_round_as_it_is_fast(tmp_path):
     """By few calls in a round it would be timed with what a round costs, which is known worse than a call."""
-    slow = tmp_path / "slow_at_first.py"
-    slow.write_text(
-        CONTROL.read_text()
-        .replace("import torch\n", "import sys\nimport time\nimport torch\n", 1)
-        .replace("def forward(self, x):", "def forward(self, x):\n        wait_in_the_first_rounds()")
-        + "\n\nrounds = set()\n\n\ndef wait_in_the_first_rounds():\n    frame = sys._getframe()\n"
-        "    while frame and frame.f_code.co_name != '_play':\n        frame = frame.f_back\n"
-        "    if frame:\n        rounds.add(frame.f_locals['request'].turn)\n"
-        "        time.sleep(0.02 if len(rounds) <= 5 else 0)\n"
+    slow = before_each_call(
+        tmp_path / "slow_at_first.py",
+        """
+        if frame := in_a_round():
+            rounds.add(frame.f_locals["request"].turn)
+            time.sleep(0.02 if len(rounds) <= 5 else 0)
+        """,
+        "rounds = set()",
     )
     run = run_timed(slow, "--problem", "layernorm", "-k", "8192x1024", "--against", "eager")
     (timing,) = timings(run.results["evaluations"][0])
@@ -126,19 +151,21 @@ def test_a_submission_that_is_slow_at_first_has_as_many_calls_in_a_round_as_it_i
 
 def test_nothing_is_collected_before_a_round_has_its_reply(tmp_path):
     """What the calls of a round left is due when they are over, and the judge's clock still runs."""
-    littering = tmp_path / "littering.py"
-    littering.write_text(
-        CONTROL.read_text()
-        .replace("import torch\n", "import gc\nimport sys\nimport torch\n", 1)
-        .replace(
-            "def forward(self, x):",
-            "def forward(self, x):\n        assert not collections, collections\n"
-            "        self.litter = [[] for _ in range(10 * gc.get_threshold()[0])]",
-        )
-        + "\n\ncollections = []\n\n\ndef note(*_):\n    frame, names = sys._getframe(), []\n"
-        "    while frame:\n        names.append(frame.f_code.co_name)\n        frame = frame.f_back\n"
-        "    if '_play' in names or 'send_packed' in names:\n        collections.append(names)\n\n\n"
-        "gc.callbacks.append(note)\n"
+    littering = before_each_call(
+        tmp_path / "littering.py",
+        """
+        assert not collected
+        model.litter = [[] for _ in range(10 * gc.get_threshold()[0])]
+        """,
+        """
+        collected = []
+
+        def note(*_):
+            if in_a_round() or caller("send_packed"):
+                collected.append(True)
+
+        gc.callbacks.append(note)
+        """,
     )
     run = run_timed(littering, "--problem", "layernorm", "-k", "2048x16384", "--against", "eager", "--quick")
     (evaluation,) = run.results["evaluations"]
@@ -146,14 +173,15 @@ def test_nothing_is_collected_before_a_round_has_its_reply(tmp_path):
 
 
 def test_what_is_not_timed_takes_no_longer_than_a_few_timeouts(tmp_path):
-    sleeper = tmp_path / "sleeps_unseen.py"
-    sleeper.write_text(
-        CONTROL.read_text()
-        .replace("import torch\n", "import sys\nimport time\nimport torch\n", 1)
-        .replace("def forward(self, x):", "def forward(self, x):\n        sleep_where_it_is_not_timed()")
-        + "\n\ndef sleep_where_it_is_not_timed():\n    frame = sys._getframe()\n"
-        "    while frame and frame.f_code.co_name != '_play':\n        frame = frame.f_back\n"
-        "    if frame and 'results' not in frame.f_locals:\n        time.sleep(1.5)\n"
+    sleeper = before_each_call(
+        tmp_path / "sleeps_unseen.py",
+        """
+        frame = in_a_round()
+        if frame and "results" not in frame.f_locals and frame.f_locals["request"].turn not in rounds:
+            rounds.add(frame.f_locals["request"].turn)
+            time.sleep(2.5)
+        """,
+        "rounds = set()",
     )
     options = ["--problem", "layernorm", "-k", "2048x16384", "--against", "eager", "--quick", "--timeout", "4"]
     (evaluation,) = run_timed(sleeper, *options).results["evaluations"]
