@@ -55,6 +55,11 @@ _PR_SET_DUMPABLE = 4
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_VERSION_FLAG = 1
 
+# Those that harness.worker.seccomp has filters for, with the number of seccomp(2).
+_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_SECCOMP_GET_ACTION_AVAIL = 2
+_SECCOMP_RET_ERRNO = 0x00050000
+
 
 @dataclass(frozen=True)
 class Isolation:
@@ -79,6 +84,8 @@ class Isolation:
             parts.append(f"Landlock {self.landlock_abi}: writes only to its own folders")
             if self.landlock_abi >= 6:
                 parts.append("no signals to other processes")
+        if filters_calls():
+            parts.append("no userfaultfd")
         return [*parts, *BASIC]
 
     def describe(self) -> dict[str, object]:
@@ -126,6 +133,14 @@ def landlock_abi() -> int:
     """The version of Landlock that the kernel offers; 0 for none."""
     libc = ctypes.CDLL(None, use_errno=True)
     return max(0, libc.syscall(_LANDLOCK_CREATE_RULESET, None, ctypes.c_size_t(0), _LANDLOCK_VERSION_FLAG))
+
+
+def filters_calls() -> bool:
+    """Whether workers can be refused system calls here: a kernel and a machine with seccomp's filters."""
+    number = _SECCOMP.get(os.uname().machine)
+    action = ctypes.c_uint32(_SECCOMP_RET_ERRNO)
+    libc = ctypes.CDLL(None, use_errno=True)
+    return number is not None and not libc.syscall(number, _SECCOMP_GET_ACTION_AVAIL, 0, ctypes.byref(action))
 
 
 def _nodes(device: str) -> tuple[str, ...]:

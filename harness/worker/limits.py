@@ -9,6 +9,7 @@ import signal
 from pathlib import Path
 
 from harness.worker.landlock import restrict_writes
+from harness.worker.seccomp import refuse_userfaultfd
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -23,8 +24,8 @@ def end_with_the_judge() -> None:
 
 
 def restrict(landlocked: str) -> None:
-    """No core dumps, bounded files, no privileges, death with the judge, and the first to go when memory runs
-    out. With `landlocked`, folders joined by os.pathsep: writes only there."""
+    """No core dumps, bounded files, no privileges, no memory that comes only when somebody looks, death with the judge,
+    and the first to go when memory runs out. With `landlocked`, folders joined by os.pathsep: writes only there."""
     libc = ctypes.CDLL(None, use_errno=True)
     end_with_the_judge()
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -34,6 +35,7 @@ def restrict(landlocked: str) -> None:
     Path("/proc/self/oom_score_adj").write_text("1000")
     if landlocked:
         restrict_writes(landlocked.split(os.pathsep))
+    refuse_userfaultfd()
 
 
 class _CapabilityHeader(ctypes.Structure):
