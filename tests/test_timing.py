@@ -390,3 +390,47 @@ def test_a_submission_that_fails_when_timed_leaves_no_baseline_holding_memory_an
     with pytest.raises(SubmissionError, match="A wrong element"):
         timed.time_case(LetGo(), {"compile": gone, "eager": baseline}, drawn, "a case")
     assert gone.released and baseline.released and stub.released
+
+
+class Mish(torch.nn.Module):
+    def forward(self, x):
+        return x * torch.tanh(torch.nn.functional.softplus(x))
+
+
+def dealer_of(model, shape, dtype=torch.float32):
+    device = HostDevice("cpu", MemoryFile())
+    sets = [DataSet([x], oracle.expect(model, [x], 0)) for x in (torch.randn(shape).to(dtype) for _ in range(3))]
+    slots = [[ref] for ref in device.arena.lay_out([(s.inputs[0], "contiguous") for s in sets])]
+    return Dealer(device, model, sets, slots)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "dtype"),
+    [(Mish(), (64, 1024), torch.float32), (torch.nn.LayerNorm(4096), (64, 4096), torch.bfloat16),
+     (torch.nn.LayerNorm(64), (4096, 64), torch.float32), (torch.nn.Softmax(-1), (64, 300), torch.float32)],
+)  # fmt: skip
+def test_who_repairs_what_was_worked_out_before_is_wrong_in_much(model, shape, dtype):
+    """Elements whose own input is the same as before are kept, the others are right."""
+    dealer = dealer_of(model.to(dtype), shape, dtype)
+    dealer.deal()
+    changes = dealer.prepare([0])
+    before = dealer._slot_inputs(0, [None])[0].clone()
+    after = dealer._slot_inputs(0, changes)[0]
+    wanted = dealer._outputs([after])[0]
+    repaired = torch.where(before == after, dealer._outputs([before])[0], wanted)
+    kept = (before == after) & ((repaired - wanted).abs() <= dealer.tolerances[0])
+    assert kept.double().mean() < 0.6
+
+
+def test_changed_elements_are_equal_to_no_other():
+    """A reference that gives the places of the largest has no order for equal ones."""
+    dealer = dealer_of(torch.nn.LayerNorm(512).double(), (64, 512), torch.float64)
+    dealer.deal()
+    (after,) = dealer._slot_inputs(0, dealer.prepare([0]))
+    assert all(len(row.unique()) == len(row) for row in after)
+
+
+def test_inputs_of_no_elements_lie_in_memory_that_can_be_opened():
+    device = HostDevice("cpu", MemoryFile())
+    device.arena.lay_out([(torch.empty(0, 256), "contiguous")])
+    assert device.arena.ref.nbytes > 0

@@ -53,8 +53,8 @@ class Arena:
             )
             stored = min(tensor.numel(), 1) if layout == "expanded" else tensor.numel()
             end = offset + stored * tensor.element_size()
-        if end > self.raw.numel():
-            self.raw, self.ref = self._backing.provide(end)
+        if end > self.raw.numel() or not self.raw.numel():  # what is empty lies somewhere, too
+            self.raw, self.ref = self._backing.provide(max(end, 1))
         for (tensor, _), ref in zip(tensors, refs, strict=True):
             self.write(ref, tensor)
         self._backing.synchronize()

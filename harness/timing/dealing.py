@@ -12,7 +12,8 @@ than the tolerance, which is of the data as they were drawn.
 
 That is not enough where a reference multiplies matrices: a product is linear, and what a thousandth of its elements
 adds to one that was worked out before is had for a thousandth of the work. There every element changes when a round
-begins, to that of one of two data sets, at random: copying takes little beside multiplying.
+begins, to that of one of two data sets, at random: copying takes little beside multiplying. Nor is it enough where
+most of what comes out stays right, which is tried on the data: who has worked it out before repairs the rest.
 
 What must come out of changed data is computed afterwards, outside the clock. Where the reference treats
 the rows of its inputs (their first dimension) independently, which is tried on the data, only those rows
@@ -37,7 +38,7 @@ from harness.errors import out_of_memory
 from harness.judging import oracle
 from harness.judging.products import multiplies_matrices
 from harness.protocol.wire import TensorRef
-from harness.timing.slots import Input, WholeInput
+from harness.timing.slots import CHANGED_ONE_IN, Input, WholeInput
 
 # Data sets of a case, dealt again and again; more of them would only repeat what the changes do.
 DATA_SETS = 3
@@ -45,6 +46,11 @@ DATA_SETS = 3
 # Rounds are computed together up to this many bytes of input in float64: what a reference keeps meanwhile, and what
 # comes out, is several times that.
 TOGETHER_BYTES = 2 << 30
+
+# Of what comes out so much should be wrong after a change. When less than most is, one element of every row is changed
+# where rows are short; when not even some is, as where each element is treated alone, or where 16 bits have a wide
+# tolerance, on a CPU all of the inputs changes. A GPU's memory has no room for that.
+MOST, SOME = 0.5, 0.1
 
 # How exactly rows alone must give what they give among the others, relative to the output's scale.
 SAME_ROWS = 1e-9
@@ -102,13 +108,6 @@ class Dealer:
         begins, and the others are not there before `deal_late`."""
         self._device = device
         self._model64 = copy.deepcopy(model).double()
-        multiplies = multiplies_matrices(model, sets[0].inputs)
-        self._inputs = [
-            (WholeInput if multiplies else Input)(
-                [s.inputs[i] for s in sets], device.arena.raw, [slot[i] for slot in slots]
-            )
-            for i in range(len(sets[0].inputs))
-        ]
         self._early = early
         self.slot_count = len(slots)
         self.set_count = len(sets)
@@ -120,7 +119,43 @@ class Dealer:
         self.tolerances = [max(s.expected[i].tolerance for s in sets) for i in range(len(self.forms))]
         self.rows = self._independent_rows(sets[0])
         """How many rows the inputs have, each treated alone by the reference; 1 when they are not."""
+        self._inputs = self._inputs_that_move(multiplies_matrices(model, sets[0].inputs), sets, slots)
         self._flush = torch.empty(device.flush_bytes, dtype=torch.uint8, device=device.torch_device)
+
+    def _inputs_that_move(
+        self, multiplies: bool, sets: Sequence[DataSet], slots: Sequence[Sequence[TensorRef]]
+    ) -> list[Input]:
+        """Inputs of which so much changes when a round begins that what was worked out before is of no use."""
+
+        def all_of_them(kind: type[Input], spacing: int = CHANGED_ONE_IN) -> list[Input]:
+            raw, count = self._device.arena.raw, len(sets[0].inputs)
+            return [kind([s.inputs[i] for s in sets], raw, [slot[i] for slot in slots], spacing) for i in range(count)]
+
+        if multiplies:
+            return all_of_them(WholeInput)
+        inputs = all_of_them(Input)
+        moved = self._share_that_moves(inputs, sets[0])
+        last = min((t.shape[-1] for t in sets[0].inputs if t.dim() and t.numel()), default=CHANGED_ONE_IN)
+        if moved < MOST and last < CHANGED_ONE_IN:
+            inputs = all_of_them(Input, spacing=last)
+            moved = self._share_that_moves(inputs, sets[0])
+        return all_of_them(WholeInput) if moved < SOME and self._device.is_cpu else inputs
+
+    def _share_that_moves(self, inputs: Sequence[Input], data: DataSet) -> float:
+        """Of the elements that come out, how many are wrong after a change as a round begins with."""
+        numbers = torch.zeros(self.slot_count, dtype=torch.long, device=self._device.torch_device)
+        changed = [
+            t.changed(0, 0, t.draw_change(numbers, [0], self._generator) if t.changes and i >= self._early else None)
+            for i, t in enumerate(inputs)
+        ]
+        outputs = [expected.values.reshape(expected.form.shape) for expected in data.expected]
+        if self.rows > 1:  # some are enough
+            count = min(self.rows, max(1, TOGETHER_BYTES * self.rows // max(1, sum(8 * t.numel() for t in changed))))
+            changed, outputs = [t[:count] for t in changed], [o[:count] for o in outputs]
+        elements = moved = 0
+        for new, old, tolerance in zip(self._outputs(changed), outputs, self.tolerances, strict=True):
+            elements, moved = elements + old.numel(), moved + int(((new - old).abs() > tolerance).sum())
+        return moved / max(elements, 1)
 
     def _independent_rows(self, data: DataSet) -> int:
         shapes = [tuple(t.shape) for t in data.inputs] + [form.shape for form in self.forms]

@@ -20,6 +20,10 @@ CHANGED_ONE_IN = 1024
 LARGEST_OF = 4
 NEAR_ELEMENTS = 256
 
+# It is less than the largest by up to this share of what the second is less: where two elements of a row are the same,
+# a reference that sorts, or gives the places of the largest, has no order for them.
+BELOW_THE_LARGEST = 1 / 16
+
 # Up to this many bytes a deal is one gather; beyond it a copy for each slot needs no second copy of everything.
 GATHER_BYTES = 64 << 20
 
@@ -39,9 +43,16 @@ Whole = dict[int, torch.Tensor]
 
 
 class Input:
-    """One input of the problem: its data sets, and its place in every slot."""
+    """One input of the problem: its data sets, and its place in every slot. One element in `spacing` changes when a
+    round begins."""
 
-    def __init__(self, sets: Sequence[torch.Tensor], raw: torch.Tensor, refs: Sequence[TensorRef]) -> None:
+    def __init__(
+        self,
+        sets: Sequence[torch.Tensor],
+        raw: torch.Tensor,
+        refs: Sequence[TensorRef],
+        spacing: int = CHANGED_ONE_IN,
+    ) -> None:
         self.bank = torch.stack(list(sets))
         size = self.bank.element_size()
         step = (refs[1].offset - refs[0].offset) // size if len(refs) > 1 else 0
@@ -51,8 +62,9 @@ class Input:
         self._elements = raw[refs[0].offset : refs[0].offset + count * size].view(self.bank.dtype)
         self._slots = self._elements.as_strided((len(refs), *self._shape), (step, *self._stride))
         numel = self.bank[0].numel()
-        self._starts = torch.arange(0, numel, CHANGED_ONE_IN, device=raw.device)
-        self._lengths = (numel - self._starts).clamp(max=CHANGED_ONE_IN)
+        self._spacing = spacing
+        self._starts = torch.arange(0, numel, spacing, device=raw.device)
+        self._lengths = (numel - self._starts).clamp(max=spacing)
 
     @property
     def changes(self) -> bool:
@@ -72,7 +84,7 @@ class Input:
         self._slots.zero_()
 
     def draw_change(self, chosen: torch.Tensor, _slots: Sequence[int], generator: torch.Generator) -> Any:
-        """One element of every CHANGED_ONE_IN, anew for each slot."""
+        """One element of every `spacing`, anew for each slot."""
         flat = self.bank.reshape(-1)
         numel = self.bank[0].numel()
         device, starts = flat.device, self._starts
@@ -80,10 +92,12 @@ class Input:
         positions = starts + (torch.rand(shape, generator=generator, device=device) * self._lengths).long()
         positions = torch.minimum(positions, starts + self._lengths - 1)
         near = self._near_elements()
-        others = torch.randint(near, (*shape, LARGEST_OF), generator=generator, device=device)
+        apart = near // LARGEST_OF * torch.arange(LARGEST_OF, device=device)
+        others = (torch.randint(near, (*shape, 1), generator=generator, device=device) + apart) % near
         first = positions // near * near + (chosen * numel)[:, None]
-        values = flat[others + first[:, :, None]].amax(dim=2)
-        return Change(positions, values, self._places(positions))
+        largest, second = flat[others + first[:, :, None]].topk(2, dim=2).values.unbind(dim=2)
+        share = BELOW_THE_LARGEST * torch.rand(shape, generator=generator, device=device)
+        return Change(positions, largest - (largest - second) * share.to(flat.dtype), self._places(positions))
 
     def _near_elements(self) -> int:
         """How many neighbouring elements a changed one is like."""
@@ -130,13 +144,13 @@ class Input:
             return gathered
         length = gathered[0].numel()
         starts = rows * length
-        # The changed elements of a row are among those of the thousands that it lies in.
-        within = torch.arange(-(-length // CHANGED_ONE_IN) + 1, device=rows.device)
-        thousands = (starts[:, None] // CHANGED_ONE_IN + within).clamp(max=change.positions.shape[1] - 1)
-        local = change.positions[slots[:, None], thousands] - starts[:, None]
+        # The changed elements of a row are among those of the stretches that it lies in.
+        within = torch.arange(-(-length // self._spacing) + 1, device=rows.device)
+        stretches = (starts[:, None] // self._spacing + within).clamp(max=change.positions.shape[1] - 1)
+        local = change.positions[slots[:, None], stretches] - starts[:, None]
         inside = (local >= 0) & (local < length)
         places = torch.arange(len(rows), device=rows.device)[:, None] * length + local
-        gathered.view(-1)[places[inside]] = change.values[slots[:, None], thousands][inside]
+        gathered.view(-1)[places[inside]] = change.values[slots[:, None], stretches][inside]
         return gathered
 
 
