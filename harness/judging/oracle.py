@@ -84,6 +84,8 @@ class Form:
     """How reports call it."""
     dropout: float = 0.0
     """The probability with which an element may be 0 instead of what is expected."""
+    alone: bool = False
+    """Whether the reference returns it as it is, and not in a tuple or list."""
 
 
 @dataclass(frozen=True)
@@ -199,8 +201,10 @@ def expect(
     that the output must have. `seed` draws the signs of the perturbation. `names(count)` gives the names
     of so many outputs. `stores` says that results of operators are stored and used later, as by a backward.
     """
-    own = outputs_of(model(*inputs))
-    forms = [Form(tuple(o.shape), o.stride(), o.dtype, name) for o, name in zip(own, names(len(own)), strict=True)]
+    returned = model(*inputs)
+    own, alone = outputs_of(returned), isinstance(returned, torch.Tensor)
+    named = zip(own, names(len(own)), strict=True)
+    forms = [Form(tuple(o.shape), o.stride(), o.dtype, name, alone=alone) for o, name in named]
     exact, tolerances = _exact(model, inputs, forms, seed, stores)
     eps = _working_eps(inputs, forms)
     return [

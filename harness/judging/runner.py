@@ -123,6 +123,7 @@ class Runner:
             arena=self.device.arena.ref,
             slots=slots,
             results=[TensorRef(0, list(e.form.shape), list(e.form.stride), dtype_name(e.form.dtype)) for e in expected],
+            alone=any(e.form.alone for e in expected),
             call=call,
             differentiation=differentiation,
             train=train,

@@ -32,8 +32,7 @@ DeviceTimeMethod = Literal["graph", "queue"]
 
 FailureReason = Literal[
     "build_failed", "cuda_fault", "forbidden_op", "load_failed", "no_gradient", "out_of_memory",
-    "parameters_not_carried", "raised",
-    "unsupported_by_emulator",
+    "parameters_not_carried", "raised", "unsupported_by_emulator", "wrong_output",
 ]  # fmt: skip
 
 
@@ -174,12 +173,14 @@ class Stage(Struct, frozen=True, tag="stage"):
     `forward`: outputs; `step`: outputs and gradients; `backward`: gradients, the forward being done by
     `Prepare`; `accumulate`: what two backward passes leave in `.grad`,
     the second with three times the upstream gradients.
-    `train` is the mode of the model. `results` is what the stub returns. `constants` stand between the inputs.
+    `train` is the mode of the model. `results` is what the stub returns, and `alone` says that the reference returns a
+    tensor, not in a tuple or list. `constants` stand between the inputs.
     """
 
     arena: ArenaRef
     slots: list[list[TensorRef]]
     results: list[TensorRef]
+    alone: bool = False
     call: str = "forward"
     differentiation: Differentiation | None = None
     train: bool = True

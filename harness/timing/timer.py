@@ -40,7 +40,7 @@ class _Patience:
 # On an H200 what a round costs beside its calls is mostly known to 100 µs or so: to 2% of 6 ms. From nine samples on,
 # the interval of a median leaves out the two outermost; that of six is all of them.
 _PATIENCE = {
-    ("cpu", "quick"): _Patience(20_000.0, 9, 0.01, 1.0),
+    ("cpu", "quick"): _Patience(20_000.0, 6, 0.01, 0.5),
     ("cpu", "usual"): _Patience(20_000.0, 9, 0.01, 3.0),
     ("cpu", "thorough"): _Patience(20_000.0, 9, 0.0025, 20.0),
     ("cuda", "quick"): _Patience(3_000.0, 6, 0.01, 0.2),

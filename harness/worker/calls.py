@@ -19,6 +19,10 @@ Call = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 ACCUMULATED = (1, 3)
 
 
+class InAContainer(Exception):
+    """A forward returned a tuple or list where the reference returns a tensor; the text says so."""
+
+
 class NoGradient(Exception):
     """Something that the reference differentiates has no gradient here; the text says what and what to do."""
 
@@ -28,11 +32,20 @@ def listed(result: object) -> list[torch.Tensor]:
     return list(result) if isinstance(result, tuple | list) else [result]  # type: ignore[list-item]
 
 
-def forward(model: torch.nn.Module, constants: Mapping[int, Any]) -> Call:
-    """The outputs, and nothing to differentiate."""
+def only(result: object) -> list[torch.Tensor]:
+    """The output of a forward that returns one as it is. Raises InAContainer for others."""
+    if isinstance(result, tuple | list):
+        kind, count = type(result).__name__, len(result)
+        raise InAContainer(f"forward returned a {kind} of {count}; the reference returns a tensor. Return it alone.")
+    return [result]  # type: ignore[list-item]
+
+
+def forward(model: torch.nn.Module, constants: Mapping[int, Any], *, alone: bool) -> Call:
+    """The outputs, and nothing to differentiate; with `alone` it has to be one that is in no tuple or list."""
+    outputs_of = only if alone else listed
     if constants:
-        return lambda inputs: listed(model(*arguments(inputs, constants)))
-    return lambda inputs: listed(model(*inputs))
+        return lambda inputs: outputs_of(model(*arguments(inputs, constants)))
+    return lambda inputs: outputs_of(model(*inputs))
 
 
 class Training:

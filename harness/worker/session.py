@@ -43,7 +43,7 @@ from harness.protocol.wire import (
     decode_value,
 )
 from harness.worker import device_time, implementations
-from harness.worker.calls import Call, NoGradient, Training, forward, listed
+from harness.worker.calls import Call, InAContainer, NoGradient, Training, forward, listed
 from harness.worker.guard import Guard
 from harness.worker.memory import EmulatedMemory, HostMemory, Memory
 from harness.worker.parameters import CannotCarry, carry
@@ -108,6 +108,8 @@ class Session:
             return handlers[type(request)](request)  # type: ignore[operator]
         except CannotCarry as error:
             return Failed(reason="parameters_not_carried", message=str(error))
+        except InAContainer as error:
+            return self._failure("wrong_output", error, plain=True)
         except NoGradient as error:
             return self._failure("no_gradient", error, plain=True)
         except torch.cuda.OutOfMemoryError as error:
@@ -212,7 +214,7 @@ class Session:
     def _make_call(self, model: torch.nn.Module, request: Stage) -> Call:
         constants = decode_constants(request.constants)
         if not self._gradients or request.differentiation is None:
-            return forward(model, constants)
+            return forward(model, constants, alone=request.alone and self._kind == "submission")
         # A compiled module holds the model and has its parameters under the same names.
         self._training = Training(model, request.differentiation, _under(model, self._places), constants)
         self._slots = [self._training.leaves(slot) for slot in self._slots]
