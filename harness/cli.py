@@ -467,6 +467,7 @@ def _contained(
             source_sha256=submission.sha256,
             device=device,
             seed=settings.seed,
+            effort=settings.effort,
             cases=[],
         )
         return evaluation, False

@@ -100,6 +100,7 @@ class Judge:
             source_sha256=submission.sha256,
             device=self._device.name,
             seed=self._settings.seed,
+            effort=self._settings.effort,
         )
         self._draws.draw_ahead(self._cases, lambda: runner.has_answered)
         try:

@@ -174,6 +174,8 @@ class _Evaluation(Struct, frozen=True, kw_only=True, tag_field="status"):
     source_sha256: str
     device: str
     seed: int
+    effort: str = "usual"
+    """How long was timed: `quick`, when one case may stand for all, `usual` or `thorough`."""
     cases: list[Case]
     build: Build | None = None
     notes: list[str] = []

@@ -81,7 +81,7 @@ def test_every_timed_case_that_was_chosen_has_its_figures(evaluation):
             low, high = figures["interval_us"]
             assert 0 < low <= figures["median_us"] <= high
             assert figures["median_us"] == pytest.approx(statistics.median(figures["samples_us"]))
-            assert len(figures["samples_us"]) >= 9
+            assert len(figures["samples_us"]) >= 6
             assert figures["fixed_us"] > 0
         assert set(timing["baselines"]) == {"eager"}
         assert timing["floor_fraction"] == pytest.approx(timing["floor_us"] / timing["median_us"])
@@ -113,6 +113,7 @@ def test_quick_times_the_first_timed_case_against_eager_and_says_so(tmp_path):
     run = run_timed(CONTROL, "--problem", problem)
     (evaluation,) = run.results["evaluations"]
     assert run.code == 0
+    assert evaluation["effort"] == "quick"
     assert [bool(case["timing"]) for case in evaluation["cases"]] == [True, False]
     assert set(timings(evaluation)[0]["baselines"]) == {"eager"}
     assert [note for note in evaluation["notes"] if "'of 256'" in note and "not the 1 after it" in note]
@@ -146,7 +147,7 @@ def test_a_submission_that_is_slow_at_first_has_as_many_calls_in_a_round_as_it_i
     (timing,) = timings(run.results["evaluations"][0])
     assert timing["calls_per_round"] >= 8
     assert timing["interval_us"][1] < 20_000
-    assert len(timing["samples_us"]) >= 9
+    assert len(timing["samples_us"]) >= 6
 
 
 def test_nothing_is_collected_before_a_round_has_its_reply(tmp_path):
