@@ -119,6 +119,17 @@ def test_quick_times_the_first_timed_case_against_eager_and_says_so(tmp_path):
     assert [note for note in evaluation["notes"] if "'of 256'" in note and "not the 1 after it" in note]
 
 
+def test_it_is_said_when_something_else_kept_the_processors_busy():
+    """Threads that wait for each other take many times as long then, and each round does."""
+    with machine.alone(), subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        try:
+            run = run_timed(CONTROL, "--problem", "layernorm", "-k", "32x128x768", alone=False)
+        finally:
+            busy.kill()
+    (evaluation,) = run.results["evaluations"]
+    assert [note for note in evaluation["notes"] if "other programs took" in note and "'32x128x768'" in note]
+
+
 def test_baselines_that_fail_are_left_out_with_a_note(tmp_path):
     """Wrong when it is checked, and gone in its first timed round: neither is anything of the submission's."""
     wrong = ROOT / "tests" / "hostile" / "specification" / "ignores_weight.py"

@@ -19,6 +19,7 @@ from harness.problem import Problem
 from harness.protocol.wire import TensorRef
 from harness.settings import Settings, sub_seed
 from harness.timing import device_time, roofline, stats
+from harness.timing.bystanders import Bystanders
 from harness.timing.calls import slot_count
 from harness.timing.clock import STUB, Clock
 from harness.timing.contender import Contender
@@ -196,8 +197,10 @@ class Timer:
                 "the inputs hold no floating numbers, so they do not change when a round begins: a time of results "
                 "that were kept from earlier rounds would not be found out."
             )
-        patience = self._patience
+        patience, bystanders = self._patience, Bystanders()
         notes += clock.measure(contenders, patience.budget_s, patience.half_width, patience.least_rounds)
+        if self._device.is_cpu and (note := bystanders.note()):
+            notes.append(note)
         notes += self._leave_out_the_drowned(contenders[1:])
         times = CaseTimes(
             drawn=part.drawn,
