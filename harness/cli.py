@@ -256,10 +256,9 @@ def _profile(arguments: Sequence[str]) -> int:
 
 
 def _evaluate(options: argparse.Namespace) -> int:
-    if options.min_speedup is not None and options.no_timing:
-        raise UsageError("--min-speedup needs times, and --no-timing forbids them; give one of the two.")
     usual = against.QUICK if options.effort == "quick" else against.USUAL
     options.against = against.read(usual if options.against is None else options.against)
+    _refuse_what_cannot_be(options)
     submissions = [read_submission(path) for path in find_submissions(options.paths)]
     if not submissions:
         return _complain("There is no submission here: no .py file was found.", EXIT_NOTHING)
@@ -291,13 +290,22 @@ def _evaluate(options: argparse.Namespace) -> int:
     return _exit_code(evaluations, bool(slow))
 
 
+def _refuse_what_cannot_be(options: argparse.Namespace) -> None:
+    """Raises UsageError for what would only fail after minutes of judging."""
+    if options.min_speedup is not None and options.no_timing:
+        raise UsageError("--min-speedup needs times, and --no-timing forbids them; give one of the two.")
+    if options.min_speedup is not None and "eager" not in options.against:
+        raise UsageError("--min-speedup is over eager, which --against leaves out; add eager to --against.")
+
+
 def _too_slow(evaluation: Accepted, asked: float | None) -> bool:
     return asked is not None and (evaluation.geomean_speedup is None or evaluation.geomean_speedup < asked)
 
 
 def _why_slow(evaluation: Accepted, asked: float) -> str:
     if evaluation.geomean_speedup is None:
-        return f"{evaluation.submission} was not timed on {evaluation.device}, so {asked:g}× cannot be shown."
+        why = evaluation.not_timed or "eager was not timed on every timed case, as the notes say"
+        return f"{evaluation.submission} is correct, and {asked:g}× cannot be shown: {why}."
     return (
         f"{evaluation.submission} is correct, and at {evaluation.geomean_speedup:.2f}× below the {asked:g}× asked for."
     )

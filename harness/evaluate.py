@@ -113,8 +113,15 @@ class Judge:
         if correctness.first_failure:
             return _refusal(_overall(correctness.first_failure, correctness.results), common)
         if not self._timed:
-            return verdict.Accepted(**common)
+            return verdict.Accepted(**common, not_timed=self._why_not_timed())
         return self._time(submission, runner, common, correctness.results)
+
+    def _why_not_timed(self) -> str:
+        if not self._settings.timing:
+            return ""
+        if not self._device.can_time:
+            return "the emulator gives verdicts, never times"
+        return "no case that was chosen is timed (timed=True in CASES)"
 
     def _time(
         self, submission: Submission, runner: Runner, common: dict, results: list[verdict.Case]

@@ -185,6 +185,8 @@ class _Evaluation(Struct, frozen=True, kw_only=True, tag_field="status"):
 class Accepted(_Evaluation, frozen=True, kw_only=True, tag="accepted"):
     geomean_speedup: float | None = None
     """Over eager, geometric mean of the timed cases; None where nothing was timed."""
+    not_timed: str = ""
+    """Why nothing was timed, where times were asked for."""
     geomean_interval: tuple[float, float] | None = None
     geomean_speedup_over_best: float | None = None
     geomean_over_best_interval: tuple[float, float] | None = None

@@ -47,6 +47,7 @@ def test_rejected_is_1_and_gives_a_command_that_repeats_it():
         ([CONTROL, "--problem", "unknown"], "Known problems: "),
         ([CONTROL, *SMALL, "-k", "nothing"], "Its cases: 'large eps'"),
         ([CONTROL, *SMALL, "--min-speedup", "2", "--no-timing"], "give one of the two"),
+        ([CONTROL, *SMALL, "--quick", "--min-speedup", "2", "--against", CONTROL], "add eager to --against"),
         ([CONTROL, *SMALL, "--json", "/nowhere/results.json"], "could not be written"),
         (["--bogus"], "unrecognized arguments"),
         (["--quick", "--thorough"], "not allowed with argument --quick"),
@@ -77,6 +78,16 @@ def test_correct_but_slow_is_4():
                     "--min-speedup", "1000", json_results=False)  # fmt: skip
     assert run.code == 4
     assert "below the 1000×" in run.stderr
+
+
+def test_a_speedup_that_cannot_be_shown_says_why():
+    run = run_eval(CONTROL, *SMALL, "--device", "cpu", "--quick", "--min-speedup", "2", json_results=False)
+    why = "no case that was chosen is timed (timed=True in CASES)"
+    assert run.code == 4
+    assert run.stderr.splitlines()[-1] == f"eval.py: control is correct, and 2× cannot be shown: {why}."
+    assert f"ACCEPTED  control  2 cases correct; not timed: {why}" in run.stdout
+    run = run_eval(CONTROL, *SMALL, "--device", "cpu", json_results=False)
+    assert "2 cases correct; not timed\n" in run.stdout
 
 
 def test_list_names_problems_cases_and_submissions():

@@ -117,8 +117,7 @@ def _accepted_summary(evaluation: Accepted) -> str:
     if any(isinstance(case, CasePassed) and case.timing for case in evaluation.cases) and not _compared(evaluation):
         return f"{passed}; timed, with no baseline to compare with on every timed case"
     if not _compared(evaluation):
-        why = " (the emulator gives verdicts, never times)" if evaluation.device == "emulator" else ""
-        return f"{passed}; not timed{why}"
+        return f"{passed}; not timed" + (f": {evaluation.not_timed}" if evaluation.not_timed else "")
     text = f"{passed}; speedup over eager {with_interval(evaluation.geomean_speedup, evaluation.geomean_interval)}"
     best = with_interval(evaluation.geomean_speedup_over_best, evaluation.geomean_over_best_interval)
     return f"{text}, over the fastest of the baselines {best} (geometric means, 95% intervals)"
