@@ -296,6 +296,21 @@ def _refuse_what_cannot_be(options: argparse.Namespace) -> None:
         raise UsageError("--min-speedup needs times, and --no-timing forbids them; give one of the two.")
     if options.min_speedup is not None and "eager" not in options.against:
         raise UsageError("--min-speedup is over eager, which --against leaves out; add eager to --against.")
+    if not options.timeout > 0:  # nor what is no number
+        raise UsageError(f"--timeout must be more than 0 seconds, and {options.timeout:g} was given.")
+    if options.json and options.json != "-":
+        _require_writable(Path(options.json))
+
+
+def _require_writable(path: Path) -> None:
+    """Raises UsageError where results could not be written to `path`. What is there already is left as it is."""
+    folder = path.absolute().parent
+    if path.is_dir():
+        raise UsageError(f"--json takes a file, and {path} is a folder; name a file in it.")
+    if not folder.is_dir():
+        raise UsageError(f"--json {path} cannot be written: there is no folder {folder}. Make it, or name another.")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise UsageError(f"--json {path} cannot be written: you may not write there. Name another file.")
 
 
 def _too_slow(evaluation: Accepted, asked: float | None) -> bool:

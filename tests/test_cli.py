@@ -48,7 +48,10 @@ def test_rejected_is_1_and_gives_a_command_that_repeats_it():
         ([CONTROL, *SMALL, "-k", "nothing"], "Its cases: 'large eps'"),
         ([CONTROL, *SMALL, "--min-speedup", "2", "--no-timing"], "give one of the two"),
         ([CONTROL, *SMALL, "--quick", "--min-speedup", "2", "--against", CONTROL], "add eager to --against"),
-        ([CONTROL, *SMALL, "--json", "/nowhere/results.json"], "could not be written"),
+        ([CONTROL, *SMALL, "--json", "/nowhere/results.json"], "there is no folder /nowhere"),
+        ([CONTROL, *SMALL, "--json", ROOT], "is a folder; name a file in it"),
+        ([CONTROL, *SMALL, "--timeout", "0"], "--timeout must be more than 0 seconds"),
+        ([CONTROL, *SMALL, "--timeout", "-3"], "--timeout must be more than 0 seconds"),
         (["--bogus"], "unrecognized arguments"),
         (["--quick", "--thorough"], "not allowed with argument --quick"),
     ],
@@ -58,6 +61,22 @@ def test_usage_is_2_with_a_sentence(arguments, sentence):
     assert run.code == 2
     assert sentence in run.stderr
     assert "Traceback" not in run.stderr
+    assert run.stdout == ""  # nothing was judged before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_must_not_be_written_to_is_said_before_anything_is_judged(tmp_path):
+    tmp_path.chmod(0o500)
+    run = run_eval(CONTROL, *SMALL, "--json", tmp_path / "results.json", json_results=False)
+    assert (run.code, run.stdout) == (2, "")
+    assert "you may not write there" in run.stderr
+
+
+def test_results_that_cannot_be_written_in_the_end_stand_in_the_report():
+    run = run_eval(CONTROL, *SMALL, "--json", "/dev/full", json_results=False)
+    assert run.code == 2
+    assert "could not be written to /dev/full" in run.stderr
+    assert "ACCEPTED  control" in run.stdout
 
 
 def test_a_missing_gpu_is_3_and_says_nothing_about_the_submission():
