@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import os
 import re
 import signal
@@ -123,7 +124,19 @@ def _run(arguments: list[str]) -> int:
     with cache.in_use():
         if arguments[:1] == ["profile"]:
             return _profile(arguments[1:])
-        return _evaluate(_parser().parse_args(arguments))
+        return _evaluate(_parsed(_parser(), arguments))
+
+
+def _parsed(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argparse.Namespace:
+    """As `parse_args`, but it says which option an unknown one may have been."""
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        known = [option for action in parser._actions for option in action.option_strings]
+        words = [word.split("=")[0] for word in unknown if word.startswith("--")]
+        meant = [close for word in words for close in difflib.get_close_matches(word, known, n=1)]
+        hint = f"; did you mean {' '.join(meant)}?" if meant else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    return options
 
 
 def _complain(error: object, code: int) -> int:
@@ -157,7 +170,7 @@ def _console(color: str, *, stderr: bool = False) -> Console:
 def _verb(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog=f"eval.py {arguments[0]}")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    options = parser.parse_args(arguments[1:])
+    options = _parsed(parser, arguments[1:])
     if arguments[0] == "env":
         return _env(options.json)
     return _list(options.json)
@@ -222,7 +235,7 @@ def _profile_parser() -> argparse.ArgumentParser:
 
 
 def _profile(arguments: Sequence[str]) -> int:
-    options = _profile_parser().parse_args(arguments)
+    options = _parsed(_profile_parser(), arguments)
     submission = read_submission(options.path)
     problem_path = _problem_path(options.problem, submission.path)
     from harness.device.choose import choose_device
@@ -259,9 +272,11 @@ def _evaluate(options: argparse.Namespace) -> int:
     usual = against.QUICK if options.effort == "quick" else against.USUAL
     options.against = against.read(usual if options.against is None else options.against)
     _refuse_what_cannot_be(options)
-    submissions = [read_submission(path) for path in find_submissions(options.paths)]
+    asked = None if options.problem is None else _named_problem(options.problem)
+    submissions = [read_submission(path) for path in find_submissions(options.paths, asked)]
     if not submissions:
-        return _complain("There is no submission here: no .py file was found.", EXIT_NOTHING)
+        beside = " beside the problem's own" if asked else ""
+        return _complain(f"There is no submission here: no .py file was found{beside}.", EXIT_NOTHING)
     evaluations: list[Evaluation] = []
     isolation: dict[str, Isolation] = {}
     failure: HarnessError | UsageError | None = None
@@ -507,4 +522,8 @@ def _problem_path(asked: str | None, submission: Path) -> Path:
             f"Which problem is {submission} for? No problem is named like its folder, '{submission.parent.name}'. "
             f"Say --problem with a file or one of: {known}."
         )
+    return _named_problem(asked)
+
+
+def _named_problem(asked: str) -> Path:
     return Path(asked).resolve() if asked.endswith(".py") else PROBLEMS / f"{asked}.py"

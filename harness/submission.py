@@ -58,16 +58,18 @@ def _uses_cuda(source: bytes) -> bool:
     return False
 
 
-def find_submissions(paths: list[Path]) -> list[Path]:
+def find_submissions(paths: list[Path], problem: Path | None = None) -> list[Path]:
     """The submission files that `paths` (files and folders) name; all of submissions/ for none. What else lies in a
-    folder under such a name, a folder or a link to nothing, is none.
+    folder under such a name, a folder or a link to nothing, is none; nor is the file of the `problem` that was asked
+    for, which may lie beside its submissions.
 
     Raises UsageError for a path that does not exist.
     """
     found: list[Path] = []
     for path in paths or [SUBMISSIONS]:
         if path.is_dir():
-            found += sorted(p for p in path.rglob("*.py") if p.is_file() and not p.name.startswith(("_", ".")))
+            files = (p for p in path.rglob("*.py") if p.is_file() and not p.name.startswith(("_", ".")))
+            found += sorted(p for p in files if p.resolve() != problem)
         elif path.exists():
             found.append(path)
         else:

@@ -53,6 +53,10 @@ def test_rejected_is_1_and_gives_a_command_that_repeats_it():
         ([CONTROL, *SMALL, "--timeout", "0"], "--timeout must be more than 0 seconds"),
         ([CONTROL, *SMALL, "--timeout", "-3"], "--timeout must be more than 0 seconds"),
         (["--bogus"], "unrecognized arguments"),
+        (["--quik"], "unrecognized arguments: --quik; did you mean --quick?"),
+        ([CONTROL, "--devise=cpu"], "unrecognized arguments: --devise=cpu; did you mean --device?"),
+        (["profile", CONTROL, "--problm", "x"], "did you mean --problem?"),
+        (["list", "--jsn"], "did you mean --json?"),
         (["--quick", "--thorough"], "not allowed with argument --quick"),
     ],
 )
@@ -227,6 +231,18 @@ def test_what_is_no_file_is_not_taken_for_a_submission(tmp_path):
     assert [(e["submission"], e["status"]) for e in run.results["evaluations"]] == [("right", "accepted")]
     run = run_eval(tmp_path / "pipe.py", *SMALL, timeout_s=120)
     assert (run.code, run.stderr.strip()) == (2, f"eval.py: The submission {tmp_path}/pipe.py is no file.")
+
+
+def test_a_problem_beside_its_submissions_is_no_submission_unless_it_is_named(tmp_path):
+    problem = tmp_path / "23_LayerNorm.py"
+    problem.write_text(SMALL[1].read_text())
+    run = run_eval(tmp_path, "--problem", problem, json_results=False)
+    assert (run.code, "beside the problem's own" in run.stderr) == (5, True)
+    (tmp_path / "right.py").write_text(CONTROL.read_text())
+    run = run_eval(tmp_path, "--problem", problem)
+    assert [e["submission"] for e in run.results["evaluations"]] == ["right"]
+    run = run_eval(problem, "--problem", problem)
+    assert [e["submission"] for e in run.results["evaluations"]] == ["23_LayerNorm"]
 
 
 def test_text_that_is_not_utf8_is_judged_as_python_reads_it(tmp_path):
