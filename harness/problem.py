@@ -6,8 +6,10 @@ Problem files are trusted: they run in the judging process. The convention is Ke
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import inspect
+import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,6 +26,9 @@ from harness.inputs import DISTRIBUTIONS, DTYPES, LAYOUTS, UPSTREAM_LAYOUTS, dra
 from harness.paths import PROBLEMS
 from harness.protocol.arguments import arguments
 from harness.protocol.wire import encode_value
+
+# What a problem file may set, beside its functions and Model.
+SETTINGS = ("CASES", "ALLOWED_OPS", "FORBIDDEN_OPS", "GRADIENTS", "DETERMINISTIC", "RANDOM", "OPERATOR")
 
 
 class _CaseFields(msgspec.Struct, forbid_unknown_fields=True):
@@ -170,6 +175,7 @@ def load_problem(path: Path, random_seed: int) -> Problem:
     """
     module = _import(path)
     model = _attribute(path, module, "Model", type)
+    _refuse_misspelt_settings(path, module)
     get_inputs = getattr(module, "get_inputs", None)
     cases = [_case(path, fields) for fields in getattr(module, "CASES", [])]
     if hasattr(module, "random_cases"):
@@ -185,8 +191,8 @@ def load_problem(path: Path, random_seed: int) -> Problem:
         path=path,
         model=model,
         cases=tuple(cases),
-        allowed_ops=frozenset(getattr(module, "ALLOWED_OPS", ())),
-        forbidden_ops=frozenset(getattr(module, "FORBIDDEN_OPS", ())),
+        allowed_ops=_operators(path, module, "ALLOWED_OPS"),
+        forbidden_ops=_operators(path, module, "FORBIDDEN_OPS"),
         gradients=_gradients(path, module, cases),
         deterministic=bool(getattr(module, "DETERMINISTIC", False)),
         random=dict(getattr(module, "RANDOM", {})),
@@ -205,20 +211,88 @@ def _import(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise UsageError(f"The problem file {path} cannot be loaded: {error!r} at line {_line(error)}.") from error
+        raise UsageError(
+            f"The problem file {path} cannot be loaded: {_said(path, error)}.{_submission_hint(path)}"
+        ) from error
     return module
 
 
-def _line(error: BaseException) -> int | None:
-    """The line that raised `error`."""
-    return traceback.extract_tb(error.__traceback__)[-1].lineno
+def _said(path: Path, error: Exception) -> str:
+    """An error's type and message, and the line of the problem file that it comes from."""
+    of_the_file = isinstance(error, SyntaxError) and error.filename is not None and _is(path, error.filename)
+    message = error.msg if isinstance(error, SyntaxError) and of_the_file else str(error)
+    line = _line(path, error)
+    where = "" if line is None else f" (line {line})"
+    return f"{type(error).__name__}: {message.rstrip('.')}{where}"
+
+
+def _line(path: Path, error: Exception) -> int | None:
+    """The problem file's own line that `error` comes from: what raised it may lie in a library that it calls."""
+    if isinstance(error, SyntaxError) and error.filename is not None and _is(path, error.filename):
+        return error.lineno
+    frames = traceback.extract_tb(error.__traceback__)
+    return next((frame.lineno for frame in reversed(frames) if _is(path, frame.filename)), None)
+
+
+def _is(path: Path, filename: str) -> bool:
+    return Path(filename).absolute() == path.absolute()
+
+
+def _submission_hint(path: Path) -> str:
+    """A sentence for a file that defines ModelNew and no Model. Read from its text: it may not load."""
+    text = path.read_text(errors="replace")
+    defined = re.findall(r"^(?:class\s+)?(Model|ModelNew)\s*[(:=]", text, re.MULTILINE)
+    if "ModelNew" not in defined or "Model" in defined:
+        return ""
+    return (
+        " It defines ModelNew and no Model, so it looks like a submission and not a problem: --problem takes the file "
+        "whose Model is the reference."
+    )
 
 
 def _attribute(path: Path, module: ModuleType, name: str, kind: type) -> Any:
     value = getattr(module, name, None)
     if not isinstance(value, kind):
-        raise UsageError(f"{path} defines no {name}; a problem needs a class of that name as its reference.")
+        raise UsageError(
+            f"{path} defines no {name}; a problem needs a class of that name as its reference.{_submission_hint(path)}"
+        )
     return value
+
+
+def _refuse_misspelt_settings(path: Path, module: ModuleType) -> None:
+    """A setting that is not read would protect nothing, and nobody would notice."""
+    for name in vars(module):
+        meant = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.85) if name.isupper() else []
+        if meant and not hasattr(module, meant[0]):
+            raise UsageError(f"{path} sets {name}, which nothing reads; {meant[0]} was meant? If not, rename it.")
+
+
+def _operators(path: Path, module: ModuleType, setting: str) -> frozenset[str]:
+    """Operators that FORBIDDEN_OPS or ALLOWED_OPS names. What torch does not know would be forbidden to no effect."""
+    names = getattr(module, setting, ())
+    if not isinstance(names, list | tuple | set | frozenset) or not all(isinstance(name, str) for name in names):
+        raise UsageError(f"{path}: {setting} is {names!r}; it is a list of names of ATen operators, such as ['gelu'].")
+    for name in names:
+        if not _is_operator(name):
+            known = [full.removeprefix("aten::") for full in torch._C._dispatch_get_all_op_names()]
+            near = difflib.get_close_matches(name.removeprefix("aten::"), known, n=1)
+            raise UsageError(
+                f"{path}: {setting} names '{name}', and torch {torch.__version__} has no ATen operator of that name"
+                f"{f'; did you mean {near[0]!r}?' if near else '.'}"
+            )
+        if setting == "ALLOWED_OPS" and "." in name:
+            operator = name.split(".")[0]
+            raise UsageError(f"{path}: ALLOWED_OPS names the overload '{name}'; it takes operators: '{operator}'.")
+    return frozenset(names)
+
+
+def _is_operator(name: str) -> bool:
+    """Whether ATen has the operator, or its overload after a dot: 'gelu', 'gelu.out'."""
+    operator, dot, overload = name.partition(".")
+    packet = getattr(torch.ops.aten, operator, None)
+    if not isinstance(packet, torch._ops.OpOverloadPacket):
+        return False
+    return overload in packet.overloads() if dot else True
 
 
 def _gradients(path: Path, module: ModuleType, cases: Sequence[Case]) -> tuple[str, ...] | None:
@@ -288,8 +362,7 @@ def _case_from_functions(path: Path, get_inputs: Callable[[], Sequence[Any]]) ->
     except UsageError:
         raise
     except Exception as error:
-        line = _line(error)
-        raise UsageError(f"{path}: get_inputs() raises {type(error).__name__} at line {line}: {error}") from error
+        raise UsageError(f"{path}: get_inputs() raises {_said(path, error)}.") from error
     return Case(
         name=path.stem,
         shapes=tuple(tuple(t.shape) for t in tensors),

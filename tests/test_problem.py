@@ -169,9 +169,15 @@ BROKEN = {
     "an unknown key": ("CASES = [dict(name='a', shapes=[(1,)], size=3)]", "size"),
     "an unknown distribution": ("CASES = [dict(name='a', shapes=[(1,)], distribution='odd')]", "known are normal"),
     "an unknown dtype": ("CASES = [dict(name='a', shapes=[(1,)], dtype='float7')]", "float7"),
-    "inputs that fail": ("def get_inputs(): return [1 / 0]", "ZeroDivisionError at line 3"),
+    "inputs that fail": ("def get_inputs(): return [1 / 0]", "ZeroDivisionError: .*line 3"),
     "inputs that are no list": ("def get_inputs(): return 3", "returned a int"),
     "an input that nothing can carry": ("def get_inputs(): return [{1, 2}]", "a set as input 0"),
+    "forbidden operators that are a string": ("FORBIDDEN_OPS = 'softmax'", "it is a list of names"),
+    "an unknown operator": ("FORBIDDEN_OPS = ['nosuchop']", "names 'nosuchop', and torch .* has no"),
+    "a misspelt operator": ("FORBIDDEN_OPS = ['native_droput']", "did you mean 'native_dropout'"),
+    "an unknown overload": ("FORBIDDEN_OPS = ['gelu.into']", "did you mean 'gelu.out'"),
+    "an allowed overload": ("ALLOWED_OPS = ['native_layer_norm.out']", "it takes operators: 'native_layer_norm'"),
+    "a misspelt setting": ("FORBIDEN_OPS = ['gelu']", "FORBIDDEN_OPS was meant"),
     "a repeated name": ("CASES = [dict(name='a', shapes=[(1,)])] * 2", "named 'a'"),
 }
 
@@ -179,7 +185,39 @@ BROKEN = {
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_problem_file_gets_a_sentence(what, tmp_path):
     text, sentence = BROKEN[what]
+    if text.startswith(("FORBID", "ALLOWED")):
+        text = f"CASES = [dict(name='a', shapes=[(1,)])]\n{text}"
     if text.startswith(("CASES", "def")):
         text = "import torch.nn as nn\nclass Model(nn.Module): pass\n" + text
     with pytest.raises(UsageError, match=sentence):
         load_problem(write(tmp_path, text), 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import torch\n\nclass Model(torch.nn.Module)\n    pass\n", "SyntaxError: expected ':' (line 3)."),
+        ("import json\n\nx = json.loads(\n'{')\n", "(line 3)."),
+        ("import bad_module\n", "(bad_module.py, line 2) (line 1)."),
+    ],
+    ids=["its syntax", "a library that it calls", "the syntax of a module that it imports"],
+)
+def test_an_error_names_a_line_of_the_problem_file(text, said, tmp_path, monkeypatch):
+    (tmp_path / "bad_module.py").write_text("\nx = = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UsageError) as error:
+        load_problem(write(tmp_path, text), 0)
+    assert str(error.value).endswith(said)
+    assert "looks like" not in str(error.value)
+
+
+@pytest.mark.parametrize("more", ["", "raise OSError('no toolkit')\n", "x = = 1\n"])
+def test_a_submission_given_as_the_problem_is_called_one(more, tmp_path):
+    text = f"import torch.nn as nn\nclass ModelNew(nn.Module): pass\n{more}"
+    with pytest.raises(UsageError, match="looks like a submission and not a problem"):
+        load_problem(write(tmp_path, text), 0)
+
+
+def test_names_of_its_own_are_a_problem_files_business(tmp_path):
+    text = KERNELBENCH + "FORBIDDEN_OPS = ('gelu', 'gelu.out')\nN = 3\nSMALL = BASE = CACHE = RAND = 1\n"
+    assert load_problem(write(tmp_path, text), 0).forbidden_ops == {"gelu", "gelu.out"}
