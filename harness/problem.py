@@ -317,7 +317,37 @@ def _gradients(path: Path, module: ModuleType, cases: Sequence[Case]) -> tuple[s
     return names
 
 
+def _refuse_slips(path: Path, fields: Any) -> None:
+    """Raises UsageError for the usual mistakes in a case, and in its stand-ins, which are named as they are written."""
+    if not isinstance(fields, dict):
+        return
+    name = f"case '{fields.get('name', '')}'"
+    stand_ins = {f"'{key}' of {name}": fields.get(key) for key in ("scaled", "emulated")}
+    for where, keys in {name: fields, **stand_ins}.items():
+        if isinstance(keys, dict):
+            _refuse_unknown_keys(path, where, keys)
+            _refuse_flat_shapes(path, where, keys.get("shapes"))
+
+
+def _refuse_unknown_keys(path: Path, where: str, keys: dict[Any, Any]) -> None:
+    known = _CaseFields.__struct_fields__
+    for key in keys:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise UsageError(f"{path}: {where} has the unknown key '{key}'; known are {', '.join(known)}.{hint}")
+
+
+def _refuse_flat_shapes(path: Path, where: str, shapes: Any) -> None:
+    if isinstance(shapes, list | tuple) and shapes and all(isinstance(size, int) for size in shapes):
+        raise UsageError(
+            f"{path}: {where} has shapes={shapes!r}; shapes is a list with a shape for each input; "
+            f"did you mean [{tuple(shapes)}]?"
+        )
+
+
 def _case(path: Path, fields: Any) -> Case:
+    _refuse_slips(path, fields)
     try:
         wanted = msgspec.convert(fields, _CaseFields, strict=False)
     except msgspec.ValidationError as error:

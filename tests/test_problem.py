@@ -167,6 +167,16 @@ BROKEN = {
     "no cases": ("import torch.nn as nn\nclass Model(nn.Module): pass", "neither CASES nor get_inputs"),
     "an import error": ("import nothing_like_this", "line 1"),
     "an unknown key": ("CASES = [dict(name='a', shapes=[(1,)], size=3)]", "size"),
+    "a misspelt key": ("CASES = [dict(name='a', shpes=[(1,)])]", "known are name, shapes, .* Did you mean 'shapes'"),
+    "a misspelt key of a stand-in": (
+        "CASES = [dict(name='big', shapes=[(9,)], scaled=dict(shpes=[(1,)]))]",
+        "'scaled' of case 'big' has the unknown key 'shpes'; known are name, shapes",
+    ),
+    "a shape in place of shapes": ("CASES = [dict(name='a', shapes=(7, 33))]", r"did you mean \[\(7, 33\)\]"),
+    "a stand-in's shape in place of shapes": (
+        "CASES = [dict(name='a', shapes=[(9,)], emulated=dict(shapes=[7]))]",
+        r"'emulated' of case 'a' .* did you mean \[\(7,\)\]",
+    ),
     "an unknown distribution": ("CASES = [dict(name='a', shapes=[(1,)], distribution='odd')]", "known are normal"),
     "an unknown dtype": ("CASES = [dict(name='a', shapes=[(1,)], dtype='float7')]", "float7"),
     "inputs that fail": ("def get_inputs(): return [1 / 0]", "ZeroDivisionError: .*line 3"),
