@@ -10,7 +10,8 @@ class Finding:
     """One defect. `kind` is a reason such as `data_race`, `out_of_bounds`, `uninitialised_read`,
     `divergent_barrier`, `bad_launch`, `endless_kernel`, `misaligned_access`, `host_pointer`, `forbidden_op`.
 
-    `launch` counts the process's kernel launches from 1; `block` and `thread` are CUDA coordinates (x, y, z).
+    `launch` counts the process's kernel launches from 1; `block` and `thread` are CUDA coordinates (x, y, z), None
+    where nobody knows whose access it was.
     """
 
     kind: str
@@ -19,8 +20,8 @@ class Finding:
     launch: int = 0
     file: str = ""
     line: int = 0
-    block: tuple[int, int, int] = (0, 0, 0)
-    thread: tuple[int, int, int] = (0, 0, 0)
+    block: tuple[int, int, int] | None = None
+    thread: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from harness.judging import oracle
 from harness.judging.draw import Drawn
 from harness.judging.form import check_form
 from harness.judging.runner import Runner
+from harness.protocol.replies import as_error
 from harness.protocol.wire import Ran
 
 
@@ -52,7 +53,7 @@ class Observation:
         if ran.forbidden:
             raise SubmissionError("forbidden_op", f"{ran.forbidden[0]} ran inside ModelNew.")
         if ran.findings:
-            raise SubmissionError(ran.findings[0].kind, ran.findings[0].message)
+            raise as_error(ran.findings[0])
         check_form(ran.outputs, self._forms, device.torch_device.type, emulated=device.name == "emulator")
         tensors = [self.runner.reader.read(ref, ran.handles).clone() for ref in ran.outputs]
         device.synchronize()  # what is copied here is the worker's to use again as soon as it is asked for more

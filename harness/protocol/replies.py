@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from pathlib import PurePath
 from typing import TypeVar
 
 from harness.errors import SubmissionError
@@ -17,7 +17,8 @@ def required(reply: Reply, kind: type[_R]) -> _R:
     Raises SubmissionError for a failure, with its reason, and bad_message for an answer to something else: a
     submission can write to its worker's channel."""
     if isinstance(reply, Failed):
-        raise SubmissionError(*_first_finding(reply.findings, reply.reason, reply.message))
+        # A device's finding names the defect better than the exception that it caused.
+        raise as_error(reply.findings[0]) if reply.findings else SubmissionError(reply.reason, reply.message)
     if not isinstance(reply, kind):
         raise SubmissionError(
             "bad_message", f"The worker answered with {type(reply).__name__} where {kind.__name__} was asked for."
@@ -25,8 +26,22 @@ def required(reply: Reply, kind: type[_R]) -> _R:
     return reply
 
 
-def _first_finding(findings: Sequence[WireFinding], reason: str, message: str) -> tuple[str, str]:
-    """A device's finding names the defect better than the exception that it caused."""
-    if not findings:
-        return reason, message
-    return findings[0].kind, findings[0].message
+def as_error(finding: WireFinding) -> SubmissionError:
+    """A finding as the reason of a rejection: what was seen, and where."""
+    return SubmissionError(finding.kind, " ".join(filter(None, [finding.message, _place(finding)])))
+
+
+def _place(finding: WireFinding) -> str:
+    """What is known of it: "(kernel k, a.py:20, launch 1, block (0,0,0), thread (5,0,0))"."""
+    known = []
+    if finding.kernel:
+        known.append(f"kernel {finding.kernel}")
+    if finding.line:
+        file = PurePath(finding.file).name
+        known.append(f"{file}:{finding.line}" if file else f"line {finding.line}")
+    if finding.launch:
+        known.append(f"launch {finding.launch}")
+    for name, coordinates in (("block", finding.block), ("thread", finding.thread)):
+        if coordinates is not None:
+            known.append(f"{name} ({','.join(map(str, coordinates))})")
+    return f"({', '.join(known)})" if known else ""

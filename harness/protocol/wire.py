@@ -81,8 +81,8 @@ class WireFinding(Struct, frozen=True):
     launch: int = 0
     file: Symbol = ""
     line: int = 0
-    block: tuple[int, int, int] = (0, 0, 0)
-    thread: tuple[int, int, int] = (0, 0, 0)
+    block: tuple[int, int, int] | None = None
+    thread: tuple[int, int, int] | None = None
 
 
 class WireCounts(Struct, frozen=True):

@@ -101,7 +101,8 @@ def take_findings() -> list[Finding]:
     runtime.emu_settle()
     findings = []
     for entry in _decoded(runtime.emu_take_findings()):
-        entry["block"], entry["thread"] = tuple(entry["block"]), tuple(entry["thread"])
+        for name in ("block", "thread"):
+            entry[name] = tuple(entry[name]) if entry[name] else None
         findings.append(Finding(**entry))
     return findings
 

@@ -23,9 +23,11 @@ std::string quoted(const std::string& s) {
     return out + "\"";
 }
 
-std::string triple(const unsigned (&v)[3]) {
-    return "[" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + "]";
+std::string listed(const Coordinates& v) {
+    return std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]);
 }
+
+std::string triple(const std::optional<Coordinates>& v) { return v ? "[" + listed(*v) + "]" : "null"; }
 
 std::string as_json(const RawFinding& f) {
     return "{\"kind\":" + quoted(f.kind) + ",\"message\":" + quoted(f.message) + ",\"kernel\":" + quoted(f.kernel) +
@@ -84,12 +86,12 @@ void keep(const RawFinding& finding) {
 }
 
 std::string sentence(const RawFinding& f) {
-    auto point = [](const unsigned (&v)[3]) {
-        return "(" + std::to_string(v[0]) + "," + std::to_string(v[1]) + "," + std::to_string(v[2]) + ")";
-    };
-    std::string where = "kernel " + f.kernel + ", launch " + std::to_string(f.launch);
+    std::string where = "launch " + std::to_string(f.launch);
+    if (!f.kernel.empty()) where = "kernel " + f.kernel + ", " + where;
     if (f.line) where += ", " + std::string(base_name(f.file.c_str())) + ":" + std::to_string(f.line);
-    return f.message + " [" + f.kind + "; " + where + ", block " + point(f.block) + ", thread " + point(f.thread) + "]";
+    if (f.block) where += ", block (" + listed(*f.block) + ")";
+    if (f.thread) where += ", thread (" + listed(*f.thread) + ")";
+    return f.message + " [" + f.kind + "; " + where + "]";
 }
 }  // namespace emu
 

@@ -1,10 +1,14 @@
 // Defects as they are noted while a kernel runs, and as they are handed to Python.
 #pragma once
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace emu {
+using Coordinates = std::array<unsigned, 3>;   // x, y, z
+
 struct RawFinding {
     std::string kind, message;
     std::string kernel, file;
@@ -13,7 +17,7 @@ struct RawFinding {
     uintptr_t at = 0;      // machine address to be resolved to a line, or 0
     uintptr_t caller = 0;  // return address to try when `at` is in no line of the file, or 0
     uintptr_t other = 0;   // address of the access it conflicts with, or 0
-    unsigned block[3] = {0, 0, 0}, thread[3] = {0, 0, 0};
+    std::optional<Coordinates> block, thread;   // empty where nobody knows whose access it was
 };
 
 // Turn `at` into file and line and complete the message. Runs a program, so only after the launch.

@@ -53,9 +53,8 @@ void note_pair(Launch* launch, const char* kind, const std::string& message, con
     f.other = other;
     if (thread) {
         const uint3 b = thread->block->index, t = thread->index;
-        const unsigned block[3] = {b.x, b.y, b.z}, index[3] = {t.x, t.y, t.z};
-        std::copy(block, block + 3, f.block);
-        std::copy(index, index + 3, f.thread);
+        f.block = {b.x, b.y, b.z};
+        f.thread = {t.x, t.y, t.z};
     }
     launch->findings.push_back(f);
 }

@@ -229,7 +229,7 @@ RawFinding race_with(const Toucher& other, const char* what, bool write) {
     f.message = text("Data race between streams: %s %s what %s may still be %s, and nothing makes it wait for that.",
                      what, write ? "writes" : "reads", work.last_serial ? "the kernel" : work.what.c_str(),
                      other.wrote ? "writing" : "reading");
-    f.kernel = work.what;
+    if (work.last_serial) f.kernel = work.what;
     f.file = work.file;
     f.line = work.line;
     f.launch = work.launch;
