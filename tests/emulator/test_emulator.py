@@ -50,6 +50,39 @@ def test_operators_in_two_streams_are_ordered_by_what_waits_for_what(emulator):
         assert result["seen"][name][0][1].startswith("Data race between streams: ")
 
 
+def test_with_detectors_an_access_out_of_bounds_is_named_by_its_size_its_place_and_its_thread(emulator):
+    said = emulator.run(HERE / "overruns.py", "--check")["result"]
+    allocation, variable = "an allocation of 924 bytes", "a __shared__ variable of 128 bytes"
+    dynamic = "the block's dynamic shared memory of 124 bytes"
+    assert said == {
+        name: [f"The kernel writes {access}.", [0, 0, 0], [thread, 0, 0]]
+        for name, access, thread in (
+            ("behind_an_allocation", f"4 bytes at byte 924 of {allocation}, behind its end", 39),
+            ("before_an_allocation", f"4 bytes at byte -4 of {allocation}, before its start", 0),
+            ("across_the_end", f"8 bytes at byte 920 of {allocation}, across its end", 115),
+            ("behind_a_variable", f"4 bytes at byte 128 of {variable}, behind its end", 32),
+            ("behind_dynamic_memory", f"4 bytes at byte 124 of {dynamic}, behind its end", 31),
+        )
+    }
+
+
+def test_damaged_memory_shows_where_it_begins_and_not_who_wrote(emulator):
+    said = emulator.run(HERE / "overruns.py")["result"]
+    advice = "The line is that of the launch; --check finds the access."
+    allocation, variable = "an allocation of 924 bytes", "a __shared__ variable of 128 bytes"
+    dynamic = "the block's dynamic shared memory of 124 bytes"
+    assert said == {
+        name: [f"{wrote} (first changed byte: {byte}). {advice}", block, None]
+        for name, wrote, byte, block in (
+            ("behind_an_allocation", f"The kernel wrote behind the end of {allocation}", 924, None),
+            ("before_an_allocation", f"The kernel wrote before the start of {allocation}", -4, None),
+            ("across_the_end", f"The kernel wrote behind the end of {allocation}", 924, None),
+            ("behind_a_variable", f"A thread wrote behind the end of {variable}", 128, [0, 0, 0]),
+            ("behind_dynamic_memory", f"A thread wrote behind the end of {dynamic}", 124, [0, 0, 0]),
+        )
+    }
+
+
 @pytest.mark.parametrize("options", [(), ("--check",)], ids=["fast", "check"])
 def test_modules_libraries_accessors_and_gradients(emulator, options):
     answer = emulator.run(HERE / "bindings.py", *options)

@@ -127,28 +127,26 @@ void begin_block(BlockState* b, Launch* launch, uint64_t number) {
     if (options.check) check_begin_block(b);
 }
 
-// Writes past the end that stayed inside the arena are seen here, in either mode.
+// Writes behind the end that stayed inside the arena are seen here, in either mode.
 void finish_block(BlockState* b) {
     flush_async(b);
     if (options.check) count_settle(b);
     const char* end = b->dynamic + b->dynamic_bytes;
     long at = first_change(end, size_t(b->dynamic_arena + kDynamicArena - end));
-    const Thread* any = &b->threads[0];
     if (at >= 0) {
-        note(b->launch, "out_of_bounds",
-             text("A thread wrote %ld bytes past the end of the block's %zu bytes of dynamic shared memory.", at,
-                  b->dynamic_bytes), any, b->launch->config.line);
+        note_damage(b->launch, b,
+                    text("A thread wrote behind the end of the block's dynamic shared memory of %zu bytes (first "
+                         "changed byte: %zu).", b->dynamic_bytes, b->dynamic_bytes + size_t(at)));
     }
     if (first_change(b->dynamic - kRedZone, kRedZone) >= 0) {
-        note(b->launch, "out_of_bounds", "A thread wrote before the start of dynamic shared memory.", any,
-             b->launch->config.line);
+        note_damage(b->launch, b, "A thread wrote before the start of the block's dynamic shared memory.");
     }
     for (const Slot& slot : b->slots) {
         at = first_change(slot.data + slot.bytes, kRedZone);
         if (at < 0) continue;
-        note(b->launch, "out_of_bounds",
-             text("A thread wrote %ld bytes past the end of a __shared__ variable of %zu bytes.", at, slot.bytes), any,
-             b->launch->config.line);
+        note_damage(b->launch, b,
+                    text("A thread wrote behind the end of a __shared__ variable of %zu bytes (first changed byte: "
+                         "%zu).", slot.bytes, slot.bytes + size_t(at)));
     }
 }
 

@@ -77,12 +77,9 @@ const char* verb(const Access& access) { return access.write ? "writes" : "reads
 }
 
 [[noreturn]] void out_of_bounds(const Access& access, const char* what, long offset, size_t size) {
-    std::string where;
-    if (offset < 0) where = text("%ld bytes before", -offset);
-    else if (size_t(offset) >= size) where = text("%ld bytes past the end of", offset - long(size));
-    else where = text("across the end of");
-    stop("out_of_bounds", access, text("The kernel %s %zu bytes %s %s of %zu bytes.", verb(access), access.bytes,
-                                       where.c_str(), what, size));
+    const char* where = offset < 0 ? "before its start" : size_t(offset) >= size ? "behind its end" : "across its end";
+    stop("out_of_bounds", access, text("The kernel %s %zu bytes at byte %ld of %s of %zu bytes, %s.", verb(access),
+                                       access.bytes, offset, what, size, where));
 }
 
 bool poisoned_word(uintptr_t word) {

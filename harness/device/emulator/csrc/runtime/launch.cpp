@@ -28,6 +28,28 @@ std::string text(const char* format, ...) {
     return buffer;
 }
 
+namespace {
+Coordinates coordinates(const uint3& v) { return {v.x, v.y, v.z}; }
+
+RawFinding finding_in(const Launch* launch, const char* kind, const std::string& message, int line) {
+    RawFinding f;
+    f.kind = kind;
+    f.message = message;
+    f.kernel = launch->config.kernel;
+    f.file = launch->config.file;
+    f.launch = launch->number;
+    f.line = line;
+    return f;
+}
+
+// One report for each kind and place: the message may differ in numbers from thread to thread.
+void add(Launch* launch, const RawFinding& f) {
+    std::lock_guard<std::mutex> guard(launch->lock);
+    const std::string key = f.kind + ":" + std::to_string(f.line) + ":" + std::to_string(f.at);
+    if (launch->findings.size() < 8 && launch->reported.insert(key).second) launch->findings.push_back(f);
+}
+}  // namespace
+
 void note(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line, uintptr_t at) {
     note_pair(launch, kind, message, thread, line, at, 0);
 }
@@ -38,25 +60,21 @@ int submission_line(const char* file, unsigned line) {
 
 void note_pair(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line,
                uintptr_t at, uintptr_t other) {
-    std::lock_guard<std::mutex> guard(launch->lock);
-    // One report for each kind and place: the message may differ in numbers from thread to thread.
-    const std::string key = std::string(kind) + ":" + std::to_string(line) + ":" + std::to_string(at);
-    if (launch->findings.size() >= 8 || !launch->reported.insert(key).second) return;
-    RawFinding f;
-    f.kind = kind;
-    f.message = message;
-    f.kernel = launch->config.kernel;
-    f.file = launch->config.file;
-    f.launch = launch->number;
-    f.line = line;
+    RawFinding f = finding_in(launch, kind, message, line);
     f.at = at;
     f.other = other;
     if (thread) {
-        const uint3 b = thread->block->index, t = thread->index;
-        f.block = {b.x, b.y, b.z};
-        f.thread = {t.x, t.y, t.z};
+        f.block = coordinates(thread->block->index);
+        f.thread = coordinates(thread->index);
     }
-    launch->findings.push_back(f);
+    add(launch, f);
+}
+
+void note_damage(Launch* launch, const BlockState* block, const std::string& message) {
+    const char* advice = options.check ? "" : " The line is that of the launch; --check finds the access.";
+    RawFinding f = finding_in(launch, "out_of_bounds", message + advice, launch->config.line);
+    if (block) f.block = coordinates(block->index);
+    add(launch, f);
 }
 
 void note_and_stop(const char* kind, const std::string& message, int line, uintptr_t at) {
@@ -267,11 +285,9 @@ void note_overruns(Launch* launch) {
     Overrun overrun;
     while (find_overrun(&overrun)) {
         const auto& r = overrun.region;
-        const bool before = overrun.offset < 0;
-        const long distance = before ? -overrun.offset : overrun.offset - long(r.bytes);
-        note(launch, "out_of_bounds",
-             text("The kernel wrote %ld bytes %s an allocation of %zu bytes.", distance,
-                  before ? "before" : "past the end of", r.bytes), nullptr, launch->config.line);
+        note_damage(launch, nullptr,
+                    text("The kernel wrote %s of an allocation of %zu bytes (first changed byte: %td).",
+                         overrun.offset < 0 ? "before the start" : "behind the end", r.bytes, overrun.offset));
     }
 }
 

@@ -72,12 +72,10 @@ struct sigaction before[kCount];
 std::string describe_region(uintptr_t address) {
     EmuRegion r;
     if (emu_find_region(address, &r)) {
-        if (address < r.data) return text("%zu bytes before an allocation of %zu bytes", size_t(r.data - address), r.bytes);
-        return text("%zu bytes past the end of an allocation of %zu bytes", size_t(address - r.data - r.bytes), r.bytes);
+        return text("byte %td of an allocation of %zu bytes, %s", ptrdiff_t(address - r.data), r.bytes,
+                    address < r.data ? "before its start" : "behind its end");
     }
-    if (emu_find_freed(address, &r)) {
-        return text("an allocation of %zu bytes after it was freed", r.bytes);
-    }
+    if (emu_find_freed(address, &r)) return text("an allocation of %zu bytes after it was freed", r.bytes);
     return "";
 }
 
@@ -86,7 +84,7 @@ std::string describe_shared(uintptr_t address) {
     const uintptr_t base = reinterpret_cast<uintptr_t>(b->dynamic);
     const uintptr_t arena = reinterpret_cast<uintptr_t>(b->dynamic_arena);
     if (address < arena || address >= arena + kDynamicArena + kPage) return "";
-    return text("%zu bytes past the end of %zu bytes of dynamic shared memory", size_t(address - base - b->dynamic_bytes),
+    return text("byte %zu of the block's dynamic shared memory of %zu bytes, behind its end", size_t(address - base),
                 b->dynamic_bytes);
 }
 
@@ -106,7 +104,7 @@ Fault describe(int signal, const siginfo_t* info) {
     }
     std::string where = describe_region(address);
     if (where.empty()) where = describe_shared(address);
-    if (!where.empty()) return {"out_of_bounds", "The kernel accesses memory " + where + "."};
+    if (!where.empty()) return {"out_of_bounds", "The kernel accesses " + where + "."};
     return {"out_of_bounds", text("The kernel accesses address 0x%zx, which belongs to no allocation.", size_t(address))};
 }
 

@@ -220,6 +220,8 @@ void note(Launch* launch, const char* kind, const std::string& message, const Th
 // The same for two accesses that conflict; `other` is the address of the earlier one, or 0.
 void note_pair(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line,
                uintptr_t at, uintptr_t other);
+// A write out of bounds that only the memory which it damaged shows: the thread is unknown, and `block` may be null.
+void note_damage(Launch* launch, const BlockState* block, const std::string& message);
 // `line` if it belongs to the submission's file, else 0.
 int submission_line(const char* file, unsigned line);
 bool is_pinned(uintptr_t address);   // host memory that cudaMallocHost made visible to kernels
