@@ -356,7 +356,8 @@ def _report(results: Results, options: argparse.Namespace) -> None:
         sys.stdout.write(json.dumps(results).decode())
         return
     problem = _write(Path(options.json), json.dumps(results)) if options.json else ""
-    terminal.print_results(_console(options.color), results, quiet=options.quiet, verbose=options.verbose)
+    console = _console(options.color)
+    terminal.print_results(console, results, check=options.check, quiet=options.quiet, verbose=options.verbose)
     if problem:
         raise UsageError(problem)
 

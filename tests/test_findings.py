@@ -6,7 +6,7 @@ import pytest
 
 from harness.protocol.replies import as_error
 from harness.protocol.wire import WireFinding
-from tests.helpers import ROOT, judged
+from tests.helpers import ROOT, judged, run_eval
 
 SMALL = "tests/fixtures/problems/small_layernorm.py"
 FRAGILE = ROOT / "tests" / "hostile" / "fragile"
@@ -48,3 +48,19 @@ def test_a_race_names_kernel_both_lines_block_and_thread():
 def test_what_is_not_known_of_a_finding_is_left_out(known, place):
     error = as_error(WireFinding("data_race", "Two threads.", **known))
     assert (error.reason, error.message) == ("data_race", f"Two threads.{place}")
+
+
+@pytest.mark.parametrize(("options", "hinted"), [((), True), (("--check",), False), (("-q",), False)])
+def test_a_rejection_on_the_emulator_says_what_else_can_be_looked_for(options, hinted):
+    arguments = ("--problem", SMALL, "--device", "emulator", "-k", "large eps", *options)
+    run = run_eval(FRAGILE / "no_barrier.py", *arguments, json_results=False)
+    assert "REJECTED  no_barrier" in run.stdout
+    assert ("\n  hint: --check also looks for races, " in run.stdout) == hinted
+
+
+def test_only_what_ran_on_the_emulator_and_failed_gets_the_hint():
+    right = run_eval(FRAGILE / "control_cuda.py", "--problem", SMALL, "--device", "emulator", json_results=False)
+    wrong = ROOT / "tests" / "hostile" / "specification" / "ignores_bias.py"
+    on_the_cpu = run_eval(wrong, "--problem", SMALL, "--device", "cpu", json_results=False)
+    assert "ACCEPTED  control_cuda" in right.stdout and "REJECTED  ignores_bias" in on_the_cpu.stdout
+    assert "hint:" not in right.stdout + on_the_cpu.stdout

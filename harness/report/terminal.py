@@ -28,6 +28,8 @@ STATUS_STYLE = {"accepted": "bold green", "rejected": "bold red", "error": "bold
 # Two times whose ratio's interval covers 1 do not differ.
 NO_DIFFERENCE = "~"
 
+HINT = "--check also looks for races, barriers left out and uninitialised reads"
+
 
 def status_of(evaluation: Evaluation) -> str:
     """The variant's name as JSON has it."""
@@ -58,15 +60,20 @@ def _percent(timing: CaseTiming) -> str:
     return f"±{half:.1f}%"
 
 
-def print_results(console: Console, results: Results, *, quiet: bool = False, verbose: bool = False) -> None:
+def print_results(
+    console: Console, results: Results, *, check: bool, quiet: bool = False, verbose: bool = False
+) -> None:
     """All evaluations; several of one problem are followed by their ranking. `quiet` leaves a line for each. Of several
     evaluations the cases that only passed are counted, unless `verbose`: what is timed or failed would drown in them.
+    `check` says that they were judged with the emulator's detectors.
     """
     brief = len(results.evaluations) > 1 and not verbose
     for evaluation in results.evaluations:
         if not quiet:
             _print_cases(console, evaluation, verbose=verbose, brief=brief)
         _print_verdict(console, evaluation)
+        if not quiet and not check and _failed_on_the_emulator(evaluation):
+            console.print(Text(f"  hint: {HINT}", style="dim"), soft_wrap=True)
     if quiet:
         return
     for problem in dict.fromkeys(evaluation.problem for evaluation in results.evaluations):
@@ -105,6 +112,12 @@ def _print_verdict(console: Console, evaluation: Evaluation) -> None:
 
 def _first_failed(evaluation: Evaluation) -> CaseFailed | None:
     return next((case for case in evaluation.cases if isinstance(case, CaseFailed)), None)
+
+
+def _failed_on_the_emulator(evaluation: Evaluation) -> bool:
+    """Whether a case was run there and rejected; what was not even built is nothing that detectors could watch."""
+    failed = isinstance(evaluation, Rejected) and _first_failed(evaluation)
+    return bool(failed) and evaluation.device == "emulator"
 
 
 def _compared(evaluation: Accepted) -> bool:
