@@ -20,7 +20,7 @@ CHANGED_ONE_IN = 1024
 LARGEST_OF = 4
 NEAR_ELEMENTS = 256
 
-# It is less than the largest by up to this share of what the second is less: where two elements of a row are the same,
+# It is less than the largest by up to this share of what their mean is less: where two elements of a row are the same,
 # a reference that sorts, or gives the places of the largest, has no order for them.
 BELOW_THE_LARGEST = 1 / 16
 
@@ -95,9 +95,10 @@ class Input:
         apart = near // LARGEST_OF * torch.arange(LARGEST_OF, device=device)
         others = (torch.randint(near, (*shape, 1), generator=generator, device=device) + apart) % near
         first = positions // near * near + (chosen * numel)[:, None]
-        largest, second = flat[others + first[:, :, None]].topk(2, dim=2).values.unbind(dim=2)
+        found = flat[others + first[:, :, None]]
+        largest, mean = found.amax(dim=2), found.mean(dim=2)
         share = BELOW_THE_LARGEST * torch.rand(shape, generator=generator, device=device)
-        return Change(positions, largest - (largest - second) * share.to(flat.dtype), self._places(positions))
+        return Change(positions, largest - (largest - mean) * share.to(flat.dtype), self._places(positions))
 
     def _near_elements(self) -> int:
         """How many neighbouring elements a changed one is like."""
