@@ -446,3 +446,13 @@ def test_inputs_of_no_elements_lie_in_memory_that_can_be_opened():
     device = HostDevice("cpu", MemoryFile())
     device.arena.lay_out([(torch.empty(0, 256), "contiguous")])
     assert device.arena.ref.nbytes > 0
+
+
+@pytest.mark.parametrize("model", [Mish(), torch.nn.LayerNorm(2)])
+def test_what_changes_in_very_short_rows_takes_no_more_memory_than_the_inputs(model):
+    """One element in two, each with a position and those it is drawn from, would be many times as much."""
+    dealer = dealer_of(model, (4096, 2))
+    dealer.deal()
+    for change in dealer.prepare(range(dealer.slot_count)):
+        tensors = change.values() if isinstance(change, dict) else (change.positions, change.values, change.places)
+        assert sum(t.nbytes for t in tensors) <= dealer.slot_count * 4096 * 2 * 4

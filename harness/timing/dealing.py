@@ -52,6 +52,9 @@ TOGETHER_BYTES = 2 << 30
 # tolerance, on a CPU all of the inputs changes. A GPU's memory has no room for that.
 MOST, SOME = 0.5, 0.1
 
+# In rows shorter than this, one element of each takes more memory to draw than the inputs have.
+SHORTEST_ROW = 64
+
 # How exactly rows alone must give what they give among the others, relative to the output's scale.
 SAME_ROWS = 1e-9
 
@@ -136,9 +139,10 @@ class Dealer:
         inputs = all_of_them(Input)
         moved = self._share_that_moves(inputs, sets[0])
         last = min((t.shape[-1] for t in sets[0].inputs if t.dim() and t.numel()), default=CHANGED_ONE_IN)
-        if moved < MOST and last < CHANGED_ONE_IN:
-            inputs = all_of_them(Input, spacing=last)
-            moved = self._share_that_moves(inputs, sets[0])
+        if moved < MOST and SHORTEST_ROW <= last < CHANGED_ONE_IN:
+            denser = all_of_them(Input, spacing=last)
+            if self._share_that_moves(denser, sets[0]) >= SOME:
+                return denser
         return all_of_them(WholeInput) if moved < SOME and self._device.is_cpu else inputs
 
     def _share_that_moves(self, inputs: Sequence[Input], data: DataSet) -> float:
