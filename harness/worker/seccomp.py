@@ -1,4 +1,4 @@
-"""Seccomp: system calls that this process and its descendants are refused. Linux 4.17 and later, without root.
+"""Seccomp: system calls that this process and its descendants are refused. Linux 4.14 and later, without root.
 
 Memory whose pages a program brings itself (userfaultfd) would show which elements the judge reads, and let them be
 worked out when it does. The kernel's own calls through ctypes, for ten instructions; linux/seccomp.h, seccomp(2).
@@ -65,10 +65,12 @@ def refuse_userfaultfd() -> None:
         (_RETURN, 0, 0, _REFUSE),
     ]
     program = _Program(len(steps), b"".join(struct.pack("HBBI", *step) for step in steps))
-    flags = _ALL_THREADS | _SPECULATION_AS_BEFORE
     libc = ctypes.CDLL(None, use_errno=True)
     call, mode = ctypes.c_long(numbers.seccomp), ctypes.c_uint(_SET_MODE_FILTER)
-    if libc.syscall(call, mode, ctypes.c_uint(flags), ctypes.byref(program)):
-        error = ctypes.get_errno()
-        if error not in (errno.ENOSYS, errno.EINVAL):
-            raise OSError(error, f"seccomp: {os.strerror(error)}")
+    # Linux 4.14 to 4.16 do not know the second flag.
+    for flags in (_ALL_THREADS | _SPECULATION_AS_BEFORE, _ALL_THREADS):
+        if not libc.syscall(call, mode, ctypes.c_uint(flags), ctypes.byref(program)):
+            return
+    error = ctypes.get_errno()
+    if error not in (errno.ENOSYS, errno.EINVAL):
+        raise OSError(error, f"seccomp: {os.strerror(error)}")
