@@ -5,10 +5,10 @@
     python benchmarks/clock_accuracy.py --results FILE… [--json FILE]
 
 Evaluates the submissions (default: some of the LayerNorm ladder) with --device-time, or reads results that were made
-with it, and prints for each timed case and each implementation the times and their differences. Events are around
-replays of a CUDA graph, where the calls can be captured, and around the same calls launched one by one: the judge
-times such calls, and between launches there are gaps that a graph does not have. A launch-bound call is longer than
-its kernel, and rightly so; it is shown and not counted.
+with it, and prints for each timed case and each implementation the times and their differences. Events are around the
+same calls launched one by one, and, where they can be captured, around a CUDA graph of each, launched one by one, and
+around one graph of all. Between two launches there is a gap, which the judge times as the device does; in one graph of
+all there is none. A launch-bound call is longer than its kernel, and rightly so; it is shown and not counted.
 """
 
 import argparse
@@ -18,12 +18,15 @@ from pathlib import Path
 from common import ROOT, evaluate, save
 
 LADDER = [ROOT / "submissions" / "layernorm" / f"{name}.py" for name in
-          ("rung3_warp_shuffle", "rung4_vectorised_registers", "rung5_split_rows", "speed_of_light")]  # fmt: skip
+          ("rung4_vectorised_registers", "rung5_split_rows", "speed_of_light")]  # fmt: skip
 
 LONG_US = 50.0
 LAUNCH_BOUND_SHARE = 0.9
 ALLOWED_SHARE = 0.02
 ALLOWED_US = 1.0
+
+# What events were around, and the end of its keys in a row.
+WAYS = (("calls launched one by one", "_queued"), ("a graph of each call", "_graphs"), ("one graph of all calls", ""))
 
 
 def parser():
@@ -49,14 +52,17 @@ def row(evaluation, case, implementation, times):
     launch_bound = times["issue_us"] >= LAUNCH_BOUND_SHARE * times["median_us"]
     outer_us, device_us, method = times["median_us"], times["device"]["call_us"], times["device"]["method"]
     queued_us = times["device"].get("queued_us") or (device_us if method == "queue" else None)
+    graphs_us = times["device"].get("graphs_us")
     return {
         "problem": evaluation["problem"], "submission": evaluation["submission"], "case": case,
         "implementation": implementation, "outer_us": outer_us, "device_us": device_us,
-        "method": method, "queued_us": queued_us, "launches": times["device"].get("launches"),
+        "method": method, "queued_us": queued_us, "graphs_us": graphs_us, "launches": times["device"].get("launches"),
         "calls_per_round": times["calls_per_round"], "launch_bound": launch_bound, "long": device_us > LONG_US,
         "counted": method == "graph" and not launch_bound, "within": within(outer_us, device_us),
         "counted_queued": queued_us is not None and not launch_bound,
         "within_queued": queued_us is not None and within(outer_us, queued_us),
+        "counted_graphs": graphs_us is not None and not launch_bound,
+        "within_graphs": graphs_us is not None and within(outer_us, graphs_us),
     }  # fmt: skip
 
 
@@ -67,10 +73,12 @@ def within(outer_us, device_us):
 
 def line(row):
     graph = beside(row, "graph", row["device_us"] if row["method"] == "graph" else None, row["within"])
+    graphs = beside(row, "graphs", row["graphs_us"], row["within_graphs"])
     queued = beside(row, "queued", row["queued_us"], row["within_queued"])
     launches = f"{row['launches']:g} launches" if row["launches"] else ""
-    return (f"{row['submission']:22s} {row['case']:14s} {row['implementation']:22s} outer {row['outer_us']:9.2f} us   "
-            f"{graph}   {queued}   {'launch-bound' if row['launch_bound'] else ''} {launches}").rstrip()  # fmt: skip
+    timed = f"{row['submission']:22s} {row['case']:14s} {row['implementation']:22s} outer {row['outer_us']:9.2f} us"
+    bound = "launch-bound" if row["launch_bound"] else ""
+    return f"{timed}   {queued}   {graphs}   {graph}   {bound} {launches}".rstrip()
 
 
 def beside(row, method, device_us, is_within):
@@ -94,7 +102,7 @@ def main():
     save(arguments.json, {"environment": environment, "allowed": allowed, "rows": compared})
     for found in compared:
         print(line(found))
-    for what, kind in (("replays of a graph", ""), ("calls launched one by one", "_queued")):
+    for what, kind in WAYS:
         counted = [found for found in compared if found[f"counted{kind}"]]
         print(f"{sum(found[f'within{kind}'] for found in counted)} of {len(counted)} within {ALLOWED_SHARE:.0%} "
               f"(over {LONG_US:g} us) or {ALLOWED_US:g} us (below) of {what}")  # fmt: skip

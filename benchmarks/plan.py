@@ -246,7 +246,7 @@ def _clock_accuracy() -> Step:
         name="clock_accuracy",
         words=("benchmarks/clock_accuracy.py", "--thorough", *out),
         files=("clock_accuracy.json",),
-        seconds=220,
+        seconds=175,
         limit_s=440,
         rehearsal=("benchmarks/clock_accuracy.py", ON_CPU, *ONE_TIMED_CASE, *out),
         reads=(LADDER, "problems/layernorm.py"),

@@ -40,6 +40,8 @@ class DeviceTime(Struct, frozen=True, kw_only=True):
     """graph: replays of a CUDA graph; queue: launched one by one behind a waiting kernel, where there is no graph."""
     queued_us: float | None = None
     """Launched one by one, beside the graph's time too: between such launches there are gaps, in a graph hardly any."""
+    graphs_us: float | None = None
+    """Each call a graph of its own, launched one by one: gaps between calls, hardly any between the kernels of one."""
     launches: float | None = None
     """Kernels, copies and memory sets of a call, as the graph counts them."""
 

@@ -158,6 +158,9 @@ def test_checks_count_what_is_asked_and_hide_no_miss(tmp_path):
             "counted_queued": counted,
             "within_queued": counted,
             "queued_us": 103.0,
+            "counted_graphs": counted,
+            "within_graphs": not within,
+            "graphs_us": 102.0,
         }
         for counted, within, outer_us in ((True, True, 101.0), (True, False, 104.0), (False, False, 200.0))
     ]
@@ -175,8 +178,18 @@ def test_checks_count_what_is_asked_and_hide_no_miss(tmp_path):
     for name, content in files.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     text = measurements.table("checks", tmp_path)
-    assert "graph, over 50 µs | within 2% | 1 of 2; +1.0% to +4.0% | 2026-01-02 |" in text
+    assert "one CUDA graph of all calls, over 50 µs | within 2% | 1 of 2; +1.0% to +4.0% | 2026-01-02 |" in text
+    assert "a CUDA graph of each call, over 50 µs | within 2% | 1 of 2; -1.0% to +2.0% | 2026-01-02 |" in text
     assert "launched one by one, over 50 µs | within 2% | 2 of 2; -1.9% to +1.0% | 2026-01-02 |" in text
     assert "| under 6 s | 7.1 s | 2026-01-02 |" in text
     assert "2 files: 1 hostile accepted, 1 of 1 controls; 1 as named" in text
     assert "`f/a` on cuda got accepted, and must get rejected crashed" in measurements.table("hostile", tmp_path)
+
+
+def test_a_report_is_printed_from_kept_results(monkeypatch, capsys):
+    results = str(ROOT / "results" / "h200" / "layernorm.json")
+    monkeypatch.setattr(sys, "argv", ["report.py", results, "speed_of_light"])
+    module("benchmarks/report.py").main()
+    printed = capsys.readouterr().out
+    assert "\nACCEPTED  speed_of_light  60 cases correct" in printed
+    assert "rung4" not in printed

@@ -58,7 +58,7 @@ def main() -> None:
     options = parser().parse_args()
     modes = {"check": run("--check"), "fast": run()}
     expected = {file.stem: corpus_sources.header(file, "Expected") for file in corpus_sources.cases()}
-    cases = {
+    cases: dict[str, dict[str, Any]] = {
         name: {"expected": expected[name], **{mode: short(modes[mode][name]) for mode in modes}}
         for name in modes["check"]
     }

@@ -74,7 +74,7 @@ def main() -> None:
     deadline = time.monotonic() + options.limit_s
     more = [*(["--sanitize"] if options.sanitize else []), *(["-k", options.select] if options.select else [])]
     again = bool(options.files) and options.json.exists()
-    results: dict[str, Any] = json.loads(options.json.read_text())["verdicts"] if again else {}
+    results: dict[str, dict[str, Any]] = json.loads(options.json.read_text())["verdicts"] if again else {}
     with ThreadPoolExecutor(options.jobs) as pool:
         files = [file.resolve() for file in options.files] or submissions(options.sanitize)
         running = {pool.submit(judge, file, options.device, more, deadline): file for file in files}

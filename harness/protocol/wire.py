@@ -28,7 +28,7 @@ _HEADER = struct.Struct("!I")
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Kind = Annotated[str, Meta(pattern="^[a-z_]{1,40}\\Z")]
 Symbol = Annotated[str, Meta(pattern="^[^\\x00-\\x1f\\x7f-\\x9f]*\\Z", max_length=4000)]
-DeviceTimeMethod = Literal["graph", "queue"]
+DeviceTimeMethod = Literal["graph", "graphs", "queue"]
 
 FailureReason = Literal[
     "build_failed", "cuda_fault", "forbidden_op", "load_failed", "no_gradient", "out_of_memory",
@@ -219,8 +219,9 @@ class Prepare(Struct, frozen=True, tag="prepare"):
 
 
 class TimeDevice(Struct, frozen=True, tag="time_device"):
-    """Say how long the device works on a call, by its own events: `slots` once each, launched one by one or from a
-    CUDA graph. The first time the calls are run before, too. The answer is a diagnosis and never a score."""
+    """Say how long the device works on a call, by its own events: `slots` once each, from one CUDA graph of all, from a
+    graph of each, or launched one by one. The first time the calls are run before, too. The answer is a diagnosis and
+    never a score."""
 
     slots: list[int]
     method: DeviceTimeMethod

@@ -148,13 +148,14 @@ class _Events:
     within: str
 
 
-_GRAPH = _Events("replays of a CUDA graph", "graph", "device_us", "counted", "within")
+_GRAPH = _Events("one CUDA graph of all calls", "one graph", "device_us", "counted", "within")
+_GRAPHS = _Events("a CUDA graph of each call", "graph of each", "graphs_us", "counted_graphs", "within_graphs")
 _QUEUE = _Events("calls launched one by one", "one by one", "queued_us", "counted_queued", "within_queued")
 
 
 def _ways(content: dict[str, Any]) -> list[_Events]:
-    """Those that were measured: older results have the graph alone."""
-    return [_GRAPH, *([_QUEUE] if any(row.get(_QUEUE.us) for row in content["rows"]) else [])]
+    """Those that were measured: older results have fewer."""
+    return [way for way in (_QUEUE, _GRAPHS, _GRAPH) if any(row.get(way.us) for row in content["rows"])]
 
 
 def _agreement(rows: list[dict[str, Any]], events: _Events, long: bool) -> str:

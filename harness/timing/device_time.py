@@ -23,11 +23,14 @@ def of_a_call(runner: Runner, slots: Sequence[int], dealer: Dealer, *, in_a_grap
     A pass begins as a round does: the judge changes data on the device, and leaves nothing in its cache."""
     slots = slots[:MAX_CALLS]
     graph_us, launches = _median_us(runner, slots, dealer, "graph") if in_a_graph else (None, None)
+    graphs_us, _ = _median_us(runner, slots, dealer, "graphs") if graph_us is not None else (None, None)
     queued_us, _ = _median_us(runner, slots, dealer, "queue")
     method, call_us = ("graph", graph_us) if graph_us is not None else ("queue", queued_us)
     if call_us is None:
         return None
-    return verdict.DeviceTime(call_us=call_us, method=method, queued_us=queued_us, launches=launches)
+    return verdict.DeviceTime(
+        call_us=call_us, method=method, queued_us=queued_us, graphs_us=graphs_us, launches=launches
+    )
 
 
 def _median_us(

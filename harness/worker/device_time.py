@@ -1,8 +1,9 @@
 """How long a GPU itself works on a call, by CUDA's events inside the worker: a diagnosis, never a score.
 
-It says how much of a call is Python and launch. Two ways, and they do not measure the same: a CUDA graph of the calls
-leaves hardly a gap between kernels; launched one by one, as a program does it, kernels follow each other with gaps.
-Either is queued behind a kernel that waits: what is launched while the events already count is timed with its launch.
+It says how much of a call is Python and launch. Three ways, and they do not measure the same: a CUDA graph of all calls
+leaves hardly a gap between kernels; launched one by one, as a program does it, kernels follow each other with gaps; of
+a graph of each call, launched one by one, there are gaps between calls alone. Each is queued behind a kernel that
+waits: what is launched while the events already count is timed with its launch.
 Each measurement is one pass over the calls. Between two the judge works on the device as it does between rounds, so
 that both are of the same conditions: contexts that change, and caches that hold something else.
 """
@@ -17,6 +18,7 @@ from typing import Protocol
 import torch
 
 from harness.device import driver
+from harness.protocol.wire import DeviceTimeMethod
 
 # Waiting for the launches: at least so long, and so many times what issuing them took before.
 MIN_WAIT_US = 500.0
@@ -44,11 +46,7 @@ class Graph:
     def __init__(self, calls: Calls) -> None:
         """Raises RuntimeError when they cannot be captured: they synchronise, or launch on a stream that is not the
         current one."""
-        warm = torch.cuda.Stream()
-        with torch.cuda.stream(warm):
-            for call in calls:
-                call()
-        torch.cuda.synchronize()
+        _warm_up(calls)
         counted = hasattr(torch.cuda.CUDAGraph, "raw_cuda_graph")  # since torch 2.8
         self._graph = torch.cuda.CUDAGraph(keep_graph=True) if counted else torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
@@ -82,6 +80,42 @@ class Queue:
                 return took_us / len(self._calls)
             self._calls = self._calls[: len(self._calls) // 2]
         return None
+
+
+class Graphs:
+    """A CUDA graph of each call."""
+
+    launches: float | None = None
+
+    def __init__(self, calls: Calls) -> None:
+        """Raises RuntimeError when they cannot be captured, as Graph does."""
+        _warm_up(calls)
+        memory = torch.cuda.graph_pool_handle()
+        graphs = [torch.cuda.CUDAGraph() for _ in calls]
+        self._results = []
+        # Not torch.cuda.graph, which empties torch's cache each time.
+        with torch.cuda.stream(torch.cuda.Stream()):
+            for graph, call in zip(graphs, calls, strict=True):
+                graph.capture_begin(pool=memory)
+                try:
+                    self._results.append(call())
+                finally:
+                    graph.capture_end()
+        self._queue = Queue([graph.replay for graph in graphs])
+
+    def measure(self) -> float | None:
+        return self._queue.measure()
+
+
+TIMERS: dict[DeviceTimeMethod, Callable[[Calls], DeviceTimer]] = {"graph": Graph, "graphs": Graphs, "queue": Queue}
+
+
+def _warm_up(calls: Calls) -> None:
+    """Run them where libraries may still make handles and workspaces, which a capture does not allow."""
+    with torch.cuda.stream(torch.cuda.Stream()):
+        for call in calls:
+            call()
+    torch.cuda.synchronize()
 
 
 def _issue_us(calls: Calls) -> float:

@@ -332,7 +332,7 @@ class Session:
     def _make_device_timer(self, request: TimeDevice) -> device_time.DeviceTimer:
         assert self._call is not None
         calls = [partial(self._call, self._slots[slot]) for slot in request.slots]
-        return device_time.Graph(calls) if request.method == "graph" else device_time.Queue(calls)
+        return device_time.TIMERS[request.method](calls)
 
     def _release(self, _request: Release) -> Reply:
         self._forget()

@@ -2,7 +2,7 @@
 
 surface: a graph over many calls
 needs: gpu, timing
-expect: rejected wrong_output|wrong_when_timed
+expect: rejected wrong_output|wrong_when_timed|too_slow
 """
 
 import torch
