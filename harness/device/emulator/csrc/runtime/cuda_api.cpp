@@ -202,6 +202,7 @@ static void in_order(cudaStream_t stream, const char* what, const void* address,
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
     raise_unseen_error();
+    require_stream(stream, "cudaMemcpyAsync");
     if (!inside(to, bytes) || !inside(from, bytes)) return fail_with(cudaErrorInvalidValue);
     in_order(stream, "cudaMemcpyAsync", from, bytes, false);
     in_order(stream, "cudaMemcpyAsync", to, bytes, true);
@@ -229,6 +230,7 @@ cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t fro
     return error;
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
+    require_stream(stream, "cudaMemsetAsync");
     if (!inside(to, bytes)) return fail_with(cudaErrorInvalidValue);
     in_order(stream, "cudaMemsetAsync", to, bytes, true);
     memset(to, value, bytes);

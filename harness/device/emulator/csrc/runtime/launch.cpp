@@ -162,13 +162,8 @@ Refusal check_cooperative(const LaunchConfig& c) {
                                                      "fit", (unsigned long long)volume(c.grid), (unsigned long long)fit)};
 }
 
-Refusal check_stream(const LaunchConfig& c) {
-    if (stream_exists(c.stream)) return {cudaSuccess, ""};
-    return {cudaErrorInvalidResourceHandle, "its stream does not exist, or does no longer"};
-}
-
 Refusal check_limits(const LaunchConfig& c) {
-    for (auto* check : {check_shape, check_shared, check_cluster, check_cooperative, check_stream}) {
+    for (auto* check : {check_shape, check_shared, check_cluster, check_cooperative}) {
         Refusal refusal = check(c);
         if (refusal.error != cudaSuccess) return refusal;
     }
@@ -317,6 +312,7 @@ cudaError_t launch(const LaunchConfig& config, void (*call)(void*), void* contex
                       "parallelism.");
     raise_unseen_error();
     const int number = ++launch_count;
+    require_stream(config.stream, "a launch", &config, number);
     const Refusal refusal = check_limits(config);
     if (refusal.error != cudaSuccess) return refuse(config, refusal, number);
     Launch run{};

@@ -35,6 +35,7 @@ constexpr int kPoolStreams = 32;   // c10/cuda/CUDAStream.cpp
 std::recursive_mutex lock;
 Stream legacy{0, false, 0, {}, {}}, per_thread{1, true, 0, {}, {}};
 std::map<const void*, std::unique_ptr<Stream>> created;
+std::map<const void*, std::unique_ptr<Event>> events;
 uint32_t next_number = 2;
 bool several = false;              // a second stream has been asked for
 Clock host;
@@ -117,7 +118,26 @@ double now_ms() {
     return double(t.tv_sec) * 1e3 + double(t.tv_usec) * 1e-3;
 }
 
-Event& as_event(cudaEvent_t event) { return *reinterpret_cast<Event*>(event); }
+// On an H200 a program that launched in a destroyed stream and waited for it was ended by that: the error that CUDA has
+// for it may not come.
+RawFinding no_such(const char* what, const char* call) {
+    RawFinding f;
+    f.kind = "bad_handle";
+    f.message = text("A stale handle: %s is given %s that does not exist, or does no longer. A GPU's driver may follow it to "
+                     "memory that has been freed, and end the process.", call, what[0] == 'e' ? "an event" : "a stream");
+    return f;
+}
+
+[[noreturn]] void refuse(const RawFinding& f) {
+    keep(f);
+    throw std::runtime_error("CUDA emulator: " + sentence(f));
+}
+
+Event& as_event(cudaEvent_t event, const char* call) {
+    const auto own = events.find(event);
+    if (own == events.end()) refuse(no_such("event", call));
+    return *own->second;
+}
 
 cudaError_t create(cudaStream_t* stream, bool blocking) {
     std::lock_guard<std::recursive_mutex> guard(lock);
@@ -142,9 +162,17 @@ void wait_for_all() {
 }
 }  // namespace
 
-bool stream_exists(const void* handle) {
+void require_stream(const void* handle, const char* call, const LaunchConfig* where, int launch) {
     std::lock_guard<std::recursive_mutex> guard(lock);
-    return find(handle);
+    if (find(handle)) return;
+    RawFinding f = no_such("stream", call);
+    if (where) {
+        f.kernel = where->kernel;
+        f.file = where->file;
+        f.line = where->line;
+        f.launch = launch;
+    }
+    refuse(f);
 }
 
 bool keeps_touches(const Launch* launch) {
@@ -302,13 +330,13 @@ cudaError_t cudaDeviceSynchronize() {
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     raise_unseen_error();
-    if (!stream_exists(stream)) return fail_with(cudaErrorInvalidResourceHandle);
+    require_stream(stream, "cudaStreamSynchronize");
     wait_for_stream(stream);
     return cudaSuccess;
 }
 // Whoever is told that all is done may rely on it.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-    if (!stream_exists(stream)) return fail_with(cudaErrorInvalidResourceHandle);
+    require_stream(stream, "cudaStreamQuery");
     wait_for_stream(stream);
     return cudaSuccess;
 }
@@ -323,16 +351,19 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, i
 cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     std::lock_guard<std::recursive_mutex> guard(lock);
     const auto own = created.find(handle);
-    if (own == created.end()) return fail_with(cudaErrorInvalidResourceHandle);
+    if (own == created.end()) {   // without an exception: destructors call this
+        keep(no_such("stream", "cudaStreamDestroy"));
+        return fail_with(cudaErrorInvalidResourceHandle);
+    }
     if (own->second->blocking) join(legacy.clock, own->second->clock);
     created.erase(own);
     return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
     std::lock_guard<std::recursive_mutex> guard(lock);
-    Stream* stream = find(handle);
-    if (!stream || !event) return fail_with(cudaErrorInvalidResourceHandle);
-    join(stream->clock, as_event(event).clock);
+    if (!event) return fail_with(cudaErrorInvalidResourceHandle);
+    require_stream(handle, "cudaStreamWaitEvent");
+    join(find(handle)->clock, as_event(event, "cudaStreamWaitEvent").clock);
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -340,20 +371,26 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
     return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
-    *event = reinterpret_cast<cudaEvent_t>(new Event);
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    auto made = std::make_unique<Event>();
+    *event = reinterpret_cast<cudaEvent_t>(made.get());
+    events[made.get()] = std::move(made);
     return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-    delete reinterpret_cast<Event*>(event);
-    return cudaSuccess;
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    if (events.erase(event)) return cudaSuccess;
+    if (event) keep(no_such("event", "cudaEventDestroy"));
+    return fail_with(cudaErrorInvalidResourceHandle);
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
     std::lock_guard<std::recursive_mutex> guard(lock);
-    Stream* stream = find(handle);
-    if (!stream || !event) return fail_with(cudaErrorInvalidResourceHandle);
-    as_event(event).clock = caught_up(*stream).clock;
-    as_event(event).recorded_ms = now_ms();
+    if (!event) return fail_with(cudaErrorInvalidResourceHandle);
+    require_stream(handle, "cudaEventRecord");
+    Event& recorded = as_event(event, "cudaEventRecord");
+    recorded.clock = caught_up(*find(handle)).clock;
+    recorded.recorded_ms = now_ms();
     return cudaSuccess;
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
@@ -362,14 +399,16 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     std::lock_guard<std::recursive_mutex> guard(lock);
     if (!event) return fail_with(cudaErrorInvalidResourceHandle);
-    join(host, as_event(event).clock);
+    join(host, as_event(event, "cudaEventSynchronize").clock);
     forget_what_the_host_knows();
     return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) { return cudaEventSynchronize(event); }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
     if (!from || !to) return fail_with(cudaErrorInvalidResourceHandle);
-    *ms = float(as_event(to).recorded_ms - as_event(from).recorded_ms);
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    const char* call = "cudaEventElapsedTime";
+    *ms = float(as_event(to, call).recorded_ms - as_event(from, call).recorded_ms);
     return cudaSuccess;
 }
 }  // extern "C"

@@ -7,7 +7,9 @@
 #include "state.h"
 
 namespace emu {
-bool stream_exists(const void* handle);
+// Keeps a finding and throws std::runtime_error when there is no such stream. `call` is its user, a launch where `where`
+// says which.
+void require_stream(const void* handle, const char* call, const LaunchConfig* where = nullptr, int launch = 0);
 // Whether touches of the launches before `launch` may still matter to it or to a later one.
 bool keeps_touches(const Launch* launch);
 // Puts the launch behind all that its stream waits for, and notes in it what may run at the same time.
