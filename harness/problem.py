@@ -177,9 +177,9 @@ def load_problem(path: Path, random_seed: int) -> Problem:
     model = _attribute(path, module, "Model", type)
     _refuse_misspelt_settings(path, module)
     get_inputs = getattr(module, "get_inputs", None)
-    cases = [_case(path, fields) for fields in getattr(module, "CASES", [])]
+    cases = [_case(path, fields) for fields in _list_of_cases(path, "CASES", getattr(module, "CASES", []))]
     if hasattr(module, "random_cases"):
-        drawn = module.random_cases(np.random.default_rng(random_seed))
+        drawn = _random_cases(path, module, random_seed)
         cases += [replace(_case(path, fields), name=f"random {i + 1}") for i, fields in enumerate(drawn)]
     if not cases:
         if get_inputs is None:
@@ -195,7 +195,7 @@ def load_problem(path: Path, random_seed: int) -> Problem:
         forbidden_ops=_operators(path, module, "FORBIDDEN_OPS"),
         gradients=_gradients(path, module, cases),
         deterministic=bool(getattr(module, "DETERMINISTIC", False)),
-        random=dict(getattr(module, "RANDOM", {})),
+        random=_random_outputs(path, module),
         get_inputs=get_inputs,
         get_init_inputs=getattr(module, "get_init_inputs", None),
     )
@@ -210,14 +210,14 @@ def _import(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UsageError(
             f"The problem file {path} cannot be loaded: {_said(path, error)}.{_submission_hint(path)}"
         ) from error
     return module
 
 
-def _said(path: Path, error: Exception) -> str:
+def _said(path: Path, error: BaseException) -> str:
     """An error's type and message, and the line of the problem file that it comes from."""
     of_the_file = isinstance(error, SyntaxError) and error.filename is not None and _is(path, error.filename)
     message = error.msg if isinstance(error, SyntaxError) and of_the_file else str(error)
@@ -226,7 +226,7 @@ def _said(path: Path, error: Exception) -> str:
     return f"{type(error).__name__}: {message.rstrip('.')}{where}"
 
 
-def _line(path: Path, error: Exception) -> int | None:
+def _line(path: Path, error: BaseException) -> int | None:
     """The problem file's own line that `error` comes from: what raised it may lie in a library that it calls."""
     if isinstance(error, SyntaxError) and error.filename is not None and _is(path, error.filename):
         return error.lineno
@@ -293,6 +293,32 @@ def _is_operator(name: str) -> bool:
     if not isinstance(packet, torch._ops.OpOverloadPacket):
         return False
     return overload in packet.overloads() if dot else True
+
+
+def _random_outputs(path: Path, module: ModuleType) -> dict[int, str]:
+    value = getattr(module, "RANDOM", {})
+    try:
+        return msgspec.convert(value, dict[int, str])
+    except msgspec.ValidationError:
+        raise UsageError(
+            f"{path}: RANDOM is {value!r}; it is a dict of an output's number and the name of the reference's module "
+            'that makes it random, such as {0: "dropout"}.'
+        ) from None
+
+
+def _list_of_cases(path: Path, what: str, value: Any) -> list[Any]:
+    if not isinstance(value, list | tuple):
+        raise UsageError(f"{path}: {what} is a {type(value).__name__}; it is a list of cases, each a dict.")
+    return list(value)
+
+
+def _random_cases(path: Path, module: ModuleType, random_seed: int) -> list[Any]:
+    try:
+        drawn = module.random_cases(np.random.default_rng(random_seed))
+        drawn = list(drawn) if inspect.isgenerator(drawn) else drawn
+    except Exception as error:
+        raise UsageError(f"{path}: random_cases(rng) raises {_said(path, error)}.") from error
+    return _list_of_cases(path, "what random_cases(rng) returns", drawn)
 
 
 def _gradients(path: Path, module: ModuleType, cases: Sequence[Case]) -> tuple[str, ...] | None:

@@ -166,6 +166,11 @@ BROKEN = {
     "no Model": ("x = 1", "defines no Model"),
     "no cases": ("import torch.nn as nn\nclass Model(nn.Module): pass", "neither CASES nor get_inputs"),
     "an import error": ("import nothing_like_this", "line 1"),
+    "an end in the middle": ("import sys\nsys.exit('no GPU')", r"SystemExit: no GPU \(line 2\)"),
+    "cases that are no list": ("CASES = {'a': 1}", "CASES is a dict; it is a list of cases"),
+    "random cases that fail": ("def random_cases(rng): return rng.no_such()", r"random_cases\(rng\) raises .*line 3"),
+    "random cases that are none": ("def random_cases(rng): pass", "what random_cases.* returns is a NoneType"),
+    "random outputs that are a list": ("RANDOM = [0]", "RANDOM is .*; it is a dict of an output's number"),
     "an unknown key": ("CASES = [dict(name='a', shapes=[(1,)], size=3)]", "size"),
     "a misspelt key": ("CASES = [dict(name='a', shpes=[(1,)])]", "known are name, shapes, .* Did you mean 'shapes'"),
     "a misspelt key of a stand-in": (
@@ -195,7 +200,7 @@ BROKEN = {
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_problem_file_gets_a_sentence(what, tmp_path):
     text, sentence = BROKEN[what]
-    if text.startswith(("FORBID", "ALLOWED")):
+    if text.startswith(("FORBID", "ALLOWED", "RANDOM")):
         text = f"CASES = [dict(name='a', shapes=[(1,)])]\n{text}"
     if text.startswith(("CASES", "def")):
         text = "import torch.nn as nn\nclass Model(nn.Module): pass\n" + text
