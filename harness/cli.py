@@ -13,6 +13,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -270,6 +271,7 @@ def _profile(arguments: Sequence[str]) -> int:
 
 def _evaluate(options: argparse.Namespace) -> int:
     usual = against.QUICK if options.effort == "quick" else against.USUAL
+    options.asked_against = options.against is not None
     options.against = against.read(usual if options.against is None else options.against)
     _refuse_what_cannot_be(options)
     asked = None if options.problem is None else _named_problem(options.problem)
@@ -385,6 +387,12 @@ def _progress(options: argparse.Namespace) -> Iterator[Callable[[str], None]]:
         yield lambda text: console.print(f"{time.monotonic() - started:7.2f} s  {text}")
 
 
+def _notice(options: argparse.Namespace, text: str) -> None:
+    """A line on stderr about what will take long."""
+    if not options.quiet:
+        _console(options.color, stderr=True).print(text, highlight=False)
+
+
 def _announce(evaluation: Evaluation, position: int, count: int, options: argparse.Namespace) -> None:
     """A line of a log for one of several submissions as soon as it is judged: the report comes when all are."""
     console = _console(options.color, stderr=True)
@@ -424,9 +432,30 @@ def _all_evaluations(
             _require_sanitizer(device)
         if device not in isolation:
             isolation[device] = choose_isolation(options.isolation, device)
+            for sentence in _without_effect(options, device):
+                _notice(options, sentence)
         groups.setdefault((_problem_path(options.problem, submission.path), device), []).append(submission)
     for (problem, device), members in groups.items():
         yield from _group(problem, device, members, options, settings, isolation[device], progress)
+
+
+def _without_effect(options: argparse.Namespace, device: str) -> Iterator[str]:
+    """Sentences about options that do nothing on `device`."""
+    of_times = {
+        "--quick": options.effort == "quick",
+        "--thorough": options.effort == "thorough",
+        "--against": options.asked_against,
+        "--device-time": options.device_time,
+    }
+    idle = [name for name, given in of_times.items() if given and (device == "emulator" or options.no_timing)]
+    if idle:
+        why = "the emulator gives verdicts and no times" if device == "emulator" else "--no-timing times nothing"
+        yield f"Without effect: {', '.join(idle)}, since {why}."
+    elif options.device_time and device == "cpu":
+        yield "Without effect: --device-time, which asks a GPU, and this run is on cpu."
+    if options.check and device != "emulator":
+        instead = "--sanitize looks for such defects there" if device == "cuda" else "it has nothing to look at there"
+        yield f"Without effect: --check, which is the emulator's, and this run is on {device}; {instead}."
 
 
 def _require_sanitizer(device: str) -> None:
@@ -454,7 +483,7 @@ def _group(
     from harness.device.memory_file import MemoryFile
     from harness.isolation.starter import Starter
 
-    prepare_device(device_name, check=settings.check)
+    prepare_device(device_name, check=settings.check, notice=partial(_notice, options))
     memory = MemoryFile()
     starter = Starter(device_name, memory.fd, isolation, [path])
     try:

@@ -156,6 +156,35 @@ def test_json_carries_what_is_promised():
     assert [line.split("  ")[0] for line in said] == ["1 of 2: ACCEPTED", "2 of 2: REJECTED"]
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--quick", "--against", "eager"], "--quick, --against, since --no-timing times nothing."),
+        (["--check"], "--check, which is the emulator's, and this run is on cpu; it has nothing to look at there."),
+        (["--quick", "-q"], None),
+    ],
+    ids=["options of times", "the emulator's", "quiet"],
+)
+def test_an_option_without_effect_is_named(options, said):
+    run = run_eval(CONTROL, *SMALL, "--no-timing", *options)
+    assert run.code == 0
+    assert run.stderr == (f"Without effect: {said}\n" if said else "")
+
+
+def test_who_waits_for_the_emulator_to_be_built_is_told(tmp_path, monkeypatch):
+    from harness.device import choose, emulator
+
+    said, built = [], []
+    monkeypatch.setattr(choose, "emulator_cache", lambda: tmp_path)
+    monkeypatch.setattr(emulator, "prepare", lambda cache, check: built.append(cache))
+    choose.prepare_device("emulator", check=False, notice=said.append)
+    monkeypatch.setattr(emulator, "is_prepared", lambda cache, check: True)
+    choose.prepare_device("emulator", check=False, notice=said.append)
+    choose.prepare_device("cpu", check=False, notice=said.append)
+    assert said == ["The emulator is built, once for this version of it and of torch: about a minute."]
+    assert built == [tmp_path, tmp_path]
+
+
 def test_of_several_each_is_said_when_it_is_judged_and_kept_when_the_rest_is_stopped(tmp_path):
     never = tmp_path / "never.py"
     never.write_text("import time\ntime.sleep(60)\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.metadata
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from harness.device.memory_file import MemoryFile
@@ -45,14 +46,17 @@ def can_time(device: str) -> bool:
     return device != "emulator"
 
 
-def prepare_device(name: str, *, check: bool) -> None:
-    """Build what workers of the device read and must not write. Raises HarnessError when it cannot be built."""
+def prepare_device(name: str, *, check: bool, notice: Callable[[str], None]) -> None:
+    """Build what workers of the device read and must not write; `notice` is told where that takes a while. Raises
+    HarnessError when it cannot be built."""
     if name != "emulator":
         return
-    from harness.device.emulator import CompilerError, Missing, prepare
+    from harness.device.emulator import CompilerError, Missing, is_prepared, prepare
 
     try:
         with full_is_said():
+            if not is_prepared(emulator_cache(), check=check):
+                notice("The emulator is built, once for this version of it and of torch: about a minute.")
             prepare(emulator_cache(), check=check)
     except CompilerError as error:
         said = "\n".join(error.log.strip().splitlines()[:5])

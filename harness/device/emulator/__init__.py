@@ -7,6 +7,7 @@ A process calls `activate` before it imports torch; from then on `load_inline` e
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.device.emulator import libraries, runtime, standins
@@ -23,18 +24,27 @@ __all__ = [
     "caller_reads",
     "caller_writes",
     "configure",
+    "is_prepared",
     "prepare",
     "take_counts",
     "take_findings",
 ]
 
 
+def is_prepared(cache: Path, *, check: bool) -> bool:
+    """Whether `prepare` has nothing to build, which takes most of a minute."""
+    cache = Path(cache).resolve()
+    return all(folder.exists() for folder in (libraries.place(cache), *EmulatorToolchain(cache, check).preludes()))
+
+
 def prepare(cache: Path, *, check: bool) -> None:
-    """Build the emulator and its compiler's prelude in `cache`, where they are not there yet. Workers that run
+    """Build the emulator and its compiler's preludes in `cache`, where they are not there yet. Workers that run
     submissions read them and cannot write there."""
     cache = Path(cache).resolve()
-    libraries.build(cache)
-    EmulatorToolchain(cache, check).prepare()
+    with ThreadPoolExecutor(2) as pool:
+        built = pool.submit(libraries.build, cache)
+        EmulatorToolchain(cache, check).prepare()
+        built.result()
 
 
 def activate(cache: Path) -> None:

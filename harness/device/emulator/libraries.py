@@ -60,6 +60,11 @@ def _make(folder: Path) -> None:
     )  # fmt: skip
 
 
+def place(cache: Path) -> Path:
+    """Where the libraries lie, or will."""
+    return cache / f"emulator-{fingerprint()}"
+
+
 def build(cache: Path) -> Path:
     """The folder with the libraries, built if it is not there."""
-    return building.once(cache / f"emulator-{fingerprint()}", _make)
+    return building.once(place(cache), _make)

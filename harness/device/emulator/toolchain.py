@@ -175,19 +175,28 @@ class EmulatorToolchain:
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(self._prelude, _PRELUDES))
 
+    def preludes(self) -> list[Path]:
+        """Where they lie, or will."""
+        return [self._prelude_folder(unit) for unit in _PRELUDES]
+
+    def _prelude_flags(self, unit: str) -> list[str]:
+        return [*_COMMON, *(self._device_flags if unit == "cuda" else _HOST)]
+
+    def _prelude_folder(self, unit: str) -> Path:
+        parts = [self._headers(), *self._prelude_flags(unit), _PRELUDES[unit]]
+        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+        return self._cache / f"prelude-{key}"
+
     def _prelude(self, unit: str) -> Path:
         """The header that `unit` begins with, precompiled once: torch's headers take most of a build."""
-        extra = self._device_flags if unit == "cuda" else _HOST
-        parts = [self._headers(), *_COMMON, *extra, _PRELUDES[unit]]
-        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
         def make(folder: Path) -> None:
             header = folder / "prelude.h"
             header.write_text(_PRELUDES[unit])
-            flags = [*_COMMON, *extra, *paths.include_flags(shims=True)]
+            flags = [*self._prelude_flags(unit), *paths.include_flags(shims=True)]
             building.run([paths.compiler(), *flags, "-x", "c++-header", header.name, "-o", "prelude.h.gch"], folder)
 
-        return building.once(self._cache / f"prelude-{key}", make) / "prelude.h"
+        return building.once(self._prelude_folder(unit), make) / "prelude.h"
 
 
 def _plain_prelude(folder: Path, unit: str) -> Path:
