@@ -154,7 +154,9 @@ class Judge:
         return verdict.Accepted(**common, **_geomeans(timed))
 
 
-def _build(loaded: Loaded) -> verdict.Build:
+def _build(loaded: Loaded) -> verdict.Build | None:
+    if not loaded.built:
+        return None
     kernels = [verdict.KernelResource(**{f: getattr(k, f) for f in k.__struct_fields__}) for k in loaded.kernels]
     return verdict.Build(seconds=loaded.build_seconds, cached=loaded.build_cached, kernels=kernels)
 

@@ -2,9 +2,12 @@
 
 import importlib
 import importlib.util
+import io
 import json
 import sys
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.helpers import ROOT
@@ -193,3 +196,29 @@ def test_a_report_is_printed_from_kept_results(monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "\nACCEPTED  speed_of_light  60 cases correct" in printed
     assert "rung4" not in printed
+    head, row = (line for line in printed.splitlines() if line.startswith(("case ", "8192x4096 ")))
+    eager = json.loads(Path(results).read_text())["evaluations"]
+    (eager_us,) = (c["timing"]["baselines"]["eager"]["median_us"] for e in eager if e["submission"] == "speed_of_light"
+                   for c in e["cases"] if c["name"] == "8192x4096")  # fmt: skip
+    end = head.index(" eager ") + len(" eager")
+    assert row[:end].endswith(f" {eager_us:.1f} µs")
+
+
+def test_places_are_of_a_device_and_of_those_with_a_speedup():
+    from rich.console import Console
+
+    from harness.report import json as results_json
+    from harness.report import terminal
+
+    results = results_json.load(ROOT / "results" / "h200" / "layernorm.json")
+    console = Console(file=io.StringIO(), width=200)
+    terminal.print_results(console, results, check=False)
+    ranking = console.file.getvalue().split("Ranking · layernorm\n")[1].splitlines()[1:]
+    rows = [line.split()[:3] for line in ranking if line[0].isdigit()]
+    assert [place for place, _, device in rows if device == "cuda"] == ["1", "2", "3", "4", "5", "6"]
+    assert ["1", "cpu_vectorised", "cpu"] in rows
+    untimed = [msgspec.structs.replace(e, geomean_speedup=None) for e in results.evaluations]
+    console = Console(file=io.StringIO(), width=200)
+    terminal.print_results(console, msgspec.structs.replace(results, evaluations=untimed), check=False)
+    ranking = console.file.getvalue().split("Ranking · layernorm\n")[1].splitlines()[1:]
+    assert [line[0] for line in ranking[: len(untimed)]] == ["–"] * len(untimed)

@@ -154,7 +154,8 @@ def _print_cases(console: Console, evaluation: Evaluation, *, verbose: bool, bri
         table.add_column(heading, justify="right")
     baselines = list(dict.fromkeys(name for case in timed if case.timing for name in case.timing.baselines))
     if timed:
-        for heading in ("time", "±", "of floor", *(f"vs {name}" for name in baselines), ""):
+        eager = ["eager"] if "eager" in baselines else []
+        for heading in ("time", "±", "of floor", *eager, *(f"vs {name}" for name in baselines), ""):
             table.add_column(heading, justify="right")
     for case in shown:
         table.add_row(*_case_cells(case), *(_timing_cells(case.timing, baselines) if timed else ()))
@@ -203,13 +204,15 @@ def _case_cells(case: CasePassed | CaseFailed | CaseNotRun) -> tuple[str, ...]:
 
 def _timing_cells(timing: CaseTiming | None, baselines: list[str]) -> tuple[str, ...]:
     if timing is None:
-        return ("",) * (4 + len(baselines))
+        return ("",) * (4 + ("eager" in baselines) + len(baselines))
+    eager = timing.baselines.get("eager")
+    eager_us = [duration(eager.median_us) if eager else "–"] if "eager" in baselines else []
     against = (ratio(timing.baselines[n].speedup) if n in timing.baselines else "–" for n in baselines)
     words = ["launch-bound"] if timing.launch_bound else []
     if timing.device:
         words.append(f"device says {duration(timing.device.call_us)}")
     label = ", ".join(words)
-    return (duration(timing.median_us), _percent(timing), f"{timing.floor_fraction:.0%}", *against, label)
+    return (duration(timing.median_us), _percent(timing), f"{timing.floor_fraction:.0%}", *eager_us, *against, label)
 
 
 def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> None:
@@ -257,26 +260,31 @@ def _not_followed(count: KernelCount) -> str:
 
 
 def _ranking(evaluations: list[Evaluation]) -> Table:
-    """Accepted submissions to one problem by speedup over eager, then the others."""
+    """Accepted submissions to one problem by speedup over eager, then the others, device by device: eager is another
+    there. Who has no speedup has no place."""
+    devices = list(dict.fromkeys(evaluation.device for evaluation in evaluations))
 
-    def key(evaluation: Evaluation) -> tuple[int, float]:
+    def key(evaluation: Evaluation) -> tuple[int, int, float]:
         order = 0 if isinstance(evaluation, Accepted) else 1 if isinstance(evaluation, Rejected) else 2
-        return order, -(evaluation.geomean_speedup or 0.0)
+        return devices.index(evaluation.device), order, -(evaluation.geomean_speedup or 0.0)
 
+    places = dict.fromkeys(devices, 0)
     table = _table()
     for heading in ("#", "submission", "device", "verdict"):
         table.add_column(heading)
-    for heading in ("over eager [95%]", "over the faster baseline [95%]"):
+    for heading in ("over eager [95%]", "over the fastest baseline [95%]"):
         table.add_column(heading, justify="right")
-    for place, evaluation in enumerate(sorted(evaluations, key=key), 1):
+    for evaluation in sorted(evaluations, key=key):
         status = status_of(evaluation)
+        placed = isinstance(evaluation, Accepted) and evaluation.geomean_speedup is not None
+        places[evaluation.device] += placed
         if isinstance(evaluation, Accepted):
             over_eager = with_interval(evaluation.geomean_speedup, evaluation.geomean_interval)
             over_best = with_interval(evaluation.geomean_speedup_over_best, evaluation.geomean_over_best_interval)
         else:
             over_eager, over_best = evaluation.reason, ""
         table.add_row(
-            str(place),
+            str(places[evaluation.device]) if placed else "–",
             escape(evaluation.submission),
             evaluation.device,
             Text(status, style=STATUS_STYLE[status]),
