@@ -121,7 +121,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     if arguments[:1] in (["list"], ["env"]):
-        return _verb(arguments)
+        return _verb(arguments[0], arguments[1:])
     with cache.in_use():
         if arguments[:1] == ["profile"]:
             return _profile(arguments[1:])
@@ -168,13 +168,20 @@ def _console(color: str, *, stderr: bool = False) -> Console:
 # ---------------------------------------------------------------------- verbs
 
 
-def _verb(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog=f"eval.py {arguments[0]}")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    options = _parsed(parser, arguments[1:])
-    if arguments[0] == "env":
+def _verb(verb: str, arguments: Sequence[str]) -> int:
+    options = _parsed(_verb_parser(verb), arguments)
+    if verb == "env":
         return _env(options.json)
-    return _list(options.json)
+    paths = [_named_problem(asked) for asked in options.problems] or sorted(PROBLEMS.glob("*.py"))
+    return _list(paths, options.json)
+
+
+def _verb_parser(verb: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"eval.py {verb}")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    if verb == "list":
+        parser.add_argument("problems", nargs="*", metavar="PROBLEM", help="a file, or a name (default: all)")
+    return parser
 
 
 def _env(as_json: bool) -> int:
@@ -191,13 +198,14 @@ def _env(as_json: bool) -> int:
     return EXIT_ACCEPTED
 
 
-def _list(as_json: bool) -> int:
+def _list(paths: Sequence[Path], as_json: bool) -> int:
+    """Problems with their cases, and the submissions that ship for them."""
     import msgspec
 
     from harness.problem import load_problem
 
     found: list[dict[str, Any]] = []
-    for path in sorted(PROBLEMS.glob("*.py")):
+    for path in paths:
         problem = load_problem(path, random_seed=0)
         cases = [{"name": c.name, "shape": c.shape_text, "timed": c.timed} for c in problem.cases]
         files = [p.relative_to(SUBMISSIONS).as_posix() for p in find_submissions([]) if p.parent.name == problem.name]

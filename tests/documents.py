@@ -8,6 +8,8 @@ What a block is decides how it is tested (tests/test_documents.py reads, tests/t
   by name;
 - `sh` behind `<!-- evaluate command -->` or `<!-- test command -->`: run by .ci/run and the tests it starts;
 - `python` behind `<!-- submission: NAME from FILE; OPTIONS -->`: judged as a submission with NAME as in FILE;
+- `python` behind `<!-- problem: FILE -->`: a problem, against which the submission FILE must be accepted and one that
+  is its reference rejected;
 - any language behind `<!-- quote: … -->`: made by harness.report.markdown from a file that the page runs;
 - `text` behind `<!-- drawing -->`, `<!-- formula -->` or `<!-- usage -->`: nothing to run.
 """

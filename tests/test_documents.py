@@ -98,7 +98,9 @@ def test_a_block_says_how_it_is_tested(block):
         assert block.marker in SHELL_MARKERS, f"{block}: unknown marker {block.marker!r} before a sh block"
         assert block.marker != "needs" or block.said == "gpu", f"{block}: only a GPU can be needed"
     elif block.language == "python":
-        assert block.marker in {"", "submission"}, f"{block}: unknown marker {block.marker!r} before a python block"
+        assert block.marker in {"", "submission", "problem"}, (
+            f"{block}: unknown marker {block.marker!r} before a python block"
+        )
     else:
         assert block.language == "text", f"{block}: say sh, python or text, or quote the code from its file"
         assert block.marker in NOTHING_TO_RUN, f"{block}: a text block needs a marker, or is to be a quote of a file"
@@ -125,14 +127,17 @@ def complaint_about(command):
 
 
 def complaint_of_eval(arguments):
-    from harness.cli import _parser, _profile_parser
+    from harness.cli import _parser, _profile_parser, _verb_parser
 
     if arguments[:1] in (["list"], ["env"]):
-        return "" if set(arguments[1:]) <= {"--json"} else f"eval.py {arguments[0]} takes --json only"
-    parser = _profile_parser() if arguments[:1] == ["profile"] else _parser()
+        parser, arguments = _verb_parser(arguments[0]), arguments[1:]
+    elif arguments[:1] == ["profile"]:
+        parser, arguments = _profile_parser(), arguments[1:]
+    else:
+        parser = _parser()
     said = io.StringIO()
     with contextlib.suppress(SystemExit), contextlib.redirect_stderr(said):
-        parser.parse_args(arguments[arguments[:1] == ["profile"] :])
+        parser.parse_args(arguments)
     return said.getvalue()
 
 

@@ -63,6 +63,17 @@ def test_a_python_block_runs(block, tmp_path):
     assert process.returncode == 0, process.stderr
 
 
+@pytest.mark.parametrize("block", [b for b in PYTHON if b.marker == "problem"], ids=str)
+def test_a_problem_shown_whole_tells_right_from_forbidden(block, tmp_path):
+    problem = tmp_path / "shown.py"
+    problem.write_text(block.text)
+    its_reference = tmp_path / "reference.py"
+    its_reference.write_text(f"{block.text}\nclass ModelNew(Model): pass\n")
+    run = judged(block.said, str(its_reference), "--problem", str(problem), "--no-timing")
+    verdicts = [(e["status"], e["reason"]) for e in run.results["evaluations"]]
+    assert verdicts == [("accepted", None), ("rejected", "forbidden_op")]
+
+
 @pytest.mark.parametrize("block", [b for b in PYTHON if b.marker == "submission"], ids=str)
 def test_a_submission_shown_whole_is_accepted(block, tmp_path):
     """`NAME is CONSTANT of FILE; OPTIONS`: the block with that constant of a shipped file in front of it is judged."""
