@@ -1,6 +1,9 @@
 """load_inline in a worker: located sources, a cache by content, and what compilers print."""
 
+import re
 from pathlib import Path
+
+import pytest
 
 from harness.build.compiler_output import kernel_resources, short_errors
 from harness.build.extension import Extension, SourceText
@@ -117,6 +120,57 @@ def test_an_error_names_the_line_of_the_python_file(tmp_path):
     evaluation = judged(write(tmp_path, NATIVE.replace("ANSWER", "no_such_name")))
     assert evaluation["reason"] == "build_failed"
     assert "submission.py:7:" in evaluation["message"]
+
+
+LAUNCHING = """
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+CUDA = '''
+__global__ void kernel(const float* x, float* y, int n) { if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x]; }
+torch::Tensor run(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    kernel<<<1, 32>>>(ARGUMENTS);
+    return y;
+}
+'''
+extension = load_inline(name="launching", cpp_sources="torch::Tensor run(DECLARED);", cuda_sources=CUDA,
+                        functions=["run"])
+
+class ModelNew(nn.LayerNorm):
+    def forward(self, x):
+        return extension.run(x)
+"""
+
+
+@pytest.mark.parametrize(
+    ("declared", "arguments", "said"),
+    [
+        (
+            "torch::Tensor x",
+            "x.data_ptr<float>(), y.data_ptr<float>()",
+            r"submission.py:\d+: the kernel takes \(const float\*, float\*, int\) and is launched with "
+            r"\(float\*, float\*\)$",
+        ),
+        (
+            "torch::Tensor x",
+            "x.data_ptr<float>(), y.data_ptr<double>(), 8",
+            r"submission.py:\d+: cannot convert 'double\*' to 'float\*'$",
+        ),
+        (
+            "torch::Tensor x, double eps",
+            "x.data_ptr<float>(), y.data_ptr<float>(), 8",
+            r"^Nothing defines run\(torch::Tensor, double\), which is declared",
+        ),
+    ],
+    ids=["an argument that is missing", "an argument of another type", "a declaration that nothing defines"],
+)
+def test_a_slip_in_a_launch_or_a_declaration_is_named_in_cudas_words(declared, arguments, said, tmp_path):
+    source = LAUNCHING.replace("DECLARED", declared).replace("ARGUMENTS", arguments)
+    run = run_eval(write(tmp_path, source), "--problem", PROBLEM, "--device", "emulator")
+    (evaluation,) = run.results["evaluations"]
+    assert evaluation["reason"] == "build_failed"
+    assert re.search(said, evaluation["message"]), evaluation["message"]
 
 
 def test_a_run_adds_a_bounded_amount_to_the_cache(tmp_path, monkeypatch):

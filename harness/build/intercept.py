@@ -23,8 +23,9 @@ from typing import Any
 import msgspec
 import torch.utils.cpp_extension as cpp_extension
 
-from harness.build.extension import Extension, KernelResources, SourceText, Toolchain
+from harness.build.extension import BuildFailed, Extension, KernelResources, SourceText, Toolchain
 from harness.build.locate import locate
+from harness.build.symbols import missing_definition
 
 _REPORT = "kernels.json"
 
@@ -108,12 +109,17 @@ def _load(
         report.cached = False
     report.count += 1
     report.kernels += msgspec.json.decode((folder / _REPORT).read_bytes(), type=list[KernelResources])
-    if not is_python_module:
+    try:
+        if is_python_module:
+            return _import(module_name, library)
         import torch
 
         torch.ops.load_library(str(library))
         return str(library)
-    return _import(module_name, library)
+    except (ImportError, OSError) as error:
+        if sentence := missing_definition(str(error)):
+            raise BuildFailed(sentence) from error
+        raise
 
 
 def _build(extension: Extension, toolchain: Toolchain, module_name: str, folder: Path) -> None:

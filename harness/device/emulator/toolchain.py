@@ -49,6 +49,8 @@ _PRELUDES = {
 _PYTHON = re.compile(r"\b(py::|pybind11|PYBIND11_|Py[A-Z_]|THP[A-Z])")
 _ERROR = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$")
 _INSTANTIATED = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):\d+:\s+(?:required from|in '?constexpr)")
+_LAUNCH = re.compile(r"emu::Launcher::typed\(void \(&\)\((?P<parameters>.*?)\)(?:, (?P<arguments>.*))?\)'")
+_CONVERSION = re.compile(r"'emu::identity<.*?>::type' \{aka ('[^']*')\}")
 _UNSUPPORTED = re.compile(r"unsupported_by_emulator: ([^\"\n]*?)[\"'’]*$", re.MULTILINE)
 
 
@@ -207,6 +209,15 @@ def _plain_prelude(folder: Path, unit: str) -> Path:
     return header
 
 
+def _in_words_of_cuda(text: str) -> str:
+    """A compiler's message without the types that a launch is made of here."""
+    text = _CONVERSION.sub(r"\1", text)
+    launch = _LAUNCH.search(text)
+    if not launch:
+        return text
+    return f"the kernel takes ({launch['parameters']}) and is launched with ({launch['arguments'] or ''})"
+
+
 def _explained(log: str, files: set[str]) -> Exception:
     """The compiler's errors in short, each at the submission's own line where there is one."""
     unsupported = _UNSUPPORTED.search(log)
@@ -224,7 +235,7 @@ def _explained(log: str, files: set[str]) -> Exception:
             place = f"{match['file']}:{match['line']}"
         if unsupported and "unsupported_by_emulator" in match["text"]:
             return Unsupported(f"{place or 'the source'}: the emulator does not support {unsupported[1].strip()}.")
-        errors.append(f"{place or match['file'] + ':' + match['line']}: {match['text']}")
+        errors.append(f"{place or match['file'] + ':' + match['line']}: {_in_words_of_cuda(match['text'])}")
         place = ""
     if not errors:
         errors = log.strip().splitlines()[-5:]
