@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib.util
 import inspect
+import math
 import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -389,6 +390,8 @@ def _case(path: Path, fields: Any) -> Case:
             raise UsageError(
                 f"{path}: case '{wanted.name}' asks for the {what} '{value}'; known are {', '.join(known)}."
             )
+    if wanted.timed and wanted.shapes and not any(math.prod(shape) for shape in wanted.shapes):
+        raise UsageError(f"{path}: case '{wanted.name}' is timed and has no elements: nothing is there to be timed.")
     whole = {**fields, "scaled": None, "emulated": None}
     scaled = _case(path, {**whole, **wanted.scaled}) if wanted.scaled else None
     emulated = _case(path, {**whole, **wanted.emulated}) if wanted.emulated else None

@@ -182,6 +182,7 @@ BROKEN = {
         "CASES = [dict(name='a', shapes=[(9,)], emulated=dict(shapes=[7]))]",
         r"'emulated' of case 'a' .* did you mean \[\(7,\)\]",
     ),
+    "a timed case of nothing": ("CASES = [dict(name='a', shapes=[(0, 8)], timed=True)]", "has no elements"),
     "an unknown distribution": ("CASES = [dict(name='a', shapes=[(1,)], distribution='odd')]", "known are normal"),
     "an unknown dtype": ("CASES = [dict(name='a', shapes=[(1,)], dtype='float7')]", "float7"),
     "inputs that fail": ("def get_inputs(): return [1 / 0]", "ZeroDivisionError: .*line 3"),
