@@ -118,13 +118,20 @@ double now_ms() {
     return double(t.tv_sec) * 1e3 + double(t.tv_usec) * 1e-3;
 }
 
+// No address, which would come again: a handle that was given up stays one.
+template <class Handle>
+Handle new_handle() {
+    static uintptr_t last = 0x1000;   // cudaStreamLegacy and cudaStreamPerThread are 1 and 2
+    return reinterpret_cast<Handle>(last += 16);
+}
+
 // On an H200 a program that launched in a destroyed stream and waited for it was ended by that: the error that CUDA has
 // for it may not come.
 RawFinding no_such(const char* what, const char* call) {
     RawFinding f;
     f.kind = "bad_handle";
     f.message = text("A stale handle: %s is given %s that does not exist, or does no longer. A GPU's driver may follow it to "
-                     "memory that has been freed, and end the process.", call, what[0] == 'e' ? "an event" : "a stream");
+                     "memory that has been freed, and end the process.", call, what);
     return f;
 }
 
@@ -135,15 +142,14 @@ RawFinding no_such(const char* what, const char* call) {
 
 Event& as_event(cudaEvent_t event, const char* call) {
     const auto own = events.find(event);
-    if (own == events.end()) refuse(no_such("event", call));
+    if (own == events.end()) refuse(no_such("an event", call));
     return *own->second;
 }
 
 cudaError_t create(cudaStream_t* stream, bool blocking) {
     std::lock_guard<std::recursive_mutex> guard(lock);
-    auto made = std::make_unique<Stream>(Stream{next_number++, blocking, 0, {}, {}});
-    *stream = reinterpret_cast<cudaStream_t>(made.get());
-    created[made.get()] = std::move(made);
+    *stream = new_handle<cudaStream_t>();
+    created[*stream] = std::make_unique<Stream>(Stream{next_number++, blocking, 0, {}, {}});
     several = true;
     return cudaSuccess;
 }
@@ -165,7 +171,7 @@ void wait_for_all() {
 void require_stream(const void* handle, const char* call, const LaunchConfig* where, int launch) {
     std::lock_guard<std::recursive_mutex> guard(lock);
     if (find(handle)) return;
-    RawFinding f = no_such("stream", call);
+    RawFinding f = no_such("a stream", call);
     if (where) {
         f.kernel = where->kernel;
         f.file = where->file;
@@ -352,7 +358,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     std::lock_guard<std::recursive_mutex> guard(lock);
     const auto own = created.find(handle);
     if (own == created.end()) {   // without an exception: destructors call this
-        keep(no_such("stream", "cudaStreamDestroy"));
+        keep(no_such("a stream", "cudaStreamDestroy"));
         return fail_with(cudaErrorInvalidResourceHandle);
     }
     if (own->second->blocking) join(legacy.clock, own->second->clock);
@@ -372,16 +378,15 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) {
     std::lock_guard<std::recursive_mutex> guard(lock);
-    auto made = std::make_unique<Event>();
-    *event = reinterpret_cast<cudaEvent_t>(made.get());
-    events[made.get()] = std::move(made);
+    *event = new_handle<cudaEvent_t>();
+    events[*event] = std::make_unique<Event>();
     return cudaSuccess;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
     std::lock_guard<std::recursive_mutex> guard(lock);
     if (events.erase(event)) return cudaSuccess;
-    if (event) keep(no_such("event", "cudaEventDestroy"));
+    if (event) keep(no_such("an event", "cudaEventDestroy"));
     return fail_with(cudaErrorInvalidResourceHandle);
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
