@@ -220,5 +220,5 @@ def test_places_are_of_a_device_and_of_those_with_a_speedup():
     untimed = [msgspec.structs.replace(e, geomean_speedup=None) for e in results.evaluations]
     console = Console(file=io.StringIO(), width=200)
     terminal.print_results(console, msgspec.structs.replace(results, evaluations=untimed), check=False)
-    ranking = console.file.getvalue().split("Ranking · layernorm\n")[1].splitlines()[1:]
+    ranking = console.file.getvalue().split("Verdicts · layernorm\n")[1].splitlines()[1:]
     assert [line[0] for line in ranking[: len(untimed)]] == ["–"] * len(untimed)

@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from harness.errors import SubmissionError
 from harness.judging import oracle, pieces
+from harness.judging.form import check_form
 from harness.paths import PROBLEMS, ROOT
 from harness.problem import load_problem
+from harness.protocol.wire import OutputRef
 
 PROBLEM = load_problem(PROBLEMS / "layernorm.py", random_seed=1)
 CPU = torch.device("cpu")
@@ -263,3 +266,14 @@ print({"torch._dynamo", "scipy"} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [((4, 1), r"\(4, 1\)\. Return it as \.contiguous\(\) gives it\.$"), ((8, 1), r"the reference's are \(8, 1\)\.$")],
+    ids=["contiguous", "with gaps"],
+)
+def test_other_strides_are_named_with_how_to_get_the_references(wanted, said):
+    given = OutputRef(address=0, shape=[3, 4], stride=[1, 3], dtype="float32", device="cpu", type="torch.Tensor")
+    with pytest.raises(SubmissionError, match=said):
+        check_form([given], [oracle.Form((3, 4), wanted, torch.float32)], "cpu", emulated=False)

@@ -23,8 +23,10 @@ def missing_definition(message: str) -> str | None:
 def demangled(symbol: str) -> str:
     """'_Z3runN2at6TensorEd' -> 'run(at::Tensor, double)', by the C++ library that torch is linked to (Itanium C++ ABI,
     __cxa_demangle); as it is where it is no such name."""
-    library, libc = ctypes.CDLL("libstdc++.so.6"), ctypes.CDLL(None)
-    demangle = library.__cxa_demangle
+    try:
+        demangle, free = ctypes.CDLL("libstdc++.so.6").__cxa_demangle, ctypes.CDLL(None).free
+    except (OSError, AttributeError):  # another C++ library
+        return symbol
     demangle.restype = ctypes.c_void_p  # to be freed, which c_char_p would lose
     status = ctypes.c_int()
     text = demangle(symbol.encode(), None, None, ctypes.byref(status))
@@ -33,4 +35,4 @@ def demangled(symbol: str) -> str:
     try:
         return ctypes.string_at(text).decode(errors="replace")
     finally:
-        libc.free(ctypes.c_void_p(text))
+        free(ctypes.c_void_p(text))

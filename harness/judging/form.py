@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from harness.errors import SubmissionError
@@ -33,5 +34,11 @@ def check_form(outputs: Sequence[OutputRef], expected: Sequence[oracle.Form], de
         if len(ref.stride) != len(ref.shape) or not oracle.same_strides(form.shape, ref.stride, form.stride):
             raise SubmissionError(
                 "wrong_output",
-                f"The strides of {which} are {tuple(ref.stride)}; the reference's are {form.stride}.",
+                f"The strides of {which} are {tuple(ref.stride)}; the reference's are {form.stride}."
+                + (" Return it as .contiguous() gives it." if _is_contiguous(form) else ""),
             )
+
+
+def _is_contiguous(form: oracle.Form) -> bool:
+    strides = [math.prod(form.shape[dim + 1 :]) for dim in range(len(form.shape))]
+    return oracle.same_strides(form.shape, strides, form.stride)

@@ -79,7 +79,8 @@ def print_results(
     for problem in dict.fromkeys(evaluation.problem for evaluation in results.evaluations):
         rivals = [evaluation for evaluation in results.evaluations if evaluation.problem == problem]
         if len(rivals) > 1:
-            _print_titled(console, f"Ranking · {problem}", _ranking(rivals))
+            what = "Ranking" if any(e.geomean_speedup is not None for e in rivals) else "Verdicts"
+            _print_titled(console, f"{what} · {problem}", _ranking(rivals))
     _print_isolation(console, results.environment.get("isolation", {}), verbose)
 
 
