@@ -154,9 +154,9 @@ def test_a_submission_that_is_slow_at_first_has_as_many_calls_in_a_round_as_it_i
         """,
         "rounds = set()",
     )
-    run = run_timed(slow, "--problem", "layernorm", "-k", "8192x1024", "--against", "eager")
+    run = run_timed(slow, "--problem", "layernorm", "-k", "8192x1024", "--against", "eager", quiet=True)
     (timing,) = timings(run.results["evaluations"][0])
-    assert timing["calls_per_round"] >= 8
+    assert timing["calls_per_round"] * timing["median_us"] >= 8_000
     assert timing["interval_us"][1] < 20_000
     assert len(timing["samples_us"]) >= 6
 
