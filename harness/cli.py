@@ -396,7 +396,7 @@ def _progress(options: argparse.Namespace) -> Iterator[Callable[[str], None]]:
 
 
 def _notice(options: argparse.Namespace, text: str) -> None:
-    """A line on stderr about what will take long."""
+    """A line on stderr ahead of what it is about: what takes long, or does nothing."""
     if not options.quiet:
         _console(options.color, stderr=True).print(text, highlight=False)
 
