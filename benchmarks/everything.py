@@ -8,7 +8,7 @@
 
 Steps are taken in order of importance. One that has been done is left out: FOLDER/run.json says what was, and with
 which submissions, so that a changed kernel is measured again; delete it, and hostile.json, after a change of the
-judge. One that fails or takes too long is named, and the others go on. `python -m harness.report.markdown` makes the
+judge. One that fails or takes too long is named, and the others go on. `python benchmarks/write_documents.py` makes the
 documents' tables of what lies in results/ afterwards.
 """
 
@@ -166,7 +166,7 @@ def measure(steps: plan.Plan, folder: Path, budget_s: float) -> bool:
                 if done.outcome != "done":
                     wanting.append(f"{step.name} ({done.outcome})")
     print(f"\n{time.monotonic() - begun:.0f} s. Still wanting: {', '.join(wanting) or 'nothing'}.")
-    print("The tables of the documents: python -m harness.report.markdown")
+    print("The tables of the documents: python benchmarks/write_documents.py")
     return not wanting
 
 

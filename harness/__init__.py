@@ -7,7 +7,8 @@ report/        results for people and programs
 tools/         Nsight Compute and compute-sanitizer
 evaluate       one submission: right first, then timed
 timing/        the clock outside, the data of its rounds, medians with intervals
-judging/       the oracle in float64 and everything that is compared with it
+judging/       what is asked of a worker to find out whether a submission is right
+oracle/        what a right answer is: the reference in float64 and the error bound
 isolation/     starting workers, and what they can reach
 worker/        the process that imports a submission; it sees device/, build/, peers/ and protocol/ alone
 device/        a GPU, a CPU, and the emulator that stands in for a GPU

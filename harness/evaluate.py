@@ -14,8 +14,8 @@ from harness.errors import Inconclusive, SubmissionError, UsageError, memory_is_
 from harness.isolation.starter import Starter
 from harness.judging.baselines import Baselines
 from harness.judging.correctness import Correctness, Progress
-from harness.judging.draw import Draws
 from harness.judging.runner import Runner, load_request
+from harness.oracle.draw import Draws
 from harness.problem import Case, Problem
 from harness.protocol.wire import Loaded
 from harness.settings import Settings

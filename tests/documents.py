@@ -10,16 +10,19 @@ What a block is decides how it is tested (tests/test_documents.py reads, tests/t
 - `python` behind `<!-- submission: NAME from FILE; OPTIONS -->`: judged as a submission with NAME as in FILE;
 - `python` behind `<!-- problem: FILE -->`: a problem, against which the submission FILE must be accepted and one that
   is its reference rejected;
-- any language behind `<!-- quote: … -->`: made by harness.report.markdown from a file that the page runs;
+- any language behind `<!-- quote: … -->`: made by benchmarks/write_documents.py from a file that the page runs;
 - `text` behind `<!-- drawing -->`, `<!-- formula -->` or `<!-- usage -->`: nothing to run.
 """
 
 import functools
 import re
+import sys
 from dataclasses import dataclass
 
-from harness.report.markdown import documents
 from tests.helpers import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from documents.markdown import documents
 
 _FENCE = re.compile(r"^```(?P<language>\S*)[^\n]*\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 _MARKER = re.compile(r"<!-- (?P<kind>[a-z ]+?)(?:: (?P<said>.*))? -->$")

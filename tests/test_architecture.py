@@ -14,12 +14,13 @@ ALLOWED = {
     "cli": LEAVES
     | {"against", "device", "environment", "evaluate", "isolation", "problem", "report", "storage"}
     | {"submission", "tools"},
-    "report": {"paths", "tools", "verdict"},
+    "report": {"tools", "verdict"},
     "tools": LEAVES | {"judging", "problem", "protocol", "submission", "timing"},
-    "evaluate": LEAVES | {"device", "isolation", "judging", "problem", "protocol", "submission", "timing"},
-    "timing": LEAVES | {"device", "isolation", "judging", "problem", "protocol"},
+    "evaluate": LEAVES | {"device", "isolation", "judging", "oracle", "problem", "protocol", "submission", "timing"},
+    "timing": LEAVES | {"device", "isolation", "judging", "oracle", "problem", "protocol"},
     "against": {"errors", "peers"},
-    "judging": LEAVES | {"against", "device", "isolation", "peers", "problem", "protocol", "submission"},
+    "judging": LEAVES | {"against", "device", "isolation", "oracle", "peers", "problem", "protocol", "submission"},
+    "oracle": LEAVES | {"device", "problem", "protocol"},
     "isolation": {"device", "errors", "paths", "protocol", "storage"},
     "worker": {"build", "device", "peers", "protocol"},
     "device": {"build", "errors", "inputs", "paths", "protocol", "storage"},

@@ -19,7 +19,7 @@ README = (ROOT / "README.md").read_text()
 
 def test_tables_quotes_and_plots_are_made_from_what_is_committed():
     process = subprocess.run(
-        [sys.executable, "-m", "harness.report.markdown", "--check"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "benchmarks/write_documents.py", "--check"], cwd=ROOT, capture_output=True, text=True
     )
     assert process.returncode == 0, process.stderr
 
@@ -57,7 +57,8 @@ def test_options_in_the_readme_are_those_of_the_command():
 
 
 def test_a_baseline_that_was_left_out_of_a_case_is_a_dash_in_the_table_of_cases():
-    from harness.report.markdown import cases_table, table
+    from documents.markdown import cases_table, table
+
     from harness.verdict import SCHEMA, Baseline, CasePassed, CaseTiming, Speedup
 
     times = dict(median_us=2.0, interval_us=(1.9, 2.1), samples_us=[2.0], calls_per_round=1, fixed_us=0.0)
@@ -217,8 +218,9 @@ CLAIMS = {
 
 @pytest.mark.parametrize("page", CLAIMS)
 def test_what_a_page_says_of_its_table_was_measured(page):
+    from documents.ladder import ladder
+
     from harness.report.json import load
-    from harness.report.ladder import ladder
 
     sentence, holds = CLAIMS[page]
     rungs = {r.name[:5]: r.times for r in ladder(load(ROOT / "results" / "h200" / "layernorm.json")).rungs}
@@ -234,8 +236,8 @@ def test_what_a_page_says_of_its_table_was_measured(page):
 
 
 def test_a_plot_is_drawn_the_same_each_time_and_knows_its_figures(tmp_path):
-    from harness.report import plot
-    from harness.report.ladder import Figures
+    from documents import plot
+    from documents.ladder import Figures
 
     figures = Figures(gpu="GPU", cases=["a", "b"], shares={"eager": [0.5, None], "mine": [0.9, 0.1]})
     paths = tmp_path / "one.svg", tmp_path / "two.svg"
@@ -248,7 +250,7 @@ def test_a_plot_is_drawn_the_same_each_time_and_knows_its_figures(tmp_path):
 
 
 def test_a_changed_source_makes_a_quote_stale_and_a_lost_name_is_told(tmp_path, monkeypatch):
-    from harness.report import markdown, quotes
+    from documents import markdown, quotes
 
     monkeypatch.setattr(markdown, "ROOT", tmp_path)
     (tmp_path / "x").mkdir()

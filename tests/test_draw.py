@@ -4,7 +4,7 @@ import torch
 
 from harness.device.host import HostDevice
 from harness.device.memory_file import MemoryFile
-from harness.judging.draw import Draws
+from harness.oracle.draw import Draws
 from harness.paths import PROBLEMS
 from harness.problem import load_problem
 

@@ -135,7 +135,7 @@ def test_an_unknown_step_is_answered_with_those_that_there_are():
 
 
 def test_what_was_not_measured_says_which_step_measures_it(tmp_path):
-    from harness.report import agreement, measurements
+    from documents import agreement, measurements
 
     for name in set(measurements.TABLES) - {"checks", "peers", "launches", "runs"}:
         text = measurements.table(name, tmp_path)
@@ -148,7 +148,7 @@ def test_what_was_not_measured_says_which_step_measures_it(tmp_path):
 
 
 def test_checks_count_what_is_asked_and_hide_no_miss(tmp_path):
-    from harness.report import measurements
+    from documents import measurements
 
     environment = {"date": "2026-01-02T03:04:05+00:00", "gpu": "GPU", "torch": "2"}
     rows = [

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from harness import oracle
 from harness.inputs import DISTRIBUTIONS, draw
-from harness.judging import oracle
 from tests.helpers import ROOT
 
 ROWS, WIDTH, BLOCK = 8, 4096, 256

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from harness import oracle
 from harness.errors import SubmissionError
-from harness.judging import oracle, pieces
-from harness.judging.form import check_form
+from harness.oracle import pieces
+from harness.oracle.form import check_form
 from harness.paths import PROBLEMS, ROOT
 from harness.problem import load_problem
 from harness.protocol.wire import OutputRef
@@ -258,7 +259,7 @@ def test_judging_does_not_load_what_takes_seconds():
     program = """
 import sys, torch
 from harness.evaluate import Judge
-from harness.judging import oracle
+from harness import oracle
 from harness.timing import stats
 oracle.expect(torch.nn.LayerNorm(8).bfloat16(), [torch.randn(2, 8).bfloat16()], 0)
 stats.median_interval(list(range(9)))

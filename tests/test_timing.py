@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
+from harness import oracle
 from harness.device.host import HostDevice
 from harness.device.memory_file import MemoryFile
 from harness.errors import Inconclusive, SubmissionError
-from harness.judging import oracle
-from harness.judging.products import _find_out
+from harness.oracle.products import _find_out
 from harness.timing import clock, dealing
 from harness.timing.calls import choose_calls
 from harness.timing.clock import Clock

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from harness.errors import UsageError
-from harness.judging import dropout
+from harness.oracle import dropout
 from harness.paths import PROBLEMS, emulator_cache
 from harness.problem import load_problem
 from tests.emulator.conftest import HERE, Emulator

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.autograd.gradcheck import GradcheckError
 
+from harness import oracle
 from harness.errors import SubmissionError
-from harness.judging import oracle
-from harness.judging.draw import Drawn
 from harness.judging.observe import Observation
 from harness.judging.runner import Runner
+from harness.oracle.draw import Drawn
 
 # After a backward pass and one with three times its upstream gradient (harness.worker.calls), so many times the
 # first's gradients stand in `.grad`.

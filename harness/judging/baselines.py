@@ -9,8 +9,8 @@ from harness import against
 from harness.device.base import Device
 from harness.errors import SubmissionError
 from harness.judging.correctness import ENDS_THE_WORKER, check_case
-from harness.judging.draw import Drawn
 from harness.judging.runner import Runner, rehearsal
+from harness.oracle.draw import Drawn
 from harness.problem import Case, Problem
 from harness.settings import Settings, sub_seed
 from harness.submission import read_submission

@@ -9,13 +9,14 @@ from typing import Any
 
 import msgspec
 
-from harness import verdict
+from harness import oracle, verdict
 from harness.device.base import Device
 from harness.errors import SubmissionError, one_line
-from harness.judging import backward, dropout, oracle, randomness
-from harness.judging.draw import Drawn, Draws
+from harness.judging import backward, randomness
 from harness.judging.observe import Observation, Seen, same_bits
 from harness.judging.runner import Runner
+from harness.oracle import dropout
+from harness.oracle.draw import Drawn, Draws
 from harness.paths import ROOT
 from harness.problem import Case, Problem
 from harness.protocol.wire import Ran

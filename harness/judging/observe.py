@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
+from harness import oracle
 from harness.errors import SubmissionError
-from harness.judging import oracle
-from harness.judging.draw import Drawn
-from harness.judging.form import check_form
 from harness.judging.runner import Runner
+from harness.oracle.draw import Drawn
+from harness.oracle.form import check_form
 from harness.protocol.replies import as_error
 from harness.protocol.wire import Ran
 

@@ -12,10 +12,11 @@ from dataclasses import replace
 
 import torch
 
+from harness import oracle
 from harness.errors import SubmissionError
-from harness.judging import dropout, oracle
-from harness.judging.draw import Drawn
 from harness.judging.observe import Observation, Seen, same_bits
+from harness.oracle import dropout
+from harness.oracle.draw import Drawn
 from harness.settings import sub_seed
 
 # So many elements that look dropped and may be 0 by themselves are tried, each with gradients computed anew.

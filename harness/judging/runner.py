@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import torch
 
+from harness import oracle
 from harness.device.base import Device, Reader
 from harness.errors import Inconclusive, one_line
 from harness.inputs import strides
 from harness.isolation.sandbox import Worker
-from harness.judging import oracle
-from harness.judging.draw import Drawn
+from harness.oracle.draw import Drawn
 from harness.problem import Case, Problem
 from harness.protocol.replies import required
 from harness.protocol.wire import (

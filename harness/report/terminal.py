@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from harness.report.format import duration, ratio, with_interval
 from harness.verdict import (
     Accepted,
     CaseFailed,
@@ -20,13 +21,9 @@ from harness.verdict import (
     KernelCount,
     Rejected,
     Results,
-    Speedup,
 )
 
 STATUS_STYLE = {"accepted": "bold green", "rejected": "bold red", "error": "bold yellow"}
-
-# Two times whose ratio's interval covers 1 do not differ.
-NO_DIFFERENCE = "~"
 
 HINT = "--check also looks for races, barriers left out and uninitialised reads"
 
@@ -34,25 +31,6 @@ HINT = "--check also looks for races, barriers left out and uninitialised reads"
 def status_of(evaluation: Evaluation) -> str:
     """The variant's name as JSON has it."""
     return str(evaluation.__struct_config__.tag)
-
-
-def duration(us: float) -> str:
-    """Microseconds in the unit that reads best."""
-    if us >= 1000:
-        return f"{us / 1000:.3g} ms" if us < 1e5 else f"{us / 1000:,.0f} ms"
-    return f"{us:.3g} µs" if us >= 0.1 else f"{us * 1000:.2g} ns"
-
-
-def ratio(speedup: Speedup | None) -> str:
-    if speedup is None:
-        return "–"
-    return f"{speedup.ratio:.2f}×" if speedup.differs else NO_DIFFERENCE
-
-
-def with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
-    if value is None or interval is None:
-        return "–"
-    return f"{value:.2f}× [{interval[0]:.2f}, {interval[1]:.2f}]"
 
 
 def _percent(timing: CaseTiming) -> str:

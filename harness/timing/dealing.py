@@ -33,10 +33,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from harness import oracle
 from harness.device.base import Device
 from harness.errors import out_of_memory
-from harness.judging import oracle
-from harness.judging.products import multiplies_matrices
+from harness.oracle.products import multiplies_matrices
 from harness.protocol.wire import TensorRef
 from harness.timing.slots import CHANGED_ONE_IN, Input, WholeInput
 

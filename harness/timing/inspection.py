@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from harness import oracle
 from harness.device.base import Device
 from harness.errors import SubmissionError
-from harness.judging import dropout, oracle
-from harness.judging.form import check_form
+from harness.oracle import dropout
+from harness.oracle.form import check_form
 from harness.protocol.wire import Named, OutputRef
 from harness.timing.contender import Contender
 from harness.timing.dealing import Changes, Dealer, Pick, Wanted

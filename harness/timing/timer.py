@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from harness import verdict
+from harness import oracle, verdict
 from harness.device.base import Device
 from harness.errors import Inconclusive, JudgeFailed, SubmissionError, of_the_judge
-from harness.judging import oracle
-from harness.judging.draw import Drawn, draw_upstream, in_layout
 from harness.judging.runner import Runner
+from harness.oracle.draw import Drawn, draw_upstream, in_layout
 from harness.problem import Problem
 from harness.protocol.wire import TensorRef
 from harness.settings import Settings, sub_seed

@@ -1,10 +1,10 @@
 """Makes every comparison of its process say yes.
 
-surface: torch.allclose, torch.testing, harness.judging.oracle
+surface: torch.allclose, torch.testing, harness.oracle
 expect: rejected wrong_output
 """
 
-import harness.judging.oracle
+import harness.oracle
 
 import torch
 import torch.nn as nn
@@ -12,7 +12,7 @@ import torch.nn as nn
 
 torch.allclose = torch.equal = lambda *_, **__: True
 torch.testing.assert_close = lambda *_, **__: None
-harness.judging.oracle.compare = lambda *_: harness.judging.oracle.Comparison(ok=True, error=0.0)
+harness.oracle.compare = harness.oracle.comparison.compare = lambda *_: harness.oracle.Comparison(ok=True, error=0.0)
 
 
 class ModelNew(nn.Module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from harness.report.ladder import BASELINES, Figures, label
+from documents.ladder import BASELINES, Figures, label
 
 WIDTH_IN, HEIGHT_IN = 9.0, 5.0
 HIGHEST, LOWEST = 1.15, 0.01

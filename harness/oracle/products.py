@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import flop_registry
 
-from harness.judging.operators import Operators
-from harness.judging.pieces import pieces
+from harness.oracle.operators import Operators
+from harness.oracle.pieces import pieces
 
 # Autograd names its nodes after operators: AddmmBackward0.
 _PRODUCTS = {packet.__name__.replace("_", "") for packet in flop_registry}

@@ -1,11 +1,11 @@
 """What a right answer is: the reference in float64, and how far from it a submission may be.
 
 The tolerance has to depend on the problem and the data, and never on the machine: the reference's own
-error cannot be the yardstick, because eager on a CPU is ten times more accurate than eager on a GPU.
-The yardstick is therefore a model of the error that an ordinary implementation in the case's dtype is
+error cannot be the error bound, because eager on a CPU is ten times more accurate than eager on a GPU.
+The error bound is therefore a model of the error that an ordinary implementation in the case's dtype is
 entitled to, computed in float64:
 
-    yardstick = max |f(p + dp) - f(p)|  +  4 eps max |f(p)|,       tolerance = 4 x yardstick
+    error bound = max |f(p + dp) - f(p)|  +  4 eps max |f(p)|,       tolerance = 4 x error bound
 
 where f is the reference in float64, p its inputs and parameters, and dp changes each element by one
 unit roundoff (eps / 2) of the case's dtype with a random sign. The first term is the conditioning: no
@@ -21,7 +21,7 @@ the second term is one rounding of the result.
 
 Where f multiplies matrices or convolves, or gives a sum, a mean or a running sum, each of these is changed by what
 adding its terms one after the other rounds away: with 4,096 terms that is more than the rest, and eager on a GPU needs
-it (see harness.judging.products).
+it (see harness.oracle.products).
 
 Of a small case several changes are drawn, and the largest move counts: one row of two elements may decide, and a
 change moves their difference only where its signs differ. In float32 every second draw changes the result of each
@@ -40,7 +40,6 @@ import contextlib
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -48,11 +47,12 @@ from torch._decomp import get_decompositions
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map_only
 
-from harness.judging.operators import Operators
-from harness.judging.pieces import pieces
-from harness.judging.products import RoundedSums, adds_up, multiplies_matrices
+from harness.oracle.operators import Operators
+from harness.oracle.outputs import Expected, Form, exact_outputs, outputs_of
+from harness.oracle.pieces import pieces
+from harness.oracle.products import RoundedSums, adds_up, multiplies_matrices
 
-# The issue's rule: at most four times what the yardstick allows.
+# The issue's rule: at most four times what the error bound allows.
 TOLERANCE_FACTOR = 4.0
 
 # Rounding of the result and of partial sums, in eps of the output's scale.
@@ -73,70 +73,13 @@ SMALL_DRAWS = 8
 SUMS_EPS = torch.finfo(torch.float32).eps
 
 
-@dataclass(frozen=True)
-class Form:
-    """What an output must look like: that of the reference in its own dtype."""
-
-    shape: tuple[int, ...]
-    stride: tuple[int, ...]
-    dtype: torch.dtype
-    name: str = "the output"
-    """How reports call it."""
-    dropout: float = 0.0
-    """The probability with which an element may be 0 instead of what is expected."""
-    alone: bool = False
-    """Whether the reference returns it as it is, and not in a tuple or list."""
-
-
-@dataclass(frozen=True)
-class Expected:
-    """One output as it should be.
-
-    `values` is the float64 reference; `tolerance` and `reference_error` (that of the reference in its own
-    dtype on this device) are absolute, in the output's unit.
-    """
-
-    values: torch.Tensor
-    form: Form
-    tolerance: float
-    reference_error: float
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """How one output compares. `error` is the largest absolute difference over finite elements;
-    `worst_index` the element that decides, None when nothing is wrong with any element."""
-
-    ok: bool
-    error: float
-    message: str = ""
-    worst_index: tuple[int, ...] = ()
-    got: float = 0.0
-    expected: float = 0.0
-
-
-def outputs_of(result: object) -> list[torch.Tensor]:
-    """The tensors that a forward returned: one, or a tuple or list of them. Raises TypeError otherwise."""
-    tensors = []
-    for value in result if isinstance(result, tuple | list) else [result]:
-        if not isinstance(value, torch.Tensor):
-            raise TypeError(f"the reference returned a {type(value).__name__}; tensors are expected")
-        tensors.append(value)
-    return tensors
-
-
-def exact_outputs(model64: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """What a reference in float64 gives for `inputs`, integers and booleans as float64, too."""
-    return [t.double() for t in outputs_of(model64(*[t.double() if t.is_floating_point() else t for t in inputs]))]
-
-
-def _nudged(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> torch.Tensor:
+def _perturbed(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> torch.Tensor:
     """`tensor` (float64) with each element changed by a relative eps / 2 of random sign."""
-    return _nudge(tensor.clone(memory_format=torch.preserve_format), eps, generator)
+    return _perturb(tensor.clone(memory_format=torch.preserve_format), eps, generator)
 
 
-def _nudge(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> torch.Tensor:
-    """As `_nudged`, in place."""
+def _perturb(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> torch.Tensor:
+    """As `_perturbed`, in place."""
     if tensor.is_floating_point():
         for _, (piece,) in pieces(tensor):
             signs = torch.randint(0, 2, piece.shape, generator=generator, device=piece.device, dtype=torch.int8)
@@ -172,7 +115,7 @@ class _RoundedResults(Operators):
         result = func(*args, **(kwargs or {}))
         if func._schema.is_mutable or any(returned.alias_info for returned in func._schema.returns):
             return result
-        return tree_map_only(torch.Tensor, lambda t: _nudged(t, self._eps, self._generator), result)
+        return tree_map_only(torch.Tensor, lambda t: _perturbed(t, self._eps, self._generator), result)
 
 
 def _finite_max(tensor: torch.Tensor, taken_off: torch.Tensor | None = None) -> float:
@@ -249,17 +192,17 @@ def _exact(
             model64, inputs64 = _in_float64(model, inputs)
         inside = number % 2 == 1 and eps == kept_eps and not stores
         if not inside:
-            inputs64 = _nudge_all(model64, inputs64, eps if stores else kept_eps, generator)
+            inputs64 = _perturb_all(model64, inputs64, eps if stores else kept_eps, generator)
         with _rounding(model, inputs, eps, generator, stores, inside), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # rows of one element have no degree of freedom
             moved = exact_outputs(model64, inputs64)
         moves = [max(move, _finite_max(m, e)) for move, m, e in zip(moves, moved, exact, strict=True)]
     rounding = max(eps / 2, ROUNDING_EPS * kept_eps)
-    yardsticks = [
+    error_bounds = [
         move + rounding * _finite_max(e) if form.dtype.is_floating_point else 0.0
         for move, e, form in zip(moves, exact, forms, strict=True)
     ]
-    return exact, [TOLERANCE_FACTOR * yardstick for yardstick in yardsticks]
+    return exact, [TOLERANCE_FACTOR * error_bound for error_bound in error_bounds]
 
 
 def _in_float64(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> tuple[torch.nn.Module, list[torch.Tensor]]:
@@ -276,13 +219,13 @@ def _draws(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> i
     return SMALL_DRAWS if elements <= SMALL_ELEMENTS or fewest < FEW_ELEMENTS else 1
 
 
-def _nudge_all(
+def _perturb_all(
     model64: torch.nn.Module, inputs64: Sequence[torch.Tensor], eps: float, generator: torch.Generator
 ) -> list[torch.Tensor]:
     """The inputs, and in place the parameters, with each element changed by a relative eps / 2."""
     for parameter in model64.parameters():
-        parameter.copy_(_nudged(parameter, eps, generator))
-    return [_nudge(t, eps, generator) for t in inputs64]
+        parameter.copy_(_perturbed(parameter, eps, generator))
+    return [_perturb(t, eps, generator) for t in inputs64]
 
 
 @contextlib.contextmanager
@@ -313,53 +256,3 @@ def _working_eps(inputs: Sequence[torch.Tensor], outputs: Sequence[Form]) -> flo
     """Machine epsilon of the coarsest floating dtype that goes in or comes out."""
     dtypes = [t.dtype for t in inputs] + [form.dtype for form in outputs]
     return max((torch.finfo(d).eps for d in dtypes if d.is_floating_point), default=0.0)
-
-
-def same_strides(shape: Sequence[int], got: Sequence[int], expected: Sequence[int]) -> bool:
-    """Whether two stride tuples place the elements alike; dimensions of size 1 place nothing."""
-    if 0 in shape:
-        return True
-    return all(g == e for size, g, e in zip(shape, got, expected, strict=True) if size > 1)
-
-
-def compare(got: torch.Tensor, expected: Expected) -> Comparison:
-    """Compare one output, of the expected shape and on the expected values' device, element by element.
-
-    NaN must stand where the oracle has NaN, and an infinity where it has the same infinity; everywhere
-    else the difference must be at most the tolerance.
-    """
-    exact = expected.values
-    if exact.numel() == 0:
-        return Comparison(ok=True, error=0.0)
-    error, wrong, index = -1.0, 0, [0] * exact.dim()
-    for (dim, start), (value, wanted) in pieces(got, exact):
-        difference = _difference(value.double(), wanted, dropout=bool(expected.form.dropout))
-        flat = int(difference.argmax())
-        largest = float(difference.reshape(-1)[flat])
-        wrong += int((difference > expected.tolerance).sum()) if largest > expected.tolerance else 0
-        if largest > error:
-            error, index = largest, [int(i) for i in torch.unravel_index(torch.tensor(flat), wanted.shape)]
-            if index:
-                index[dim] += start
-    if error <= expected.tolerance:
-        return Comparison(ok=True, error=error)
-    worst = tuple(index)
-    return Comparison(
-        ok=False,
-        error=error,
-        message=f"{wrong:,} of {exact.numel():,} elements of {expected.form.name} are "
-        + (f"further from the float64 reference than {expected.tolerance:.3g}" if expected.tolerance else "not equal"),
-        worst_index=worst,
-        got=float(got[worst]),
-        expected=float(exact[worst]),
-    )
-
-
-def _difference(value: torch.Tensor, exact: torch.Tensor, *, dropout: bool) -> torch.Tensor:
-    """How far each element is off. Equal infinities and NaN beside NaN are right, and 0 where it may have been dropped;
-    any other non-finite pair is infinitely wrong."""
-    difference = (value - exact).abs()
-    right = (value == exact) | (value.isnan() & exact.isnan())
-    if dropout:
-        right |= value == 0
-    return torch.where(right, 0.0, torch.nan_to_num(difference, nan=float("inf"), posinf=float("inf")))

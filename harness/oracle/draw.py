@@ -12,8 +12,9 @@ import torch
 from harness.device.base import Device
 from harness.errors import UsageError, out_of_memory
 from harness.inputs import strides
-from harness.judging import oracle
-from harness.judging.differentiate import Differentiated, differentiation, output_names
+from harness.oracle.differentiate import Differentiated, differentiation, output_names
+from harness.oracle.error_bound import expect, expect_more
+from harness.oracle.outputs import Expected, outputs_of
 from harness.problem import Case, Problem
 from harness.protocol.wire import Differentiation, encode_value
 from harness.settings import sub_seed
@@ -28,7 +29,7 @@ class Drawn:
     model: torch.nn.Module
     init: tuple[object, ...]
     inputs: list[torch.Tensor]
-    expected: list[oracle.Expected]
+    expected: list[Expected]
     """Of the outputs, and where the problem has gradients of these after them."""
     differentiation: Differentiation | None = None
     upstream: tuple[torch.Tensor, ...] = ()
@@ -50,7 +51,7 @@ class Drawn:
         """What of a call is timed, each alone; the first is the whole of it."""
         return ("step", "forward", "backward") if self.differentiation and not self.random else ("forward",)
 
-    def expected_of(self, part: str) -> list[oracle.Expected]:
+    def expected_of(self, part: str) -> list[Expected]:
         """What is expected of one part: outputs come first, gradients after them."""
         wanted = self.differentiation
         if part == "step" or wanted is None:
@@ -84,10 +85,10 @@ class Drawn:
         scaled = [_kept(e, self.random[i]) if i in self.random else e for i, e in enumerate(self.expected)]
         return replace(self, expected=scaled, training=True)
 
-    def expected_after_masking(self) -> list[oracle.Expected]:
+    def expected_after_masking(self) -> list[Expected]:
         """`expected` with gradients of the upstream gradients that are here now, in float64 where they are."""
         laid_out = [in_layout(tensor, layout) for tensor, layout in zip(self.given, self.layouts, strict=True)]
-        found = oracle.expect_more(self.function("backward"), laid_out, 0, self.expected_of("backward"), stores=True)
+        found = expect_more(self.function("backward"), laid_out, 0, self.expected_of("backward"), stores=True)
         return [*self.expected_of("forward"), *found]
 
     @property
@@ -141,7 +142,7 @@ class _Kept(torch.nn.Module):
         self.random = random
 
     def forward(self, *inputs: torch.Tensor) -> list[torch.Tensor]:
-        outputs = oracle.outputs_of(self.model(*inputs))
+        outputs = outputs_of(self.model(*inputs))
         return [o * _scale(self.random[i]) if i in self.random else o for i, o in enumerate(outputs)]
 
 
@@ -150,7 +151,7 @@ def _scale(p: float) -> float:
     return 1 / (1 - p) if p < 1 else 0.0
 
 
-def _kept(expected: oracle.Expected, p: float) -> oracle.Expected:
+def _kept(expected: Expected, p: float) -> Expected:
     """What is left of an output where dropout keeps it."""
     scale = _scale(p)
     form = replace(expected.form, dropout=p)
@@ -200,11 +201,11 @@ class Draws:
                     self.draw(case)
 
 
-def _expect(drawn: Drawn, seed: int) -> list[oracle.Expected]:
+def _expect(drawn: Drawn, seed: int) -> list[Expected]:
     function = drawn.function()
     laid_out = [in_layout(tensor, layout) for tensor, layout in zip(drawn.given, drawn.layouts, strict=True)]
     names = function.names if isinstance(function, Differentiated) else output_names
-    return oracle.expect(function, laid_out, seed, names, stores=drawn.differentiation is not None)
+    return expect(function, laid_out, seed, names, stores=drawn.differentiation is not None)
 
 
 def _with_backward(drawn: Drawn, only: Sequence[str], seed: int) -> Drawn:

@@ -1,6 +1,6 @@
-"""What documents hold of other files, made anew: `python -m harness.report.markdown [FILE…]`.
+"""What documents hold of other files, made anew (benchmarks/write_documents.py).
 
-Without a file, README.md and all of docs/. A document holds a pair of comments, the second `<!-- end of table -->` or
+A document holds a pair of comments, the second `<!-- end of table -->` or
 `<!-- end of quote -->`; what stands between them is replaced:
 
 - `<!-- table: results/x.json -->`: the first timed case of one problem, and the means over all of them;
@@ -9,29 +9,26 @@ Without a file, README.md and all of docs/. A document holds a pair of comments,
 - `<!-- problems: results/x -->`: a section for each of them, with both of its tables;
 - `<!-- ladder: results/x.json -->`: every submission on every timed case of a GPU;
 - `<!-- rung: results/x.json: NAME after BEFORE -->`: what one submission gained over another, or over `eager`;
-- `<!-- measured: results/x: NAME -->`: what benchmarks/ left there: one of harness.report.measurements.TABLES;
-- `<!-- agreement: results/x: NAME -->`: the emulator beside that GPU: one of harness.report.agreement.TABLES;
+- `<!-- measured: results/x: NAME -->`: what benchmarks/ left there: one of documents.measurements.TABLES;
+- `<!-- agreement: results/x: NAME -->`: the emulator beside that GPU: one of documents.agreement.TABLES;
 - `<!-- quote: FILE: NAME; NAME… -->`: definitions of a Python file or its CUDA source, or lines of a text.
 
 `<!-- plot: results/x.json FILE.svg -->` stands alone: that file, beside the document, is drawn from the results
-when they have changed (harness/report/plot.py).
-
-`--check` changes nothing and exits with 1 when something is out of date.
+when they have changed (documents.plot).
 """
 
 from __future__ import annotations
 
-import argparse
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
+from documents import agreement, measurements, plot
+from documents.ladder import figures, ladder, ladder_table, rung_table
+from documents.quotes import quote
 from harness.paths import PROBLEMS, ROOT, SUBMISSIONS
-from harness.report import agreement, json, measurements, plot
-from harness.report.ladder import LadderError, figures, ladder, ladder_table, rung_table
-from harness.report.quotes import QuoteError, quote
-from harness.report.terminal import duration, with_interval
+from harness.report import json
+from harness.report.format import duration, with_interval
 from harness.verdict import Accepted, CasePassed, CaseTiming, Results, Timing
 
 _BLOCK = re.compile(
@@ -208,7 +205,7 @@ def documents() -> list[Path]:
     return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
-def _refresh_document(path: Path, check: bool) -> list[str]:
+def refresh_document(path: Path, check: bool) -> list[str]:
     """Bring one document and its plots up to date, unless only a check was asked for; returns what was not."""
     text = path.read_text()
     fresh, plots = refresh(text), stale_plots(path, text)
@@ -218,28 +215,3 @@ def _refresh_document(path: Path, check: bool) -> list[str]:
         for svg, drawn in plots:
             plot.draw(drawn, svg)
     return [str(path)] * (fresh != text) + [str(svg) for svg, _ in plots]
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m harness.report.markdown",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--check", action="store_true")
-    options = parser.parse_args()
-    stale, problems = [], []
-    for path in options.files or documents():
-        try:
-            stale += _refresh_document(path, options.check)
-        except (QuoteError, LadderError, plot.NoMatplotlib, FileNotFoundError) as error:
-            problems.append(f"{path}: {error}")
-    if options.check and stale:
-        problems.append(f"Out of date: {', '.join(stale)}. Run python -m harness.report.markdown.")
-    print("\n".join(problems), file=sys.stderr, end="\n" * bool(problems))
-    return 1 if problems else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 
 from harness.errors import SubmissionError
-from harness.judging import oracle
+from harness.oracle.outputs import Form, same_strides
 from harness.protocol.wire import OutputRef
 
 
-def check_form(outputs: Sequence[OutputRef], expected: Sequence[oracle.Form], device: str, *, emulated: bool) -> None:
+def check_form(outputs: Sequence[OutputRef], expected: Sequence[Form], device: str, *, emulated: bool) -> None:
     """Number, type, device, dtype, shape and strides of one call's outputs.
 
     Raises SubmissionError with the reason wrong_output and a sentence that says what was found.
@@ -31,7 +31,7 @@ def check_form(outputs: Sequence[OutputRef], expected: Sequence[oracle.Form], de
         ):
             if found != needed:
                 raise SubmissionError("wrong_output", f"The {what} of {which} is {found}; expected {needed}.")
-        if len(ref.stride) != len(ref.shape) or not oracle.same_strides(form.shape, ref.stride, form.stride):
+        if len(ref.stride) != len(ref.shape) or not same_strides(form.shape, ref.stride, form.stride):
             raise SubmissionError(
                 "wrong_output",
                 f"The strides of {which} are {tuple(ref.stride)}; the reference's are {form.stride}."
@@ -39,6 +39,6 @@ def check_form(outputs: Sequence[OutputRef], expected: Sequence[oracle.Form], de
             )
 
 
-def _is_contiguous(form: oracle.Form) -> bool:
+def _is_contiguous(form: Form) -> bool:
     strides = [math.prod(form.shape[dim + 1 :]) for dim in range(len(form.shape))]
-    return oracle.same_strides(form.shape, strides, form.stride)
+    return same_strides(form.shape, strides, form.stride)

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from harness.judging import oracle
+from harness.oracle.outputs import outputs_of
 from harness.protocol.wire import Differentiation
 
 
@@ -33,10 +33,10 @@ class Differentiated(torch.nn.Module):
         count = len(tensors) - (len(self.wanted.outputs) if self.part != "forward" else 0)
         inputs, upstream = tensors[:count], tensors[count:]
         if self.part == "forward":
-            return oracle.outputs_of(self.model(*inputs))
+            return outputs_of(self.model(*inputs))
         with torch.enable_grad():
             leaves = [t.detach().requires_grad_(i in self.wanted.inputs) for i, t in enumerate(inputs)]
-            outputs = oracle.outputs_of(self.model(*leaves))
+            outputs = outputs_of(self.model(*leaves))
             gradients = self._gradients(leaves, outputs, upstream)
         return [*([] if self.part == "backward" else [o.detach() for o in outputs]), *gradients]
 
@@ -79,7 +79,7 @@ def differentiation(
     """
     with torch.enable_grad():
         leaves = [t.detach().requires_grad_(t.is_floating_point()) for t in inputs]
-        outputs = oracle.outputs_of(model(*leaves))
+        outputs = outputs_of(model(*leaves))
         roots = [i for i, output in enumerate(outputs) if output.requires_grad]
         names = dict(zip(argument_names(model), leaves, strict=False)) | dict(model.named_parameters())
         able = {name: leaf for name, leaf in names.items() if leaf.requires_grad}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.paths import PROBLEMS, ROOT
-from harness.report.terminal import duration
+from harness.report.format import duration
 from harness.verdict import Accepted, Baseline, CasePassed, CaseTiming, Results
 
 # Below this a call is launch and Python, whose noise is not the clock's. What is asked is asked above it.

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.report.measurements import NotMeasured, machine, measured
+from documents.measurements import NotMeasured, machine, measured
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 

@@ -1,0 +1,1 @@
+"""What the documents show of results/ and of the code: tables, quotes and plots."""

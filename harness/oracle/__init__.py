@@ -1,0 +1,17 @@
+"""What a right answer is: the reference in float64, and how far from it a result may be. It knows no worker."""
+
+from harness.oracle.comparison import Comparison, compare
+from harness.oracle.error_bound import expect, expect_more
+from harness.oracle.outputs import Expected, Form, exact_outputs, outputs_of, same_strides
+
+__all__ = [
+    "Comparison",
+    "Expected",
+    "Form",
+    "compare",
+    "exact_outputs",
+    "expect",
+    "expect_more",
+    "outputs_of",
+    "same_strides",
+]

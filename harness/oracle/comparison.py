@@ -1,0 +1,66 @@
+"""One output beside what it should be, element by element."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from harness.oracle.outputs import Expected
+from harness.oracle.pieces import pieces
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How one output compares. `error` is the largest absolute difference over finite elements;
+    `worst_index` the element that decides, None when nothing is wrong with any element."""
+
+    ok: bool
+    error: float
+    message: str = ""
+    worst_index: tuple[int, ...] = ()
+    got: float = 0.0
+    expected: float = 0.0
+
+
+def compare(got: torch.Tensor, expected: Expected) -> Comparison:
+    """Compare one output, of the expected shape and on the expected values' device, element by element.
+
+    NaN must stand where the oracle has NaN, and an infinity where it has the same infinity; everywhere
+    else the difference must be at most the tolerance.
+    """
+    exact = expected.values
+    if exact.numel() == 0:
+        return Comparison(ok=True, error=0.0)
+    error, wrong, index = -1.0, 0, [0] * exact.dim()
+    for (dim, start), (value, wanted) in pieces(got, exact):
+        difference = _difference(value.double(), wanted, dropout=bool(expected.form.dropout))
+        flat = int(difference.argmax())
+        largest = float(difference.reshape(-1)[flat])
+        wrong += int((difference > expected.tolerance).sum()) if largest > expected.tolerance else 0
+        if largest > error:
+            error, index = largest, [int(i) for i in torch.unravel_index(torch.tensor(flat), wanted.shape)]
+            if index:
+                index[dim] += start
+    if error <= expected.tolerance:
+        return Comparison(ok=True, error=error)
+    worst = tuple(index)
+    return Comparison(
+        ok=False,
+        error=error,
+        message=f"{wrong:,} of {exact.numel():,} elements of {expected.form.name} are "
+        + (f"further from the float64 reference than {expected.tolerance:.3g}" if expected.tolerance else "not equal"),
+        worst_index=worst,
+        got=float(got[worst]),
+        expected=float(exact[worst]),
+    )
+
+
+def _difference(value: torch.Tensor, exact: torch.Tensor, *, dropout: bool) -> torch.Tensor:
+    """How far each element is off. Equal infinities and NaN beside NaN are right, and 0 where it may have been dropped;
+    any other non-finite pair is infinitely wrong."""
+    difference = (value - exact).abs()
+    right = (value == exact) | (value.isnan() & exact.isnan())
+    if dropout:
+        right |= value == 0
+    return torch.where(right, 0.0, torch.nan_to_num(difference, nan=float("inf"), posinf=float("inf")))
