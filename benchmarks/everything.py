@@ -4,7 +4,7 @@
     python benchmarks/everything.py results/h200                    all that needs a GPU (benchmarks/plan.py)
     python benchmarks/everything.py results/h200 --budget-s 570     what fits into that; again, for the rest
     python benchmarks/everything.py results/cpu --plan cpu          what is compared with it, without a GPU
-    python benchmarks/everything.py /tmp/rehearsal --rehearse       each step's program here, with the least to do
+    python benchmarks/everything.py /tmp/dry_run --dry-run       each step's program here, with the least to do
 
 Steps are taken in order of importance. One that has been done is left out: FOLDER/run.json says what was, and with
 which submissions, so that a changed kernel is measured again; delete it, and hostile.json, after a change of the
@@ -43,8 +43,8 @@ PLANS = {"gpu": plan.gpu, "cpu": plan.cpu}
 # eval.py writes what it has measured when it is interrupted; the limit for that.
 ENDING_S = 15.0
 
-# A rehearsal times a case where others work, too, and is done again when eval.py says this.
-TOO_BUSY, REHEARSALS = "Something else keeps the machine busy", 4
+# A dry run times a case where others work, too, and is done again when eval.py says this.
+TOO_BUSY, TRIES = "Something else keeps the machine busy", 4
 
 
 @dataclass(frozen=True)
@@ -178,12 +178,12 @@ def with_builds(steps: plan.Plan, folder: Path) -> plan.Plan:
     return steps if any(step.name == "verdicts" for step in due) else [*plan.builds(due), *steps]
 
 
-def rehearse(steps: plan.Plan, folder: Path) -> bool:
+def dry_run_all(steps: plan.Plan, folder: Path) -> bool:
     """Each step's program with the least to do; whether all did as they must."""
     failed = []
     for step in (step for together in steps for step in together):
-        for _ in range(REHEARSALS):
-            done = run(step, step.rehearsal, folder, limit_s=900)
+        for _ in range(TRIES):
+            done = run(step, step.dry_run, folder, limit_s=900)
             said = (folder / (step.printed or f"logs/{step.name}.txt")).read_text(errors="replace")
             right = step.refusal in said if step.refusal else done.outcome == "done" and done.exit_code == 0
             if right or TOO_BUSY not in said:
@@ -192,7 +192,7 @@ def rehearse(steps: plan.Plan, folder: Path) -> bool:
         shown = f"refused, as it must: {step.refusal}" if right and step.refusal else done.outcome
         print(f"{'ok   ' if right else 'WRONG'} {step.name:28s} {done.seconds:6.1f} s  {shown}  "
               f"{'' if right else last_words(folder, step)}", flush=True)  # fmt: skip
-    print(f"rehearsed; wrong: {', '.join(failed) or 'none'}")
+    print(f"tried; wrong: {', '.join(failed) or 'none'}")
     return not failed
 
 
@@ -230,7 +230,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--budget-s", type=float, default=1e9, metavar="N", help="what does not fit is left out")
     parser.add_argument("--only", action="append", metavar="STEP", help="may be given again")
     parser.add_argument("--list", action="store_true", help="print the steps and their seconds")
-    parser.add_argument("--rehearse", action="store_true", help="each step's program with the least to do")
+    parser.add_argument("--dry-run", action="store_true", help="each step's program with the least to do")
     return parser
 
 
@@ -253,8 +253,8 @@ def main() -> int:
     folder = options.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     print_machine()
-    if options.rehearse:
-        return 0 if rehearse(steps, folder) else 1
+    if options.dry_run:
+        return 0 if dry_run_all(steps, folder) else 1
     steps = with_builds(steps, folder) if options.plan == "gpu" else steps
     return 0 if measure(steps, folder, options.budget_s) else 1
 

@@ -60,12 +60,12 @@ class Step:
     seconds: float
     """How long it takes, about."""
     limit_s: float
-    rehearsal: tuple[str, ...]
+    dry_run: tuple[str, ...]
     """The same program where there is no GPU, with the least to do."""
     reads: tuple[str, ...]
     """Files and folders whose change makes the results old."""
     refusal: str = ""
-    """What the rehearsal must be refused with, where nothing stands in for a GPU."""
+    """What the dry_run must be refused with, where nothing stands in for a GPU."""
     printed: str = ""
     """The file of results that is what the command prints."""
 
@@ -130,7 +130,7 @@ def cpu() -> Plan:
 
 
 def _on_cpu(name: str, seconds: float, words: tuple[str, ...], least: tuple[str, ...], reads: tuple[str, ...]) -> Step:
-    """A step that runs here and is rehearsed by itself, with `least` to do."""
+    """A step that runs here and is tried by itself, with `least` to do."""
     words = (*words, "--json", f"{FOLDER}/{name}.json")
     return Step(
         name=name,
@@ -138,7 +138,7 @@ def _on_cpu(name: str, seconds: float, words: tuple[str, ...], least: tuple[str,
         files=(f"{name}.json",),
         seconds=seconds,
         limit_s=5 * seconds,
-        rehearsal=(*words, *least),
+        dry_run=(*words, *least),
         reads=reads,
     )
 
@@ -150,7 +150,7 @@ def builds(due: Iterable[Step]) -> Plan:
     program, out = "benchmarks/agreement/verdicts.py", ("--json", f"{FOLDER}/logs/builds.json")
     words = (program, "--device", "cuda", "-k", "random 1", "--jobs", "16", *files, *out)
     seconds = 40 + 6.0 * len(files)
-    step = Step("builds", words, ("logs/builds.json",), seconds, 3 * seconds, rehearsal=words, reads=tuple(files))
+    step = Step("builds", words, ("logs/builds.json",), seconds, 3 * seconds, dry_run=words, reads=tuple(files))
     return [[step]] if files else []
 
 
@@ -183,7 +183,7 @@ def _evaluation(problem: Problem, against: str, *more: str) -> Step:
         files=(f"{problem.name}.json",),
         seconds=seconds,
         limit_s=2 * seconds,
-        rehearsal=("eval.py", str(files[-1].relative_to(ROOT)), "--against", against, *more, *ONE_SMALL_CASE, *out),
+        dry_run=("eval.py", str(files[-1].relative_to(ROOT)), "--against", against, *more, *ONE_SMALL_CASE, *out),
         reads=(f"submissions/{problem.name}", f"problems/{problem.name}.py"),
     )
 
@@ -197,7 +197,7 @@ def _shapes() -> Step:
         files=("layernorm_shapes.json",),
         seconds=120,
         limit_s=300,
-        rehearsal=("eval.py", HEADLINE, "--problem", "layernorm_shapes", *ONE_SMALL_SHAPE, *out),
+        dry_run=("eval.py", HEADLINE, "--problem", "layernorm_shapes", *ONE_SMALL_SHAPE, *out),
         reads=(HEADLINE, "problems/layernorm_shapes.py"),
     )
 
@@ -211,7 +211,7 @@ def _report() -> Step:
         printed="report_speed_of_light.txt",
         seconds=3,
         limit_s=30,
-        rehearsal=("benchmarks/report.py", "results/h200/layernorm.json", "speed_of_light"),
+        dry_run=("benchmarks/report.py", "results/h200/layernorm.json", "speed_of_light"),
         reads=(LADDER, "problems/layernorm.py"),
     )
 
@@ -230,7 +230,7 @@ def _profile(submission: str) -> Step:
         printed=f"{name}.txt",
         seconds=35,
         limit_s=120,
-        rehearsal=("eval.py", "profile", ON_CPU, "--color", "never", "-k", "random 1"),
+        dry_run=("eval.py", "profile", ON_CPU, "--color", "never", "-k", "random 1"),
         reads=(submission,),
     )
 
@@ -248,7 +248,7 @@ def _clock_accuracy() -> Step:
         files=("clock_accuracy.json",),
         seconds=175,
         limit_s=440,
-        rehearsal=("benchmarks/clock_accuracy.py", ON_CPU, *ONE_TIMED_CASE, *out),
+        dry_run=("benchmarks/clock_accuracy.py", ON_CPU, *ONE_TIMED_CASE, *out),
         reads=(LADDER, "problems/layernorm.py"),
     )
 
@@ -262,7 +262,7 @@ def _same_twice(submission: str, seconds: float) -> Step:
         files=(f"{name}.json",),
         seconds=seconds,
         limit_s=4 * seconds,
-        rehearsal=("benchmarks/same_twice.py", ON_CPU, *ONE_TIMED_CASE, *out),
+        dry_run=("benchmarks/same_twice.py", ON_CPU, *ONE_TIMED_CASE, *out),
         reads=(submission,),
     )
 
@@ -275,7 +275,7 @@ def _warm_evaluation() -> Step:
         files=("warm_evaluation.json",),
         seconds=65,
         limit_s=260,
-        rehearsal=("benchmarks/warm_evaluation.py", HEADLINE, *ONE_SMALL_CASE, "--runs", "1", *out),
+        dry_run=("benchmarks/warm_evaluation.py", HEADLINE, *ONE_SMALL_CASE, "--runs", "1", *out),
         reads=(HEADLINE, "problems/layernorm.py"),
     )
 
@@ -288,7 +288,7 @@ def _repeatability() -> Step:
         files=("repeatability.json",),
         seconds=195,
         limit_s=300,
-        rehearsal=("benchmarks/repeatability.py", ON_CPU, *ONE_TIMED_CASE, "--runs", "2", *out),
+        dry_run=("benchmarks/repeatability.py", ON_CPU, *ONE_TIMED_CASE, "--runs", "2", *out),
         reads=(HEADLINE, "problems/layernorm.py"),
     )
 
@@ -317,7 +317,7 @@ def _hostile() -> Step:
         files=("hostile.json",),
         seconds=150,
         limit_s=320,
-        rehearsal=("-m", "tests.hostile", "--device", "cpu", "-k", "form/control", "--jobs", "2", *out),
+        dry_run=("-m", "tests.hostile", "--device", "cpu", "-k", "form/control", "--jobs", "2", *out),
         reads=("tests/hostile",),
     )
 
@@ -330,7 +330,7 @@ def _verdicts() -> Step:
         files=("verdicts.json",),
         seconds=270,
         limit_s=420,
-        rehearsal=(program, "--device", "emulator", *FEW_VERDICTS, *out),
+        dry_run=(program, "--device", "emulator", *FEW_VERDICTS, *out),
         reads=("submissions", "problems", "tests/hostile"),
     )
 
@@ -343,7 +343,7 @@ def _sanitized_corpus() -> Step:
         files=("emulator_agreement.json",),
         seconds=270,
         limit_s=420,
-        rehearsal=(program, *out),
+        dry_run=(program, *out),
         refusal="This needs a GPU",
         reads=("tests/emulator/faults",),
     )
@@ -357,7 +357,7 @@ def _counters() -> Step:
         files=("counters.json",),
         seconds=85,
         limit_s=180,
-        rehearsal=(program, "--device", "emulator", FIRST_RUNG, *out),
+        dry_run=(program, "--device", "emulator", FIRST_RUNG, *out),
         reads=(LADDER,),
     )
 
@@ -370,7 +370,7 @@ def _sanitized() -> Step:
         files=("sanitized.json",),
         seconds=90,
         limit_s=220,
-        rehearsal=(program, "--device", "cuda", "--sanitize", HEADLINE, *out),
+        dry_run=(program, "--device", "cuda", "--sanitize", HEADLINE, *out),
         refusal="--sanitize needs compute-sanitizer",
         reads=(*FAST, "problems"),
     )

@@ -21,7 +21,7 @@ from harness.protocol.wire import Loaded
 from harness.settings import Settings
 from harness.submission import Submission
 from harness.timing import stats
-from harness.timing.clock import STUB
+from harness.timing.clock import NULL_KERNEL
 from harness.timing.timer import SUBMISSION, CaseTimes, Timer, timing_result
 
 
@@ -49,19 +49,19 @@ class Judge:
         self._timed = could_be_timed[:1] if settings.one_timed_case else could_be_timed
         self._untimed = len(could_be_timed) - len(self._timed)
         self._baselines: Baselines | None = None
-        self._stub: Runner | None = None
+        self._null: Runner | None = None
         self._timer: Timer | None = None
         if self._timed:
-            self._stub = self._start("stub", problem.path)
+            self._null = self._start("null_kernel", problem.path)
             self._baselines = Baselines(against, self._start, problem, device, settings)
-            self._baselines.rehearse([case for case in cases if case.name in self._timed])
+            self._baselines.precompile([case for case in cases if case.name in self._timed])
 
     def __enter__(self) -> Judge:
         return self
 
     def __exit__(self, *_exception: object) -> None:
-        if self._stub:
-            self._stub.end()
+        if self._null:
+            self._null.end()
         if self._baselines:
             self._baselines.end()
 
@@ -72,11 +72,11 @@ class Judge:
 
     def _ready_timer(self) -> Timer:
         if self._timer is None:
-            assert self._stub is not None and self._baselines is not None
-            with of_the_judge(STUB):
-                self._stub.finish_loading()
+            assert self._null is not None and self._baselines is not None
+            with of_the_judge(NULL_KERNEL):
+                self._null.finish_loading()
             self._baselines.finish_loading()
-            self._timer = Timer(self._device, self._problem, self._settings, self._stub)
+            self._timer = Timer(self._device, self._problem, self._settings, self._null)
         return self._timer
 
     # ------------------------------------------------------------------ one submission

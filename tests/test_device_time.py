@@ -10,7 +10,7 @@ import torch
 from harness.protocol.wire import DeviceTimed
 from harness.timing.device_time import PASSES, of_a_call
 from harness.worker import device_time
-from harness.worker.implementations import Stub
+from harness.worker.implementations import NullKernel
 
 QUEUE_LENGTH = 1000
 LAUNCH_US = 4.0
@@ -93,16 +93,16 @@ def test_a_call_that_waits_for_the_device_has_no_such_time(stream):
 
 
 def test_the_stub_is_busy_for_as_long_as_it_is_asked_to_be(stream):
-    stub = Stub([], torch.device("cuda"))
+    null = NullKernel([], torch.device("cuda"))
 
     def play(calls, lasts_us=0.0):
-        stub.begin_round()
+        null.begin_round()
         for _ in range(calls):
-            stub(torch.ones(1))
+            null(torch.ones(1))
             stream.launch(20.0)
-        stub.end_round(lasts_us)
+        null.end_round(lasts_us)
         stream.synchronize()
-        return stub.device_us()
+        return null.device_us()
 
     alone_us = play(4)
     assert play(4, lasts_us=1000.0) == pytest.approx(1000.0, abs=2 * GAP_US)
@@ -113,17 +113,17 @@ def test_the_stub_is_busy_for_as_long_as_it_is_asked_to_be(stream):
 
 
 class Worker:
-    """Answers with the next of `passes_us` for a method, and keeps what it and the dealer were asked."""
+    """Answers with the next of `passes_us` for a method, and keeps what it and the pool were asked."""
 
     def __init__(self, **passes_us):
         self.passes_us = passes_us
         self.asked = []
 
-    def time_device(self, slots, method, *, more):
+    def time_device(self, buffers, method, *, more):
         self.asked.append((method, more))
         return DeviceTimed(self.passes_us[method].pop(0), launches=2.0 if method == "graph" else None)
 
-    def prepare(self, slots):
+    def prepare(self, buffers):
         return "changes"
 
     def change(self, changes):

@@ -49,7 +49,7 @@ def parse(words):
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda s: s.name)
 def test_programs_take_the_commands_of_the_plan(step):
-    for words in (step.words, step.rehearsal):
+    for words in (step.words, step.dry_run):
         parse(words)
         named = [
             word for word in words if word.startswith(("submissions/", "tests/", "benchmarks/")) or word == "eval.py"
@@ -72,7 +72,7 @@ def test_every_problem_with_submissions_is_measured_and_every_step_is_named_once
 def step(name, code, *, reads=(), seconds=1.0, limit_s=20.0):
     words = ("-c", f"folder = '{plan.FOLDER}'\n{code}")
     return plan.Step(name=name, words=words, files=(f"{name}.json",), seconds=seconds, limit_s=limit_s,
-                     rehearsal=words, reads=reads)  # fmt: skip
+                     dry_run=words, reads=reads)  # fmt: skip
 
 
 def write(name, content="1"):

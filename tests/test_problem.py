@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from harness.errors import UsageError
-from harness.judging.runner import rehearsal
+from harness.judging.runner import precompilation
 from harness.paths import PROBLEMS
 from harness.problem import load_problem
 from tests.helpers import ROOT, run_eval
@@ -87,9 +87,9 @@ def test_what_is_no_tensor_stands_between_those_that_are(tmp_path):
     assert [t.dtype for t in inputs] == [torch.float32, torch.int64, torch.bool]
     total, _, _ = problem.build_model(case, 1, torch.device("cpu"))(*inputs)
     assert total == torch.where(inputs[2], inputs[0] * 2.5, 0.0).sum()
-    rehearsed = rehearsal(problem, case)
-    assert [ref.dtype for ref in rehearsed.inputs] == ["float32", "int64", "bool"]
-    assert {c.position: c.value for c in rehearsed.constants} == {0: 2.5, 4: "sum"}
+    precompiled = precompilation(problem, case)
+    assert [ref.dtype for ref in precompiled.inputs] == ["float32", "int64", "bool"]
+    assert {c.position: c.value for c in precompiled.constants} == {0: 2.5, 4: "sum"}
 
 
 def test_inputs_and_outputs_of_all_kinds_are_judged(tmp_path):

@@ -21,7 +21,7 @@ from harness.timing import clock, dealing
 from harness.timing.calls import choose_calls
 from harness.timing.clock import Clock
 from harness.timing.contender import Contender
-from harness.timing.dealing import DataSet, Dealer, Pick
+from harness.timing.input_pool import DataSet, InputPool, SamplePlan
 from harness.timing.timer import Timer
 from tests import machine
 from tests.helpers import ROOT, run_timed
@@ -207,8 +207,8 @@ class Scripted(Clock):
     """A clock whose rounds of one contender are given."""
 
     def __init__(self, contender, calls_us):
-        device, dealer = HostDevice("cpu", MemoryFile()), SimpleNamespace(slot_count=1000)
-        super().__init__(device, dealer, stub=None, timeout_s=1.0, round_us=1_000.0)
+        device, pool = HostDevice("cpu", MemoryFile()), SimpleNamespace(buffer_count=1000)
+        super().__init__(device, pool, null=None, timeout_s=1.0, round_us=1_000.0)
         self._one, self._calls_us = contender, iter(calls_us)
 
     def _choose_calls(self):
@@ -216,7 +216,7 @@ class Scripted(Clock):
 
     def _measure_once(self):
         self._one.round_s.append(next(self._calls_us) * self._one.calls / 1e6)
-        self._one.stub_s.append(0.0)
+        self._one.null_s.append(0.0)
 
 
 @pytest.mark.parametrize("slow_rounds", range(1, 30))
@@ -248,8 +248,8 @@ def test_who_becomes_faster_again_and_again_is_not_told_a_time_and_does_not_star
 
 
 def test_nobody_is_left_out_because_another_became_faster():
-    steady = Contender("submission", None, None, calls=4, round_s=[800e-6] * 9, stub_s=[0.0] * 9)
-    faster = Contender("eager", None, None, calls=4, round_s=[80e-6] * 9, stub_s=[0.0] * 9, trusted=False)
+    steady = Contender("submission", None, None, calls=4, round_s=[800e-6] * 9, null_s=[0.0] * 9)
+    faster = Contender("eager", None, None, calls=4, round_s=[80e-6] * 9, null_s=[0.0] * 9, trusted=False)
     scripted = Scripted(steady, [])
     scripted._first, scripted._running = steady, [steady, faster]
     scripted._leave_out_the_unsteady()
@@ -271,7 +271,7 @@ def test_a_stub_that_dies_is_said_and_costs_the_next_submission_nothing(tmp_path
         "import sys\nfrom harness import cli\nfrom harness.timing import timer\n\n"
         "time_case, seen = timer.Timer.time_case, []\n\n"
         "def unlucky(self, *arguments):\n"
-        "    if not seen:\n        self._stub.worker.kill()\n"
+        "    if not seen:\n        self._null.worker.kill()\n"
         "    seen.append(self)\n    return time_case(self, *arguments)\n\n"
         "timer.Timer.time_case = unlucky\nsys.exit(cli.main())\n"
     )
@@ -290,7 +290,7 @@ def test_a_stub_that_dies_is_said_and_costs_the_next_submission_nothing(tmp_path
     first, second = json.loads(done.stdout)["evaluations"]
     assert done.returncode == 3
     assert (first["status"], first["reason"]) == ("error", "harness_error")
-    assert "stub" in first["message"]
+    assert "null_kernel" in first["message"]
     assert second["reason"] in (None, "too_noisy"), second["message"]
     assert os.listdir(temporary) == []
 
@@ -311,10 +311,10 @@ def test_a_reference_that_multiplies_matrices_is_known(model, multiplies):
 
 
 def test_rounds_that_were_no_shorter_than_the_stubs_differ_are_not_impossible():
-    """A call of next to nothing on a busy machine: no time of a round is known better than the stub's."""
-    stub_s = [rounds * 1e-6 for rounds in (100, 104, 130, 101, 99, 103, 180, 102, 98)]
-    contender = Contender("submission", None, None, calls=2, round_s=[90e-6] * 9, stub_s=stub_s)
-    assert contender.at_most_us(0.0) < 0 < contender.at_most_us(contender.stub_spread_us())
+    """A call of next to nothing on a busy machine: no time of a round is known better than the null kernel's."""
+    null_s = [rounds * 1e-6 for rounds in (100, 104, 130, 101, 99, 103, 180, 102, 98)]
+    contender = Contender("submission", None, None, calls=2, round_s=[90e-6] * 9, null_s=null_s)
+    assert contender.at_most_us(0.0) < 0 < contender.at_most_us(contender.null_spread_us())
 
 
 def test_rounds_that_are_too_much_to_compute_together_are_computed_one_after_the_other(monkeypatch):
@@ -322,16 +322,18 @@ def test_rounds_that_are_too_much_to_compute_together_are_computed_one_after_the
     model = torch.nn.LayerNorm(shape[1:])
     inputs = [torch.randn(shape) for _ in range(2)]
     sets = [DataSet([x], oracle.expect(model, [x], 0)) for x in inputs]
-    dealer = Dealer(device, model, sets, [[ref] for ref in device.arena.lay_out([(x, "contiguous") for x in inputs])])
-    dealer.deal()
-    changes = dealer.prepare(range(2))
+    pool = InputPool(device, model, sets, [[ref] for ref in device.arena.lay_out([(x, "contiguous") for x in inputs])])
+    pool.fill()
+    changes = pool.prepare(range(2))
     elements = np.arange(2 * 2 * 5).reshape(2, 2, 5)
     both = np.array([[1, 3], [0, 2]])
-    rounds = [(Pick([0, 1], both[[n % 2, 0]], [elements + n], None if n == 3 else n % 2), changes) for n in range(5)]
-    together = list(dealer.expected(rounds))
+    rounds = [
+        (SamplePlan([0, 1], both[[n % 2, 0]], [elements + n], None if n == 3 else n % 2), changes) for n in range(5)
+    ]
+    together = list(pool.expected(rounds))
     for limit_bytes in (1, 250_000):
         monkeypatch.setattr(dealing, "TOGETHER_BYTES", limit_bytes)
-        apart = list(dealer.expected(rounds))
+        apart = list(pool.expected(rounds))
         for one, other in zip(together, apart, strict=True):
             np.testing.assert_allclose(one.elements, other.elements)
             torch.testing.assert_close(one.full, other.full)
@@ -351,8 +353,8 @@ class Product(torch.nn.Module):
 def test_what_is_as_long_as_there_are_rows_is_not_taken_for_rows(model, inputs):
     device, given = HostDevice("cpu", MemoryFile()), [torch.randn(6, 6) for _ in range(inputs)]
     sets = [DataSet(given, oracle.expect(model, given, 0))]
-    slots = [device.arena.lay_out([(x, "contiguous") for x in given]) for _ in range(2)]
-    assert Dealer(device, model, sets, slots).rows == 1
+    buffers = [device.arena.lay_out([(x, "contiguous") for x in given]) for _ in range(2)]
+    assert InputPool(device, model, sets, buffers).rows == 1
 
 
 def test_a_right_answer_stays_within_the_tolerance_when_elements_change():
@@ -366,13 +368,13 @@ def test_a_right_answer_stays_within_the_tolerance_when_elements_change():
         offset = 1000 * torch.randn(16, 1, generator=draw)
         x = (4 * torch.randn(shape, generator=draw) + offset).bfloat16()
         sets.append(DataSet([x], oracle.expect(model, [x], seed)))
-    slots = [[ref] for ref in device.arena.lay_out([(s.inputs[0], "contiguous") for s in sets])]
-    dealer = Dealer(device, model, sets, slots)
-    dealer.deal()
-    changes = dealer.prepare(range(2))
-    dealer.change(changes)
-    (wanted,) = dealer.expected([(Pick([0], np.array([[0]]), [np.array([[[0]]])], full=1), changes)])
-    (values,), (tolerance,) = wanted.full, dealer.tolerances
+    buffers = [[ref] for ref in device.arena.lay_out([(s.inputs[0], "contiguous") for s in sets])]
+    pool = InputPool(device, model, sets, buffers)
+    pool.fill()
+    changes = pool.prepare(range(2))
+    pool.change(changes)
+    (wanted,) = pool.expected([(SamplePlan([0], np.array([[0]]), [np.array([[[0]]])], full=1), changes)])
+    (values,), (tolerance,) = wanted.full, pool.tolerances
     assert (values.bfloat16().double() - values).abs().max() <= tolerance
 
 
@@ -396,13 +398,13 @@ def test_a_submission_that_fails_when_timed_leaves_no_baseline_holding_memory_an
         raise SubmissionError("wrong_when_timed", "A wrong element.")
 
     device = SimpleNamespace(name="cpu", arena=SimpleNamespace(lay_out=list), copy_bandwidth=lambda: 1e9)
-    gone, baseline, stub = LetGo(dies=True), LetGo(), LetGo(dies=True)
-    timed = Timer(device, problem=None, settings=SimpleNamespace(effort="quick"), stub=stub)
+    gone, baseline, null = LetGo(dies=True), LetGo(), LetGo(dies=True)
+    timed = Timer(device, problem=None, settings=SimpleNamespace(effort="quick"), null=null)
     monkeypatch.setattr(timed, "_time_part", fails)
     drawn = SimpleNamespace(random={}, state={}, timed_parts=["forward"])
     with pytest.raises(SubmissionError, match="A wrong element"):
         timed.time_case(LetGo(), {"compile": gone, "eager": baseline}, drawn, "a case")
-    assert gone.released and baseline.released and stub.released
+    assert gone.released and baseline.released and null.released
 
 
 class Mish(torch.nn.Module):
@@ -410,11 +412,11 @@ class Mish(torch.nn.Module):
         return x * torch.tanh(torch.nn.functional.softplus(x))
 
 
-def dealer_of(model, shape, dtype=torch.float32):
+def pool_of(model, shape, dtype=torch.float32):
     device = HostDevice("cpu", MemoryFile())
     sets = [DataSet([x], oracle.expect(model, [x], 0)) for x in (torch.randn(shape).to(dtype) for _ in range(3))]
-    slots = [[ref] for ref in device.arena.lay_out([(s.inputs[0], "contiguous") for s in sets])]
-    return Dealer(device, model, sets, slots)
+    buffers = [[ref] for ref in device.arena.lay_out([(s.inputs[0], "contiguous") for s in sets])]
+    return InputPool(device, model, sets, buffers)
 
 
 @pytest.mark.parametrize(
@@ -424,22 +426,22 @@ def dealer_of(model, shape, dtype=torch.float32):
 )  # fmt: skip
 def test_who_repairs_what_was_worked_out_before_is_wrong_in_much(model, shape, dtype):
     """Elements whose own input is the same as before are kept, the others are right."""
-    dealer = dealer_of(model.to(dtype), shape, dtype)
-    dealer.deal()
-    changes = dealer.prepare([0])
-    before = dealer._slot_inputs(0, [None])[0].clone()
-    after = dealer._slot_inputs(0, changes)[0]
-    wanted = dealer._outputs([after])[0]
-    repaired = torch.where(before == after, dealer._outputs([before])[0], wanted)
-    kept = (before == after) & ((repaired - wanted).abs() <= dealer.tolerances[0])
+    pool = pool_of(model.to(dtype), shape, dtype)
+    pool.fill()
+    changes = pool.prepare([0])
+    before = pool._buffer_inputs(0, [None])[0].clone()
+    after = pool._buffer_inputs(0, changes)[0]
+    wanted = pool._outputs([after])[0]
+    repaired = torch.where(before == after, pool._outputs([before])[0], wanted)
+    kept = (before == after) & ((repaired - wanted).abs() <= pool.tolerances[0])
     assert kept.double().mean() < 0.6
 
 
 def test_changed_elements_are_equal_to_no_other():
     """A reference that gives the places of the largest has no order for equal ones."""
-    dealer = dealer_of(torch.nn.LayerNorm(512).double(), (64, 512), torch.float64)
-    dealer.deal()
-    (after,) = dealer._slot_inputs(0, dealer.prepare([0]))
+    pool = pool_of(torch.nn.LayerNorm(512).double(), (64, 512), torch.float64)
+    pool.fill()
+    (after,) = pool._buffer_inputs(0, pool.prepare([0]))
     assert all(len(row.unique()) == len(row) for row in after)
 
 
@@ -452,8 +454,8 @@ def test_inputs_of_no_elements_lie_in_memory_that_can_be_opened():
 @pytest.mark.parametrize("model", [Mish(), torch.nn.LayerNorm(2)])
 def test_what_changes_in_very_short_rows_takes_no_more_memory_than_the_inputs(model):
     """One element in two, each with a position and those it is drawn from, would be many times as much."""
-    dealer = dealer_of(model, (4096, 2))
-    dealer.deal()
-    for change in dealer.prepare(range(dealer.slot_count)):
+    pool = pool_of(model, (4096, 2))
+    pool.fill()
+    for change in pool.prepare(range(pool.buffer_count)):
         tensors = change.values() if isinstance(change, dict) else (change.positions, change.values, change.places)
-        assert sum(t.nbytes for t in tensors) <= dealer.slot_count * 4096 * 2 * 4
+        assert sum(t.nbytes for t in tensors) <= pool.buffer_count * 4096 * 2 * 4

@@ -32,7 +32,7 @@ class Reader(Protocol):
         NaN where the memory is not known. Raises SubmissionError when it cannot be read."""
         ...
 
-    def rehearse(self) -> None:
+    def warm_up(self) -> None:
         """Do once more what the last `sample` did where that takes longer after a pause, and show it to nobody."""
         ...
 

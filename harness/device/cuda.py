@@ -128,7 +128,7 @@ class CudaReader:
         index = torch.from_numpy((wanted - low) // size).to("cuda", non_blocking=True)
         return flat[index].cpu().double().numpy()
 
-    def rehearse(self) -> None:
+    def warm_up(self) -> None:
         """What the processor does in `sample` before it asks the GPU takes 22 µs in a loop. After a pause it took 100
         to 170 on the machine with the H200, not the same from evaluation to evaluation."""
         if self._sampled:

@@ -78,7 +78,7 @@ class ProcessReader:
             self._read(local, [(int(address), size) for address in part])
         return raw.double().numpy().reshape(offsets.shape)
 
-    def rehearse(self) -> None:
+    def warm_up(self) -> None:
         pass  # what was read may have been freed, and what reading costs is little beside a round of a CPU's
 
     def forget(self) -> None:

@@ -28,7 +28,7 @@ from harness.isolation import bubblewrap, builds, processes
 from harness.isolation.launch import Process, Start, Zygote, environment, start_program
 from harness.isolation.levels import Isolation
 from harness.paths import build_cache, compile_cache
-from harness.protocol.turns import Other, Turns
+from harness.protocol.handshake import Handshake, Other
 from harness.protocol.wire import BadMessage, Channel, ChannelClosed, ChannelTimeout, Reply, Request
 from harness.storage import cache, disk
 from harness.storage.limits import bytes_of
@@ -121,7 +121,7 @@ class Worker:
             cache.mark_used(folder)
         ours, theirs = socket.socketpair()
         self._channel = Channel(ours, judge=True)
-        self.turns = Turns.create(spins=device == "cuda")
+        self.handshake = Handshake.create(spins=device == "cuda")
         with theirs:
             start = Start(
                 device=device,
@@ -129,7 +129,7 @@ class Worker:
                 folder=self.home / "work",
                 writable=self._landlocked(writable),
                 output=self._log,
-                files=(theirs.fileno(), arena_fd, *self.turns.fds),
+                files=(theirs.fileno(), arena_fd, *self.handshake.fds),
             )
             modules = ["torch._inductor.compile_fx"] if keeps_compile_cache else []
             program = partial(self._program, start, modules, readable, writable)
@@ -138,7 +138,7 @@ class Worker:
             except HarnessError:
                 _remove(self.home)
                 raise
-        self.turns.started()
+        self.handshake.started()
         self._ended = False
         Worker._alive.add(self)
 
@@ -246,13 +246,13 @@ class Worker:
             raise self._death() from None
 
     def wait_for_warm_up(self, timeout_s: float) -> None:
-        """Wait until a worker that was told to play waits for its first slot. One that answers instead, or does
+        """Wait until a worker that was told to play waits for its first buffer. One that answers instead, or does
         not come back, is found out by `hear`."""
-        self.turns.wait_until_ready(timeout_s, self._other())
+        self.handshake.wait_until_ready(timeout_s, self._other())
 
-    def hand_out(self, slots: list[int], timeout_s: float) -> None:
-        """Hand `slots` out one by one to a worker that was told to play; `hear` gives its reply."""
-        self.turns.hand_out(slots, timeout_s, self._other())
+    def hand_out(self, buffers: list[int], timeout_s: float) -> None:
+        """Hand `buffers` out one by one to a worker that was told to play; `hear` gives its reply."""
+        self.handshake.hand_out(buffers, timeout_s, self._other())
 
     def _other(self) -> Other:
         return Other(self._channel.fileno(), lambda: self.has_answered, self._check_holdings)
@@ -461,7 +461,7 @@ class Worker:
             self._wait_for_its_end()
             self._end_orphans()
         self._channel.close()
-        self.turns.close()
+        self.handshake.close()
         for descriptor in (self._log, self._info):
             if descriptor >= 0:
                 os.close(descriptor)

@@ -9,7 +9,7 @@ from harness import against
 from harness.device.base import Device
 from harness.errors import SubmissionError
 from harness.judging.correctness import ENDS_THE_WORKER, check_case
-from harness.judging.runner import Runner, rehearsal
+from harness.judging.runner import Runner, precompilation
 from harness.oracle.draw import Drawn
 from harness.problem import Case, Problem
 from harness.settings import Settings, sub_seed
@@ -42,12 +42,12 @@ class Baselines:
             else:
                 self._runners[name] = start(name, problem.path, "")
 
-    def rehearse(self, cases: Sequence[Case]) -> None:
+    def precompile(self, cases: Sequence[Case]) -> None:
         """Let torch.compile work ahead on `cases`, which will be timed."""
         if "compile" not in self._runners:
             return
         shown = [case.on(self._device.name) for case in cases]
-        self._runners["compile"].start_rehearsal([rehearsal(self._problem, case) for case in shown])
+        self._runners["compile"].start_precompiling([precompilation(self._problem, case) for case in shown])
 
     def finish_loading(self) -> None:
         """Wait until all of them are loaded; what cannot be loaded goes, with a note."""
@@ -55,7 +55,7 @@ class Baselines:
             try:
                 runner.finish_loading()
                 if name == "compile":
-                    runner.finish_rehearsal()
+                    runner.finish_precompiling()
             except SubmissionError as error:
                 self._leave_out(name, error.message)
 

@@ -27,9 +27,9 @@ from harness.protocol.wire import (
     Load,
     Loaded,
     NamedTensor,
+    Precompilation,
+    Precompile,
     Ran,
-    Rehearsal,
-    Rehearse,
     Release,
     Run,
     Stage,
@@ -91,11 +91,11 @@ class Runner:
             self.worker.keep_builds(self._sha256)
         return reply
 
-    def start_rehearsal(self, rehearsals: Sequence[Rehearsal]) -> None:
-        """Have the worker compile what will be timed, once it has loaded; `finish_rehearsal` waits for it."""
-        self.worker.tell(Rehearse(rehearsals=list(rehearsals)))
+    def start_precompiling(self, precompilations: Sequence[Precompilation]) -> None:
+        """Have the worker compile what will be timed, once it has loaded; `finish_precompiling` waits for it."""
+        self.worker.tell(Precompile(precompilations=list(precompilations)))
 
-    def finish_rehearsal(self) -> None:
+    def finish_precompiling(self) -> None:
         """Raises SubmissionError."""
         required(self.worker.hear(LOAD_TIMEOUT_S), Done)
 
@@ -110,18 +110,18 @@ class Runner:
 
     def stage(
         self,
-        slots: list[list[TensorRef]],
+        buffers: list[list[TensorRef]],
         expected: Sequence[oracle.Expected],
         call: str = "forward",
         differentiation: Differentiation | None = None,
         train: bool = True,
         constants: Mapping[int, Any] | None = None,
     ) -> None:
-        """Lay out the slots: inputs, then the upstream gradients. `call`, `differentiation`, `train` and
+        """Lay out the buffers: inputs, then the upstream gradients. `call`, `differentiation`, `train` and
         `constants` are those of wire.Stage."""
         request = Stage(
             arena=self.device.arena.ref,
-            slots=slots,
+            buffers=buffers,
             results=[TensorRef(0, list(e.form.shape), list(e.form.stride), dtype_name(e.form.dtype)) for e in expected],
             alone=any(e.form.alone for e in expected),
             call=call,
@@ -133,13 +133,13 @@ class Runner:
 
     def observe(self, order: str, seed: int, random_seed: int | None = None) -> Ran:
         """One call of what is staged, its outputs' memory poisoned before; `random_seed` as in wire.Run."""
-        request = Run(slot=0, order=order, order_seed=seed, random_seed=random_seed)
+        request = Run(buffer=0, order=order, order_seed=seed, random_seed=random_seed)
         return required(self.worker.ask(request, self.timeout_s), Ran)
 
-    def time_device(self, slots: Sequence[int], method: DeviceTimeMethod, *, more: bool) -> DeviceTimed:
+    def time_device(self, buffers: Sequence[int], method: DeviceTimeMethod, *, more: bool) -> DeviceTimed:
         """The device's time for a call as the worker tells it, see wire.TimeDevice. Raises SubmissionError."""
         self.reader.forget()
-        return required(self.worker.ask(TimeDevice(list(slots), method, more), self.timeout_s), DeviceTimed)
+        return required(self.worker.ask(TimeDevice(list(buffers), method, more), self.timeout_s), DeviceTimed)
 
     def release(self) -> None:
         self.reader.forget()
@@ -160,14 +160,14 @@ def model_dtype(case: Case) -> str:
     return "" if kept else dtype_name(case.parameter_dtype)
 
 
-def rehearsal(problem: Problem, case: Case) -> Rehearsal:
+def precompilation(problem: Problem, case: Case) -> Precompilation:
     """What `case` will time, without its data."""
     dtypes = case.dtypes or [case.dtype] * len(case.shapes)
     inputs = [
         TensorRef(0, list(shape), list(strides(shape, case.layout)), dtype_name(dtype))
         for shape, dtype in zip(case.shapes, dtypes, strict=True)
     ]
-    return Rehearsal(
+    return Precompilation(
         encode_value(tuple(problem.init_args(case, 0))),
         inputs,
         model_dtype(case),

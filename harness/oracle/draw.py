@@ -61,7 +61,7 @@ class Drawn:
 
     @property
     def given(self) -> list[torch.Tensor]:
-        """What a slot holds: inputs and upstream gradients."""
+        """What a buffer holds: inputs and upstream gradients."""
         return [*self.inputs, *self.upstream]
 
     @property
@@ -70,7 +70,7 @@ class Drawn:
         return [self.case.layout] * len(self.inputs) + [self.case.upstream] * len(self.upstream)
 
     def function(self, part: str = "step") -> torch.nn.Module:
-        """The reference as a function of what a slot holds, see Differentiated."""
+        """The reference as a function of what a buffer holds, see Differentiated."""
         if self.training and part == "forward":
             return _Kept(self.model, self.random)
         return Differentiated(self.model, self.differentiation, part) if self.differentiation else self.model

@@ -130,7 +130,7 @@ class Constant(Struct, frozen=True):
     value: Any
 
 
-class Rehearsal(Struct, frozen=True):
+class Precompilation(Struct, frozen=True):
     """A model and inputs that will be timed later."""
 
     init: Any
@@ -141,10 +141,10 @@ class Rehearsal(Struct, frozen=True):
     constants: list[Constant] = []
 
 
-class Rehearse(Struct, frozen=True, tag="rehearse"):
+class Precompile(Struct, frozen=True, tag="precompile"):
     """Compile and run once what will be timed, on data of no meaning, so that compilers' caches are warm."""
 
-    rehearsals: list[Rehearsal]
+    precompilations: list[Precompilation]
 
 
 class Construct(Struct, frozen=True, tag="construct"):
@@ -167,18 +167,18 @@ class Differentiation(Struct, frozen=True):
 
 
 class Stage(Struct, frozen=True, tag="stage"):
-    """Lay out the inputs of each slot, and say what one call does and returns.
+    """Lay out the inputs of each buffer, and say what one call does and returns.
 
-    With a `differentiation` the last tensors of a slot are the upstream gradients of its outputs. A call is
+    With a `differentiation` the last tensors of a buffer are the upstream gradients of its outputs. A call is
     `forward`: outputs; `step`: outputs and gradients; `backward`: gradients, the forward being done by
     `Prepare`; `accumulate`: what two backward passes leave in `.grad`,
     the second with three times the upstream gradients.
-    `train` is the mode of the model. `results` is what the stub returns, and `alone` says that the reference returns a
+    `train` is the mode of the model. `results` is what the null kernel returns, and `alone` says that the reference returns a
     tensor, not in a tuple or list. `constants` stand between the inputs.
     """
 
     arena: ArenaRef
-    slots: list[list[TensorRef]]
+    buffers: list[list[TensorRef]]
     results: list[TensorRef]
     alone: bool = False
     call: str = "forward"
@@ -188,9 +188,9 @@ class Stage(Struct, frozen=True, tag="stage"):
 
 
 class Run(Struct, frozen=True, tag="run"):
-    """Call the model once on slot `slot`, its outputs poisoned beforehand and its findings collected."""
+    """Call the model once on buffer `buffer`, its outputs poisoned beforehand and its findings collected."""
 
-    slot: int
+    buffer: int
     order: str = "forward"
     order_seed: int = 1
     random_seed: int | None = None
@@ -198,13 +198,13 @@ class Run(Struct, frozen=True, tag="run"):
 
 
 class Play(Struct, frozen=True, tag="play"):
-    """A timed round: call the model on the slots that `harness.protocol.turns` hands out, from after turn `turn`.
-    Calls on the slots in `warm_up` come first, outside the clock: Python and launches are slow after a sleep."""
+    """A timed round: call the model on the buffers that `harness.protocol.handshake` hands out, from after turn `turn`.
+    Calls on the buffers in `warm_up` come first, outside the clock: Python and launches are slow after a sleep."""
 
     turn: int
     warm_up: list[int]
     lasts_us: float = 0.0
-    """The stub's only: how long the device should be busy, at the least."""
+    """The null kernel's only: how long the device should be busy, at the least."""
 
 
 class Name(Struct, frozen=True, tag="name"):
@@ -212,18 +212,18 @@ class Name(Struct, frozen=True, tag="name"):
 
 
 class Prepare(Struct, frozen=True, tag="prepare"):
-    """Do the forward of some slots, outside the clock, of which some are then run; upstream gradients arrive
+    """Do the forward of some buffers, outside the clock, of which some are then run; upstream gradients arrive
     after it."""
 
-    slots: list[int]
+    buffers: list[int]
 
 
 class TimeDevice(Struct, frozen=True, tag="time_device"):
-    """Say how long the device works on a call, by its own events: `slots` once each, from one CUDA graph of all, from a
+    """Say how long the device works on a call, by its own events: `buffers` once each, from one CUDA graph of all, from a
     graph of each, or launched one by one. The first time the calls are run before, too. The answer is a diagnosis and
     never a score."""
 
-    slots: list[int]
+    buffers: list[int]
     method: DeviceTimeMethod
     more: bool
     """Whether the same will be asked again: what it needs is kept."""
@@ -233,7 +233,7 @@ class Release(Struct, frozen=True, tag="release"):
     """Drop outputs, inputs and model, and give memory back."""
 
 
-Request = Load | Rehearse | Construct | Stage | Run | Prepare | Play | Name | TimeDevice | Release
+Request = Load | Precompile | Construct | Stage | Run | Prepare | Play | Name | TimeDevice | Release
 
 # ------------------------------------------------------------------ replies
 
@@ -273,7 +273,7 @@ class Played(Struct, frozen=True, tag="played"):
 
 class Named(Struct, frozen=True, tag="named"):
     """The outputs of the last round: one list for each call, in order. `device_us` is what a GPU worked on the calls,
-    of the stub's rounds only; nobody else's word on it is asked for."""
+    of the null kernel's rounds only; nobody else's word on it is asked for."""
 
     outputs: list[list[OutputRef]]
     handles: list[str] = []
@@ -282,7 +282,7 @@ class Named(Struct, frozen=True, tag="named"):
 
 
 class DeviceTimed(Struct, frozen=True, tag="device_timed"):
-    """Microseconds of device time of a call in one pass over the slots; None where the calls cannot be run so.
+    """Microseconds of device time of a call in one pass over the buffers; None where the calls cannot be run so.
     `launches` is how many kernels, copies and memory sets a call has, where a graph of them says it."""
 
     call_us: float | None = None

@@ -53,7 +53,7 @@ def temporary_folder() -> Path:
 
 @contextlib.contextmanager
 def full_is_said() -> Iterator[None]:
-    """Turns an OSError for want of room into a HarnessError that says what to do."""
+    """Handshake an OSError for want of room into a HarnessError that says what to do."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How many calls a round has, and how many slots are made ready for them."""
+"""How many calls a round has, and how many buffers are made ready for them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from harness.device.base import Device
 
-# Slots beyond the calls of a round, as a share of them and at least: which are run, and how many, is not known.
+# Buffers beyond the calls of a round, as a share of them and at least: which are run, and how many, is not known.
 SPARE_SHARE = 0.25
-MIN_SPARE_SLOTS = 2
+MIN_SPARE_BUFFERS = 2
 
 # What differs about the first call of a round must not be all that there is.
 MIN_CALLS = 2
@@ -32,22 +32,22 @@ def choose_calls(call_us: Mapping[str, float], round_us: float, most: int) -> di
     return {name: max(calls, min(largest, allowed[name])) for name, calls in chosen.items()}
 
 
-def slot_count(
+def buffer_count(
     device: Device, round_us: float, floor_us: float, call_bytes: int, result_bytes: int, workers: int
 ) -> int:
-    """Slots for rounds of `round_us` in a case whose calls take at least `floor_us`, read `call_bytes` and write
+    """Buffers for rounds of `round_us` in a case whose calls take at least `floor_us`, read `call_bytes` and write
     `result_bytes`; each of `workers` keeps what its last round gave."""
     wanted = min(MAX_CALLS, max(MIN_CALLS, int(round_us / max(floor_us, SHORTEST_CALL_US))))
-    slots = device.input_bytes // max(call_bytes, 1)
-    room = min(most_calls(slots), device.result_bytes // (workers * max(result_bytes, 1)))
+    buffers = device.input_bytes // max(call_bytes, 1)
+    room = min(most_calls(buffers), device.result_bytes // (workers * max(result_bytes, 1)))
     return with_spare(max(1, min(wanted, room)))
 
 
 def with_spare(calls: int) -> int:
-    """How many slots are made ready for so many calls."""
-    return calls + max(MIN_SPARE_SLOTS, int(calls * SPARE_SHARE))
+    """How many buffers are made ready for so many calls."""
+    return calls + max(MIN_SPARE_BUFFERS, int(calls * SPARE_SHARE))
 
 
-def most_calls(slots: int) -> int:
-    """The most calls that a round may have with so many slots: some stay unused."""
-    return max(1, min(slots - MIN_SPARE_SLOTS, int(slots / (1 + SPARE_SHARE))))
+def most_calls(buffers: int) -> int:
+    """The most calls that a round may have with so many buffers: some stay unused."""
+    return max(1, min(buffers - MIN_SPARE_BUFFERS, int(buffers / (1 + SPARE_SHARE))))

@@ -1,21 +1,21 @@
 """The clock that scores: it runs in the judge, outside every process that it times.
 
 A round: the judge puts data into shared memory, starts its own monotonic clock, changes secret elements
-of all of it, and says 'go'. The worker runs the slots that it is handed one after the other. The clock
+of all of it, and says 'go'. The worker runs the buffers that it is handed one after the other. The clock
 stops only after the judge itself has read randomly chosen elements of every output out of the worker's
 memory; a worker that has not finished, or that answered with something else, then holds wrong values.
-What a round costs beside the calls is measured with a stub, a worker of ours that obeys the same protocol, and is
+What a round costs beside the calls is measured with a null, a worker of ours that obeys the same protocol, and is
 taken off:
 
-    time of a call = (time of the round - what the stub's round of as many calls cost beside its calls) / calls
+    time of a call = (time of the round - what the null kernel's round of as many calls cost beside its calls) / calls
 
-On a CPU the stub's calls do nothing. On a GPU they negate, and events say how long the device worked on them in that
+On a CPU the null kernel's calls do nothing. On a GPU they negate, and events say how long the device worked on them in that
 very round: a round of real kernels costs something else than one without any, for contexts change and caches of
 addresses are cold. Its rounds last as long as those that they are compared with: on an H200 what comes after the wait
 took 0.29 ms in rounds of 1 ms, 0.40 in rounds of 7 and 0.43 in rounds of 17.
 
-No slot is run twice in a round, and the cache is overwritten before it, so that inputs come from memory.
-What was read is compared afterwards, and one call of each round in every element (see harness.timing.dealing).
+No buffer is run twice in a round, and the cache is overwritten before it, so that inputs come from memory.
+What was read is compared afterwards, and one call of each round in every element (see harness.timing.input_pool).
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ import numpy as np
 from harness.device.base import Device, Reader
 from harness.errors import Inconclusive, SubmissionError, of_the_judge
 from harness.isolation.sandbox import Worker
+from harness.protocol.handshake import no_garbage_collection
 from harness.protocol.replies import required
-from harness.protocol.turns import no_garbage_collection
 from harness.protocol.wire import Done, Name, Named, Play, Played, Prepare
 from harness.timing.calls import LONGEST_ROUND, choose_calls, most_calls, with_spare
 from harness.timing.contender import Contender
-from harness.timing.dealing import Changes, Dealer, Pick
+from harness.timing.input_pool import Changes, InputPool, SamplePlan
 from harness.timing.inspection import Inspector, Round
 
-STUB = "The stub, which the judge's clock is compared with,"
+NULL_KERNEL = "The null, which the judge's clock is compared with,"
 
 # The calls of the first rounds, from which the number of calls is chosen; of the later ones where the first was long.
 # The fastest counts: a round on a busy machine would have a contender run few calls, and few say little.
@@ -65,7 +65,7 @@ LONG_WARM_UP_US = 1000.0
 LONGEST_WARM_UP_US = 20_000.0
 
 # What a longer wait adds to a round's end does not grow beyond.
-LONGEST_STUB_US = 20_000.0
+LONGEST_NULL_US = 20_000.0
 
 # Read in each output of a round when it ends: so many rows in all, however many calls there are, at least one of each,
 # and so many elements of a row; more where an output is one row. What is finished after a reply must be so little that
@@ -91,101 +91,101 @@ MAPPING_TRIES = 3
 
 
 class Clock:
-    """Times contenders on one case whose inputs are staged in the dealer's slots."""
+    """Times contenders on one case whose inputs are staged in the pool's buffers."""
 
-    def __init__(self, device: Device, dealer: Dealer, stub: Contender, timeout_s: float, round_us: float) -> None:
-        """`round_us` is how long rounds should be. What a round looks at, and which slots it runs, comes from the
+    def __init__(self, device: Device, pool: InputPool, null: Contender, timeout_s: float, round_us: float) -> None:
+        """`round_us` is how long rounds should be. What a round looks at, and which buffers it runs, comes from the
         system's entropy: no worker can know it from the data of earlier rounds, and no seed repeats it."""
         self._device = device
-        self._dealer = dealer
-        self._stub = stub
+        self._pool = pool
+        self._null = null
         self._random = random.SystemRandom()
         self._numbers = np.random.default_rng(secrets.randbits(128))
         self._timeout_s = timeout_s
         self._round_us = round_us
         self._running: list[Contender] = []
-        self._first = stub
-        self._stub_s = 0.0  # what its last round cost
-        self._in_play: Sequence[int] = range(dealer.slot_count)
+        self._first = null
+        self._null_s = 0.0  # what its last round cost
+        self._in_play: Sequence[int] = range(pool.buffer_count)
         self._chosen_again = 0
         self._notes: list[str] = []
-        self._inspector = Inspector(device, dealer)
+        self._inspector = Inspector(device, pool)
 
     # ------------------------------------------------------------------ one round
 
     def _play(self, contender: Contender, calls: int, lasts_us: float = 0.0) -> Round:
-        """A round on data that changes when it begins; `lasts_us` is the stub's, see wire.Play."""
-        ready = self._ready_slots(contender, calls)
-        return self._round(contender, ready, calls, self._dealer.prepare(ready), lasts_us)
+        """A round on data that changes when it begins; `lasts_us` is the null kernel's, see wire.Play."""
+        ready = self._ready_buffers(contender, calls)
+        return self._round(contender, ready, calls, self._pool.prepare(ready), lasts_us)
 
-    def _ready_slots(self, contender: Contender, calls: int) -> Sequence[int]:
-        """The slots of which `calls` can be run.
+    def _ready_buffers(self, contender: Contender, calls: int) -> Sequence[int]:
+        """The buffers of which `calls` can be run.
 
-        Where only a backward is timed, `contender` does some slots' forward here, before the upstream gradients are
+        Where only a backward is timed, `contender` does some buffers' forward here, before the upstream gradients are
         there."""
-        if not self._dealer.has_late_part:
+        if not self._pool.has_late_part:
             return self._in_play
         ready = self._random.sample(self._in_play, min(len(self._in_play), with_spare(calls)))
-        self._dealer.hide_late()
-        required(contender.worker.ask(Prepare(slots=ready), self._timeout_s), Done)
-        self._dealer.deal_late()
+        self._pool.hide_late()
+        required(contender.worker.ask(Prepare(buffers=ready), self._timeout_s), Done)
+        self._pool.fill_late()
         return ready
 
-    def _stub_cost(self, calls: int, elapsed_s: float) -> float:
-        """Seconds that a round of `calls` costs beside its calls: a round of the stub's, less what the device worked on
+    def _null_cost(self, calls: int, elapsed_s: float) -> float:
+        """Seconds that a round of `calls` costs beside its calls: a round of the null kernel's, less what the device worked on
         its calls, which a worker of ours can be believed. It takes about `elapsed_s`."""
-        with of_the_judge(STUB):
-            lasts_us = min((elapsed_s - self._stub_s) * 1e6, LONGEST_STUB_US)
-            played = self._play_mapped(self._stub, calls, lasts_us)
-        self._stub_s = played.elapsed_s - played.named.device_us / 1e6
-        return self._stub_s
+        with of_the_judge(NULL_KERNEL):
+            lasts_us = min((elapsed_s - self._null_s) * 1e6, LONGEST_NULL_US)
+            played = self._play_mapped(self._null, calls, lasts_us)
+        self._null_s = played.elapsed_s - played.named.device_us / 1e6
+        return self._null_s
 
     def _round(
         self, contender: Contender, ready: Sequence[int], calls: int, changes: Changes, lasts_us: float
     ) -> Round:
-        """Run `calls` of the slots that are ready. Raises SubmissionError when the worker fails."""
-        slots = self._random.sample(ready, calls)
-        rows = self._numbers.integers(self._dealer.rows, size=(calls, self._rows_of_a_call(calls)))
-        elements = [self._elements(rows, i) for i in range(len(self._dealer.forms))]
+        """Run `calls` of the buffers that are ready. Raises SubmissionError when the worker fails."""
+        buffers = self._random.sample(ready, calls)
+        rows = self._numbers.integers(self._pool.rows, size=(calls, self._rows_of_a_call(calls)))
+        elements = [self._elements(rows, i) for i in range(len(self._pool.forms))]
         offsets = [self._offsets(rows, asked, i) for i, asked in enumerate(elements)]
         worker, reader, begun = contender.worker, contender.reader, time.monotonic()
         if contender.trusted:  # the submission is held
             worker.regain_processors()
-        worker.tell(Play(worker.turns.number, self._warm_up(contender, ready, slots), lasts_us))
+        worker.tell(Play(worker.handshake.number, self._warm_up(contender, ready, buffers), lasts_us))
         worker.wait_for_warm_up(self._timeout_s)
-        reader.rehearse()
+        reader.warm_up()
         started = time.perf_counter()
-        self._dealer.change(changes)
-        worker.hand_out(slots, self._timeout_s)
+        self._pool.change(changes)
+        worker.hand_out(buffers, self._timeout_s)
         reply = required(worker.hear(self._timeout_s, self._device.spin_s), Played)
         addresses = self._addresses(reply, calls)
-        seen = [self._sample(reader, addresses, offsets, i) for i in range(len(self._dealer.forms))]
+        seen = [self._sample(reader, addresses, offsets, i) for i in range(len(self._pool.forms))]
         elapsed = time.perf_counter() - started
         named = self._names(worker, addresses)
         mapped = reader.learn([ref for outputs in named.outputs for ref in outputs], named.handles)
         if not mapped:
-            seen = [self._sample(reader, addresses, offsets, i) for i in range(len(self._dealer.forms))]
+            seen = [self._sample(reader, addresses, offsets, i) for i in range(len(self._pool.forms))]
         if not contender.trusted:
-            self._hold(contender, slots)
+            self._hold(contender, buffers)
             self._spend(contender, time.monotonic() - begun)
         compared, full = self._calls_to_compare(calls), self._random.randrange(calls)
         asked = [of_an_output[compared] for of_an_output in elements]
-        wholly = None if contender.trusted else slots[full]
-        pick = Pick([slots[call] for call in compared], rows[compared], asked, wholly)
-        return Round(contender, pick, compared, full, changes, elapsed, reply.issue_us, named, seen, mapped)
+        wholly = None if contender.trusted else buffers[full]
+        plan = SamplePlan([buffers[call] for call in compared], rows[compared], asked, wholly)
+        return Round(contender, plan, compared, full, changes, elapsed, reply.issue_us, named, seen, mapped)
 
-    def _warm_up(self, contender: Contender, ready: Sequence[int], slots: Sequence[int]) -> list[int]:
-        """Slots to begin with outside the clock, of those that the round leaves out."""
+    def _warm_up(self, contender: Contender, ready: Sequence[int], buffers: Sequence[int]) -> list[int]:
+        """Buffers to begin with outside the clock, of those that the round leaves out."""
         if contender.call_us > LONGEST_WARM_UP_US:
             return []
-        used = set(slots)
+        used = set(buffers)
         calls = WARM_UP_CALLS if contender.call_us <= LONG_WARM_UP_US else 1
-        return self._random.sample([slot for slot in ready if slot not in used], calls)
+        return self._random.sample([buffer for buffer in ready if buffer not in used], calls)
 
     def _addresses(self, reply: Played, calls: int) -> np.ndarray:
         """Where the outputs begin, shape (calls, outputs). Raises SubmissionError when some are missing."""
         counts = {len(outputs) for outputs in reply.addresses}
-        if len(reply.addresses) != calls or counts != {len(self._dealer.forms)}:
+        if len(reply.addresses) != calls or counts != {len(self._pool.forms)}:
             raise SubmissionError(
                 "wrong_output", f"{calls} calls gave {len(reply.addresses)} results of {counts} tensors each."
             )
@@ -194,27 +194,27 @@ class Clock:
     def _sample(
         self, reader: Reader, addresses: np.ndarray, offsets: Sequence[np.ndarray], position: int
     ) -> np.ndarray:
-        return reader.sample(addresses[:, position], offsets[position], self._dealer.forms[position].dtype)
+        return reader.sample(addresses[:, position], offsets[position], self._pool.forms[position].dtype)
 
     def _names(self, worker: Worker, addresses: np.ndarray) -> Named:
         """What the outputs are whose addresses were given while the clock ran."""
         named = required(worker.ask(Name(), self._timeout_s), Named)
-        forms = self._dealer.forms
+        forms = self._pool.forms
         filled = [i for i, form in enumerate(forms) if 0 not in form.shape]
         again = [[outputs[i].address for i in filled] for outputs in named.outputs if len(outputs) == len(forms)]
         if again != addresses[:, filled].tolist():
             raise SubmissionError("bad_message", "The outputs lie elsewhere than was said while the clock ran.")
         return named
 
-    def _hold(self, contender: Contender, slots: Sequence[int]) -> None:
+    def _hold(self, contender: Contender, buffers: Sequence[int]) -> None:
         """Stop a contender that is not ours until it is told something: nothing of it runs while others are timed.
 
         Raises SubmissionError when it has changed an input, of its own round or of another's."""
         contender.worker.pause()
-        looked_at: Iterable[int] = {self._random.choice(slots), self._random.randrange(self._dealer.slot_count)}
+        looked_at: Iterable[int] = {self._random.choice(buffers), self._random.randrange(self._pool.buffer_count)}
         if sum(not other.trusted for other in self._running) > 1:  # else one could have another found wrong
-            looked_at = range(self._dealer.slot_count)
-        if self._dealer.written_by_others(looked_at):
+            looked_at = range(self._pool.buffer_count)
+        if self._pool.written_by_others(looked_at):
             raise SubmissionError("input_modified", f"{contender.name} changed an input in a timed call.")
 
     def _spend(self, contender: Contender, seconds: float) -> None:
@@ -231,24 +231,24 @@ class Clock:
 
     def _calls_to_compare(self, calls: int) -> list[int]:
         """All of them; where a call's expected values can only be computed as a whole, a few that nobody knew."""
-        if self._dealer.rows > 1:
+        if self._pool.rows > 1:
             return list(range(calls))
         return self._random.sample(range(calls), min(calls, WHOLE_CALLS))
 
     def _rows_of_a_call(self, calls: int) -> int:
         """How many rows to look at in each call of a round."""
-        return math.ceil(SAMPLED_ROWS / calls) if self._dealer.rows > 1 else 1
+        return math.ceil(SAMPLED_ROWS / calls) if self._pool.rows > 1 else 1
 
     def _elements(self, rows: np.ndarray, position: int) -> np.ndarray:
         """Which elements of the rows to look at in an output, shape (calls, rows, elements)."""
-        length = self._dealer.row_length(position)
-        samples = SAMPLES_PER_ROW if self._dealer.rows > 1 else SAMPLES_OF_ONE_ROW
+        length = self._pool.row_length(position)
+        samples = SAMPLES_PER_ROW if self._pool.rows > 1 else SAMPLES_OF_ONE_ROW
         return self._numbers.integers(max(length, 1), size=(*rows.shape, samples if length else 0))
 
     def _offsets(self, rows: np.ndarray, elements: np.ndarray, position: int) -> np.ndarray:
         """Where the asked elements of an output lie, in elements from its first, shape (calls, asked)."""
-        form = self._dealer.forms[position]
-        flat = (rows[:, :, None] * self._dealer.row_length(position) + elements).reshape(len(rows), -1)
+        form = self._pool.forms[position]
+        flat = (rows[:, :, None] * self._pool.row_length(position) + elements).reshape(len(rows), -1)
         if not flat.size:
             return flat
         index = np.unravel_index(flat, form.shape or (1,))
@@ -260,7 +260,7 @@ class Clock:
     def _judge(self, plays: Sequence[Round]) -> list[Round]:
         """Compare what was seen in rounds on one deal, and one call in full of each that is not ours. A contender that
         was wrong is dropped; the others' rounds are returned."""
-        wanted = self._dealer.expected([(played.pick, played.changes) for played in plays])
+        wanted = self._pool.expected([(played.plan, played.changes) for played in plays])
         return [
             p for p, w in zip(plays, wanted, strict=True) if self._or_drop(p.contender, self._inspector.judge, p, w)
         ]
@@ -272,7 +272,7 @@ class Clock:
         except SubmissionError as error:
             if contender is self._first:
                 raise
-            if contender.trusted and self._dealer.written_by_others(range(self._dealer.slot_count)):
+            if contender.trusted and self._pool.written_by_others(range(self._pool.buffer_count)):
                 message = f"{contender.name} failed in a timed round because somebody had written into its inputs."
                 raise SubmissionError("input_modified", message) from error
             self._running.remove(contender)
@@ -283,7 +283,7 @@ class Clock:
 
     def _everyone(self, step: Callable[[Contender], Round]) -> list[Round]:
         """A round of each contender on one deal, in an order drawn anew, and judged together."""
-        self._dealer.deal()
+        self._pool.fill()
         order = self._random.sample(self._running, len(self._running))
         plays = [self._or_drop(contender, step, contender) for contender in order]
         finished = [played for played in plays if played]
@@ -291,7 +291,7 @@ class Clock:
 
     def _choose_calls(self) -> None:
         """As many calls a round as fill the device's round length; these rounds also warm up."""
-        most = most_calls(self._dealer.slot_count)
+        most = most_calls(self._pool.buffer_count)
         first, probe = min(FIRST_CALLS, most), min(PROBE_CALLS, most)
         # The first round of all compiles, allocates and maps: it says little about time.
         plays = self._everyone(partial(self._play, calls=first))
@@ -299,7 +299,7 @@ class Clock:
         calls = {p.contender.name: first if p.elapsed_s > longest_s else probe for p in plays}
         for probe in range(PROBES):
             plays = self._everyone(lambda contender: self._play_mapped(contender, calls[contender.name]))
-            fixed_s = self._stub_costs(plays)
+            fixed_s = self._null_costs(plays)
             for played in plays:
                 contender = played.contender
                 call_us = max((played.elapsed_s - fixed_s[contender.name]) * 1e6 / played.calls, 1.0)
@@ -330,11 +330,11 @@ class Clock:
         return chosen, [c for c in self._running if chosen[c.name] >= TOO_FEW * c.calls]
 
     def _leave_out_the_unsteady(self) -> None:
-        """Who became faster once more than it could start again. What is drowned in noise is found by others."""
+        """Who became faster once more than it could start again. What is below_noise in noise is found by others."""
         for contender in self._became_faster()[1]:
             # By its own time: with others' it would have more calls when one of them became faster.
-            alone = choose_calls({"": contender.call_us}, self._round_us, most_calls(self._dealer.slot_count))[""]
-            if alone >= TOO_FEW * contender.calls and not contender.drowned():
+            alone = choose_calls({"": contender.call_us}, self._round_us, most_calls(self._pool.buffer_count))[""]
+            if alone >= TOO_FEW * contender.calls and not contender.below_noise():
                 self._or_drop(contender, self._refuse_unsteady, contender)
 
     def _refuse_unsteady(self, contender: Contender) -> NoReturn:
@@ -346,12 +346,12 @@ class Clock:
 
     def _chosen_calls(self) -> dict[str, int]:
         call_us = {contender.name: contender.call_us for contender in self._running}
-        return choose_calls(call_us, self._round_us, most_calls(self._dealer.slot_count))
+        return choose_calls(call_us, self._round_us, most_calls(self._pool.buffer_count))
 
     def _keep_in_play(self, calls: int) -> None:
-        """Go on with no more slots than rounds of so many calls need: each is run again and again, so that a result
+        """Go on with no more buffers than rounds of so many calls need: each is run again and again, so that a result
         that is kept from one round for another meets data that it does not belong to."""
-        everything = range(self._dealer.slot_count)
+        everything = range(self._pool.buffer_count)
         self._in_play = self._random.sample(everything, min(len(everything), with_spare(calls)))
 
     def measure(
@@ -382,15 +382,15 @@ class Clock:
 
     def _measure_once(self) -> None:
         plays = self._everyone(lambda contender: self._play_mapped(contender, contender.calls))
-        fixed_s = self._stub_costs(plays)
+        fixed_s = self._null_costs(plays)
         for played in plays:
             contender = played.contender
             contender.round_s.append(played.elapsed_s)
-            contender.stub_s.append(fixed_s[contender.name])
+            contender.null_s.append(fixed_s[contender.name])
             contender.issue_us.append(played.issue_us / max(played.calls - 1, 1))
 
-    def _stub_costs(self, plays: Sequence[Round]) -> dict[str, float]:
-        """`_stub_cost` for the contenders of these rounds, by name: one for those of as many calls, and on a GPU of
+    def _null_costs(self, plays: Sequence[Round]) -> dict[str, float]:
+        """`_null_cost` for the contenders of these rounds, by name: one for those of as many calls, and on a GPU of
         about the same length, no round twice as long as another."""
         groups: dict[tuple[int, int], list[Round]] = {}
         for played in plays:
@@ -398,7 +398,7 @@ class Clock:
             groups.setdefault((played.calls, length), []).append(played)
         costs_s: dict[str, float] = {}
         for (calls, _), group in groups.items():
-            cost_s = self._stub_cost(calls, float(np.median([played.elapsed_s for played in group])))
+            cost_s = self._null_cost(calls, float(np.median([played.elapsed_s for played in group])))
             costs_s |= {played.contender.name: cost_s for played in group}
         return costs_s
 

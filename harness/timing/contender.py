@@ -27,7 +27,7 @@ class Contender:
     call_us: float = 0.0
     """A first estimate, which decides how many calls a round has."""
     round_s: list[float] = field(default_factory=list)
-    stub_s: list[float] = field(default_factory=list)
+    null_s: list[float] = field(default_factory=list)
     issue_us: list[float] = field(default_factory=list)
     spent_s: float = 0.0
     """What its rounds took in all, with what is not timed."""
@@ -38,7 +38,7 @@ class Contender:
     def start_again(self, calls: int) -> None:
         """With other rounds, of so many calls."""
         self.calls = calls
-        for rounds in (self.round_s, self.stub_s, self.issue_us):
+        for rounds in (self.round_s, self.null_s, self.issue_us):
             rounds.clear()
 
     def samples_us(self) -> list[float]:
@@ -50,24 +50,24 @@ class Contender:
         fixed_us = self.fixed_us()
         return [(t * 1e6 - fixed_us) / self.calls for t in self.round_s]
 
-    def drowned(self) -> bool:
+    def below_noise(self) -> bool:
         """Whether its calls cannot be told from what a round costs without any, as where others keep the machine
         busy."""
         return stats.median_interval(self.net_us())[0] <= 0.0
 
     def at_most_us(self, doubt_us: float) -> float:
-        """What a call took at the most, all doubts in its favour: the least that a stub's round ever cost is taken
+        """What a call took at the most, all doubts in its favour: the least that a null kernel's round ever cost is taken
         off, less what its rounds may cost otherwise, and the interval's upper end counts."""
-        least_us = min(self.stub_s) * 1e6 - doubt_us
+        least_us = min(self.null_s) * 1e6 - doubt_us
         return stats.median_interval([(t * 1e6 - least_us) / self.calls for t in self.round_s])[1]
 
-    def stub_spread_us(self) -> float:
-        """By how much the stub's rounds differed: no time of a round is known better."""
-        return (max(self.stub_s) - min(self.stub_s)) * 1e6
+    def null_spread_us(self) -> float:
+        """By how much the null kernel's rounds differed: no time of a round is known better."""
+        return (max(self.null_s) - min(self.null_s)) * 1e6
 
     def fixed_us(self) -> float:
         """What a round costs beside its calls, microseconds."""
-        return float(np.median(self.stub_s)) * 1e6
+        return float(np.median(self.null_s)) * 1e6
 
     def median_issue_us(self) -> float:
         """How long a call took to return, as the worker says."""

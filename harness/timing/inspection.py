@@ -15,7 +15,7 @@ from harness.oracle import dropout
 from harness.oracle.form import check_form
 from harness.protocol.wire import Named, OutputRef
 from harness.timing.contender import Contender
-from harness.timing.dealing import Changes, Dealer, Pick, Wanted
+from harness.timing.input_pool import Changes, ExpectedRound, InputPool, SamplePlan
 
 # A drop rate in a timed call is wrong when it is less probable than this: there are a hundred such calls in a case.
 IMPROBABLE = 1e-12
@@ -29,11 +29,11 @@ MASKS_FALSE_ALARM_RATE = dropout.FALSE_ALARM_RATE / 100
 
 @dataclass(frozen=True)
 class Round:
-    """One round as it was seen: the calls that are compared, and what stood in each output where the pick and others
+    """One round as it was seen: the calls that are compared, and what stood in each output where the plan and others
     like it look, (calls, rows * elements)."""
 
     contender: Contender
-    pick: Pick
+    plan: SamplePlan
     compared: list[int]
     full: int
     """The call that is compared in all its elements."""
@@ -53,20 +53,20 @@ class Round:
 class Inspector:
     """Compares rounds of one case."""
 
-    def __init__(self, device: Device, dealer: Dealer) -> None:
+    def __init__(self, device: Device, pool: InputPool) -> None:
         self._device = device
-        self._dealer = dealer
+        self._pool = pool
         self._window_seed = secrets.randbits(63)
 
-    def judge(self, played: Round, wanted: Wanted) -> Round:
-        """`played`, once it was found to be as `wanted`. Raises SubmissionError when something is wrong."""
+    def judge(self, played: Round, expected: ExpectedRound) -> Round:
+        """`played`, once it was found to be as `expected`. Raises SubmissionError when something is wrong."""
         named, name = played.named, played.contender.name
         if named.forbidden:
             raise SubmissionError("forbidden_op", f"{named.forbidden[0]} ran in a timed call.")
         for outputs in named.outputs:
-            check_form(outputs, self._dealer.forms, self._device.torch_device.type, emulated=False)
-        for position in range(len(self._dealer.forms)):
-            if not self._as_wanted(played.seen[position][played.compared], wanted.elements[position], position):
+            check_form(outputs, self._pool.forms, self._device.torch_device.type, emulated=False)
+        for position in range(len(self._pool.forms)):
+            if not self._as_expected(played.seen[position][played.compared], expected.elements[position], position):
                 raise SubmissionError(
                     "wrong_when_timed",
                     f"{name} gave a wrong element in a timed call, on data that it had not seen before.",
@@ -74,21 +74,21 @@ class Inspector:
             if not played.contender.trusted:
                 ref: OutputRef = named.outputs[played.full][position]
                 got = played.contender.reader.read(ref, named.handles)
-                self._compare_fully(name, got, wanted.full[position], position)
+                self._compare_fully(name, got, expected.full[position], position)
                 self._compare_masks(played.contender, got, position)
         return played
 
-    def _as_wanted(self, seen: np.ndarray, wanted: np.ndarray, position: int) -> bool:
+    def _as_expected(self, seen: np.ndarray, expected: np.ndarray, position: int) -> bool:
         with np.errstate(invalid="ignore"):
-            near = np.abs(seen - wanted) <= self._dealer.tolerances[position]
-        if self._dealer.forms[position].dropout:
+            near = np.abs(seen - expected) <= self._pool.tolerances[position]
+        if self._pool.forms[position].dropout:
             near |= seen == 0.0
-        return bool((near | (seen == wanted) | (np.isnan(seen) & np.isnan(wanted))).all())
+        return bool((near | (seen == expected) | (np.isnan(seen) & np.isnan(expected))).all())
 
     def _compare_fully(self, name: str, got: torch.Tensor, values: torch.Tensor, position: int) -> None:
-        form = self._dealer.forms[position]
-        wanted = oracle.Expected(values.reshape(form.shape), form, self._dealer.tolerances[position], 0.0)
-        comparison = oracle.compare(got, wanted)
+        form = self._pool.forms[position]
+        expected = oracle.Expected(values.reshape(form.shape), form, self._pool.tolerances[position], 0.0)
+        comparison = oracle.compare(got, expected)
         zeros = int((got == 0).sum()) if form.dropout else 0
         if zeros and dropout.p_value(np.array(zeros), got.numel(), form.dropout) < IMPROBABLE:
             text = f"{zeros:,} of {got.numel():,} elements were dropped with p = {form.dropout:g}"
@@ -98,7 +98,7 @@ class Inspector:
 
     def _compare_masks(self, contender: Contender, got: torch.Tensor, position: int) -> None:
         """Masks of timed calls are judged as those of observed ones are, of which there are too few to time."""
-        p = self._dealer.forms[position].dropout
+        p = self._pool.forms[position].dropout
         masks = contender.masks.setdefault(position, [])
         if not p or len(masks) == MASKED_ROUNDS:
             return

@@ -18,11 +18,11 @@ from harness.problem import Problem
 from harness.protocol.wire import TensorRef
 from harness.settings import Settings, sub_seed
 from harness.timing import device_time, roofline, stats
-from harness.timing.bystanders import Bystanders
-from harness.timing.calls import slot_count
-from harness.timing.clock import STUB, Clock
+from harness.timing.background_load import BackgroundLoad
+from harness.timing.calls import buffer_count
+from harness.timing.clock import NULL_KERNEL, Clock
 from harness.timing.contender import Contender
-from harness.timing.dealing import DATA_SETS, DataSet, Dealer
+from harness.timing.input_pool import DATA_SETS, DataSet, InputPool
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ _PATIENCE = {
     ("cuda", "thorough"): _Patience(20_000.0, 9, 0.0025, 5.0),
 }
 
-# On an H200 rounds of honest kernels cost between 160 µs more than the stub's and 120 µs less.
+# On an H200 rounds of honest kernels cost between 160 µs more than the null kernel's and 120 µs less.
 ROUND_DOUBT_US = 150.0
 
 SUBMISSION = "submission"
@@ -89,7 +89,7 @@ class _Part:
 
     @property
     def width(self) -> int:
-        """How many of the tensors of a slot a call is given."""
+        """How many of the tensors of a buffer a call is given."""
         return len(self.drawn.inputs) if self.name == "forward" else len(self.drawn.given)
 
     @property
@@ -113,18 +113,18 @@ class _Part:
 
     @property
     def early(self) -> int:
-        """Of the tensors of a slot, how many the clock does not wait for: a backward's inputs."""
+        """Of the tensors of a buffer, how many the clock does not wait for: a backward's inputs."""
         return len(self.drawn.inputs) if self.name == "backward" else 0
 
 
 class Timer:
-    """Times cases on one device, with the stub that stays loaded between submissions."""
+    """Times cases on one device, with the null kernel that stays loaded between submissions."""
 
-    def __init__(self, device: Device, problem: Problem, settings: Settings, stub: Runner) -> None:
+    def __init__(self, device: Device, problem: Problem, settings: Settings, null: Runner) -> None:
         self._device = device
         self._problem = problem
         self._settings = settings
-        self._stub = stub
+        self._null = null
         self._patience = _PATIENCE[device.name, settings.effort]
         self.bandwidth = device.copy_bandwidth()
         """Copy bandwidth of the device, bytes a second; measured now, when nothing else should run."""
@@ -139,8 +139,8 @@ class Timer:
         contenders: dict[str, Runner] = {}
         notes: list[str] = []
         state = self._device.arena.lay_out([(t, "contiguous") for t in drawn.state.values()])
-        with of_the_judge(STUB):
-            self._stub.construct(drawn, state)
+        with of_the_judge(NULL_KERNEL):
+            self._null.construct(drawn, state)
         for label, contender in ((SUBMISSION, runner), *baselines.items()):
             try:
                 contender.construct(drawn, state)
@@ -154,14 +154,14 @@ class Timer:
             times = [self._time_part(part, name, contenders) for part in parts]
             runner.release()
         except (SubmissionError, Inconclusive):
-            with contextlib.suppress(JudgeFailed):  # a stub that is gone is the next submission's to find
+            with contextlib.suppress(JudgeFailed):  # a null kernel that is gone is the next submission's to find
                 self._release_others(contenders, name)  # which needs the memory
             raise
         notes += self._release_others(contenders, name)
         return [replace(times[0], notes=notes + times[0].notes), *times[1:]]
 
     def _release_others(self, contenders: Mapping[str, Runner], name: str) -> list[str]:
-        """Have the stub and the baselines let go of the case; a note on each baseline that cannot."""
+        """Have the null kernel and the baselines let go of the case; a note on each baseline that cannot."""
         notes = []
         for label, contender in contenders.items():
             if label == SUBMISSION:
@@ -170,37 +170,37 @@ class Timer:
                 contender.release()
             except SubmissionError as error:  # what is wrong with a baseline is nothing of the submission's
                 notes.append(f"'{name}': {label} did not live to the end: {error.message}")
-        with of_the_judge(STUB):
-            self._stub.release()
+        with of_the_judge(NULL_KERNEL):
+            self._null.release()
         return notes
 
     def _time_part(self, part: _Part, name: str, runners: Mapping[str, Runner]) -> CaseTimes:
-        slots, sets = self._stage_data(part, name, workers=len(runners) + 1)
-        dealer = Dealer(self._device, part.drawn.function(part.name), sets, slots, part.early)
-        del sets  # the dealer has copied what it needs
+        buffers, sets = self._stage_data(part, name, workers=len(runners) + 1)
+        pool = InputPool(self._device, part.drawn.function(part.name), sets, buffers, part.early)
+        del sets  # the pool has copied what it needs
         contenders: list[Contender] = []
         notes: list[str] = []
         for label, runner in runners.items():
             try:
-                contenders.append(self._contender(label, runner, part, slots))
+                contenders.append(self._contender(label, runner, part, buffers))
             except SubmissionError as error:
                 if label == SUBMISSION:
                     raise
                 notes.append(f"{label} was left out: {error.message}")
-        with of_the_judge(STUB):
-            stub = self._contender("stub", self._stub, part, slots)
-        clock = Clock(self._device, dealer, stub, self._settings.timeout_s, self._patience.round_us)
+        with of_the_judge(NULL_KERNEL):
+            null = self._contender("null_kernel", self._null, part, buffers)
+        clock = Clock(self._device, pool, null, self._settings.timeout_s, self._patience.round_us)
         what = f"'{name}'" if part.name == part.drawn.timed_parts[0] else f"'{name}', {part.name}"
-        if dealer.changes_nothing:
+        if pool.changes_nothing:
             notes.append(
                 "the inputs hold no floating numbers, so they do not change when a round begins: a time of results "
                 "that were kept from earlier rounds would not be found out."
             )
-        patience, bystanders = self._patience, Bystanders()
+        patience, background = self._patience, BackgroundLoad()
         notes += clock.measure(contenders, patience.budget_s, patience.half_width, patience.least_rounds)
-        if self._device.is_cpu and (note := bystanders.note()):
+        if self._device.is_cpu and (note := background.note()):
             notes.append(note)
-        notes += self._leave_out_the_drowned(contenders[1:])
+        notes += self._leave_out_those_below_noise(contenders[1:])
         times = CaseTimes(
             drawn=part.drawn,
             part=part.name,
@@ -208,13 +208,13 @@ class Timer:
             launch_bound=self._launch_bound(contenders[0]),
             late_bytes=part.late_bytes,
             written_bytes=part.written_bytes,
-            device_times=self._device_times(part, [c for c in contenders if c.finished], runners, dealer),
+            device_times=self._device_times(part, [c for c in contenders if c.finished], runners, pool),
             bytes_min=part.bytes_min,
             notes=[f"{what}: {note}" for note in notes],
             versions={label: runner.version for label, runner in runners.items()},
         )
         self._refuse_the_impossible(times)
-        if contenders[0].drowned():
+        if contenders[0].below_noise():
             raise Inconclusive(
                 "too_noisy",
                 f"{what} could not be timed: rounds of the submission took no longer than rounds without any call. "
@@ -222,18 +222,18 @@ class Timer:
             )
         return times
 
-    def _leave_out_the_drowned(self, baselines: Sequence[Contender]) -> list[str]:
+    def _leave_out_those_below_noise(self, baselines: Sequence[Contender]) -> list[str]:
         """A note on each baseline whose time cannot be told."""
-        drowned = [contender for contender in baselines if contender.finished and contender.drowned()]
-        for contender in drowned:
+        below_noise = [contender for contender in baselines if contender.finished and contender.below_noise()]
+        for contender in below_noise:
             contender.finished = False
-        return [f"{c.name} was left out: its time was lost in the noise of a busy machine." for c in drowned]
+        return [f"{c.name} was left out: its time was lost in the noise of a busy machine." for c in below_noise]
 
     def _launch_bound(self, contender: Contender) -> bool:
         return not self._device.is_cpu and contender.launch_bound()
 
     def _device_times(
-        self, part: _Part, contenders: Sequence[Contender], runners: Mapping[str, Runner], dealer: Dealer
+        self, part: _Part, contenders: Sequence[Contender], runners: Mapping[str, Runner], pool: InputPool
     ) -> dict[str, verdict.DeviceTime]:
         """The GPU's own times where they were asked for, and of a submission that is launch-bound. A backward alone
         has none: its forward would have to be done again and again."""
@@ -242,8 +242,8 @@ class Timer:
             wanted = contender.name == SUBMISSION and self._launch_bound(contender)
             if self._device.is_cpu or part.early or not (wanted or self._settings.device_time):
                 continue
-            calls = range(min(dealer.slot_count, contender.calls))
-            timed = device_time.of_a_call(runners[contender.name], calls, dealer, in_a_graph=self._settings.device_time)
+            calls = range(min(pool.buffer_count, contender.calls))
+            timed = device_time.of_a_call(runners[contender.name], calls, pool, in_a_graph=self._settings.device_time)
             times |= {contender.name: timed} if timed else {}
         return times
 
@@ -260,7 +260,7 @@ class Timer:
             self.bandwidth,
             self._device.headroom,
         )
-        doubt_us = own.stub_spread_us() if self._device.is_cpu else ROUND_DOUBT_US
+        doubt_us = own.null_spread_us() if self._device.is_cpu else ROUND_DOUBT_US
         took_us = own.at_most_us(doubt_us)
         eager = times.contenders.get("eager")
         if took_us < bound_us and not (eager and eager.at_most_us(doubt_us) < bound_us):
@@ -271,13 +271,13 @@ class Timer:
             )
 
     def _stage_data(self, part: _Part, name: str, workers: int) -> tuple[list[list[TensorRef]], list[DataSet]]:
-        """Draw the data sets and lay the slots out."""
+        """Draw the data sets and lay the buffers out."""
         drawn = part.drawn
         floor_us = roofline.floor_us(part.bytes_min, self.bandwidth)
         results = roofline.bytes_min(_outputs(drawn))  # a backward holds the outputs of its forward, too
         if drawn.differentiation:
             results += results // 2  # and what its forward stored for it
-        count = slot_count(self._device, self._patience.round_us, floor_us, part.read_bytes, results, workers)
+        count = buffer_count(self._device, self._patience.round_us, floor_us, part.read_bytes, results, workers)
         sets = [self._data_set(part, name, i) for i in range(DATA_SETS)]
         layouts = drawn.layouts[: part.width]
         given = [pair for i in range(count) for pair in zip(sets[i % DATA_SETS].inputs, layouts, strict=True)]
@@ -298,14 +298,18 @@ class Timer:
             drawn.expected_of(part.name),
             stores=drawn.differentiation is not None,
         )
-        if number:  # what the dealer tries, it tries on the first
+        if number:  # what the pool tries, it tries on the first
             expected = [replace(e, values=e.values.new_empty(0)) for e in expected]
         return DataSet(given, expected)
 
-    def _contender(self, name: str, runner: Runner, part: _Part, slots: Sequence[list[TensorRef]]) -> Contender:
+    def _contender(self, name: str, runner: Runner, part: _Part, buffers: Sequence[list[TensorRef]]) -> Contender:
         drawn = part.drawn
         runner.stage(
-            list(slots), drawn.expected_of(part.name), part.name, drawn.differentiation, constants=drawn.case.constants
+            list(buffers),
+            drawn.expected_of(part.name),
+            part.name,
+            drawn.differentiation,
+            constants=drawn.case.constants,
         )
         return Contender(name, runner.worker, runner.reader, trusted=runner.trusted)
 

@@ -10,7 +10,7 @@ import torch
 from harness.protocol.arguments import arguments
 from harness.protocol.wire import Differentiation
 
-# The tensors of a slot, upstream gradients last, to the tensors that the judge reads.
+# The tensors of a buffer, upstream gradients last, to the tensors that the judge reads.
 Call = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 
 
@@ -78,15 +78,15 @@ class Training:
             "accumulate": self._accumulate,
         }[kind]
 
-    def leaves(self, slot: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """A slot's tensors, the inputs among them ready to be differentiated."""
-        return [tensor.detach().requires_grad_(i in self._wanted.inputs) for i, tensor in enumerate(slot)]
+    def leaves(self, buffer: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """A buffer's tensors, the inputs among them ready to be differentiated."""
+        return [tensor.detach().requires_grad_(i in self._wanted.inputs) for i, tensor in enumerate(buffer)]
 
-    def prepare(self, slots: Sequence[Sequence[torch.Tensor]]) -> None:
-        """Do the forward of these slots; `backward` calls start from there, one for each slot."""
+    def prepare(self, buffers: Sequence[Sequence[torch.Tensor]]) -> None:
+        """Do the forward of these buffers; `backward` calls start from there, one for each buffer."""
         self._prepared.clear()
-        for slot in slots:
-            self._prepared[id(slot)] = self._forward(slot)
+        for buffer in buffers:
+            self._prepared[id(buffer)] = self._forward(buffer)
 
     def _backward(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         return self._gradients(self._prepared.pop(id(tensors)), tensors)

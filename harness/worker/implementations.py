@@ -1,4 +1,4 @@
-"""What a worker can run: a submission, a baseline made from the reference, or the stub."""
+"""What a worker can run: a submission, a baseline made from the reference, or the null."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def peer(name: str, problem: Path) -> tuple[Factory, str]:
     return found.build, found.version
 
 
-class Stub(torch.nn.Module):
+class NullKernel(torch.nn.Module):
     """What a round costs beside the calls that it times.
 
-    On a CPU it does nothing. On a GPU its calls negate: each gives the first input of its slot with the other sign as
+    On a CPU it does nothing. On a GPU its calls negate: each gives the first input of its buffer with the other sign as
     often as it fits into the form of an output, so that a round of its calls meets what any round does: the change of
     contexts, cold translations of addresses, the gaps between kernels. A kernel that waits follows them, so that the
     round lasts as long as those that it is compared with: what the judge does at the end takes longer after a longer

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.protocol.turns import Turns, no_garbage_collection
+from harness.protocol.handshake import Handshake, no_garbage_collection
 from harness.protocol.wire import Channel, ChannelClosed, Done, Load, Name, Play, pack
 
 # Rounds of the contenders on a GPU follow each other within this time, and each begins by waking a worker.
@@ -24,7 +24,7 @@ SPIN_S = 0.3
 @dataclass(frozen=True)
 class Descriptors:
     """What a worker has from the judge: the socket to answer through, the arena's memory, and the page and the bell of
-    harness.protocol.turns."""
+    harness.protocol.handshake."""
 
     socket: int
     arena: int
@@ -52,13 +52,13 @@ def answer(descriptors: Descriptors, device: str, emulator_cache: Path) -> None:
     from harness.worker.session import Session, open_memory
 
     channel = Channel(socket.socket(fileno=descriptors.socket), judge=False)
-    turns = Turns(descriptors.page, socket.socket(fileno=descriptors.bell), spins=device == "cuda")
+    handshake = Handshake(descriptors.page, socket.socket(fileno=descriptors.bell), spins=device == "cuda")
     try:
         memory = open_memory(device, descriptors.arena)
         channel.send(Done())
         request = channel.receive()
         assert isinstance(request, Load)
-        session = Session(request, device, memory, turns, emulator_cache)
+        session = Session(request, device, memory, handshake, emulator_cache)
         channel.send(session.load(request))
         while True:
             if device == "cuda":

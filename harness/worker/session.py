@@ -13,7 +13,7 @@ from harness import peers
 from harness.build import intercept
 from harness.build.extension import BuildFailed, Unsupported
 from harness.protocol.arguments import arguments
-from harness.protocol.turns import Turns
+from harness.protocol.handshake import Handshake
 from harness.protocol.wire import (
     Construct,
     DeviceTimed,
@@ -26,9 +26,9 @@ from harness.protocol.wire import (
     Named,
     Play,
     Played,
+    Precompile,
     Prepare,
     Ran,
-    Rehearse,
     Release,
     Reply,
     Request,
@@ -64,13 +64,13 @@ def open_memory(device: str, arena_fd: int) -> Memory:
 class Session:
     """One loaded implementation and what is staged for it."""
 
-    def __init__(self, load: Load, device: str, memory: Memory, turns: Turns, emulator_cache: Path) -> None:
+    def __init__(self, load: Load, device: str, memory: Memory, handshake: Handshake, emulator_cache: Path) -> None:
         self._path = Path(load.path)
         self._kind = load.kind
         self._check = load.check
         self._device = device
         self._memory = memory
-        self._turns = turns
+        self._handshake = handshake
         self._emulator: Any = None
         self._emulator_cache = emulator_cache
         if device == "emulator":
@@ -85,8 +85,8 @@ class Session:
         self._call: Call | None = None
         self._training: Training | None = None
         self._gradients = False
-        self._rehearsed: dict[str, torch.nn.Module] = {}
-        self._slots: list[list[torch.Tensor]] = []
+        self._precompiled: dict[str, torch.nn.Module] = {}
+        self._buffers: list[list[torch.Tensor]] = []
         self._results: list[TensorRef] = []
         self._outputs: list[list[torch.Tensor]] = []
         self._device_timer: device_time.DeviceTimer | None = None
@@ -94,7 +94,7 @@ class Session:
     def answer(self, request: Request) -> Reply:
         """The reply to one request. Whatever the submission raises becomes a Failed."""
         handlers = {
-            Rehearse: self._rehearse,
+            Precompile: self._precompile,
             Construct: self._construct,
             Stage: self._stage,
             Run: self._run,
@@ -155,26 +155,26 @@ class Session:
         if self._kind in peers.DISTRIBUTIONS:
             build, self._version = implementations.peer(self._kind, self._path)
             return build
-        return None  # the stub is built when its results are known
+        return None  # the null kernel is built when its results are known
 
-    def _rehearse(self, request: Rehearse) -> Reply:
-        for rehearsal in request.rehearsals:
-            model = self._build(rehearsal.init, rehearsal.dtype)
+    def _precompile(self, request: Precompile) -> Reply:
+        for precompilation in request.precompilations:
+            model = self._build(precompilation.init, precompilation.dtype)
             assert isinstance(model, torch.nn.Module)
-            tensors = [_anything(ref, self._memory.device) for ref in rehearsal.inputs]
-            inputs = arguments(tensors, decode_constants(rehearsal.constants))
-            with torch.set_grad_enabled(rehearsal.gradients):
-                _rehearse_call(model, inputs, rehearsal.gradients)
-            self._rehearsed[_model_key(rehearsal.init, rehearsal.dtype)] = model
+            tensors = [_anything(ref, self._memory.device) for ref in precompilation.inputs]
+            inputs = arguments(tensors, decode_constants(precompilation.constants))
+            with torch.set_grad_enabled(precompilation.gradients):
+                _precompile_call(model, inputs, precompilation.gradients)
+            self._precompiled[_model_key(precompilation.init, precompilation.dtype)] = model
         self._memory.synchronize()
         return Done()
 
     def _build(self, init: Any, dtype: str) -> Any:
-        """What the factory gives, on the device; a model that was rehearsed is used again."""
+        """What the factory gives, on the device; a model that was precompiled is used again."""
         assert self._factory is not None
-        rehearsed = self._rehearsed.pop(_model_key(init, dtype), None)
-        if rehearsed is not None:
-            return rehearsed
+        precompiled = self._precompiled.pop(_model_key(init, dtype), None)
+        if precompiled is not None:
+            return precompiled
         torch.manual_seed(0)
         model = self._factory(*decode_value(init))
         if not isinstance(model, torch.nn.Module):
@@ -200,12 +200,12 @@ class Session:
     def _stage(self, request: Stage) -> Reply:
         self._outputs = []
         self._results = request.results
-        self._slots = [[self._memory.tensor(request.arena, ref) for ref in slot] for slot in request.slots]
-        if self._kind == "stub":
-            self._model = implementations.Stub(request.results, self._memory.device)
+        self._buffers = [[self._memory.tensor(request.arena, ref) for ref in buffer] for buffer in request.buffers]
+        if self._kind == "null_kernel":
+            self._model = implementations.NullKernel(request.results, self._memory.device)
         assert self._model is not None
         self._model.train(request.train)
-        self._gradients = request.differentiation is not None and self._kind != "stub"
+        self._gradients = request.differentiation is not None and self._kind != "null_kernel"
         self._training = None
         self._call = self._make_call(self._model, request)
         self._memory.synchronize()
@@ -217,14 +217,14 @@ class Session:
             return forward(model, constants, alone=request.alone and self._kind == "submission")
         # A compiled module holds the model and has its parameters under the same names.
         self._training = Training(model, request.differentiation, _under(model, self._places), constants)
-        self._slots = [self._training.leaves(slot) for slot in self._slots]
+        self._buffers = [self._training.leaves(buffer) for buffer in self._buffers]
         return self._training.call(request.call)
 
     def _prepare(self, request: Prepare) -> Reply:
         self._outputs = []
         if self._training is not None:
             with torch.enable_grad():
-                self._training.prepare([self._slots[slot] for slot in request.slots])
+                self._training.prepare([self._buffers[buffer] for buffer in request.buffers])
             self._memory.synchronize()
         return Done()
 
@@ -238,21 +238,21 @@ class Session:
         self._memory.poison(self._results)
         if self._emulator is not None:
             self._emulator.configure(order=request.order, seed=request.order_seed, check=self._check)
-            self._emulator.caller_writes(self._slots[request.slot])
+            self._emulator.caller_writes(self._buffers[request.buffer])
         try:
             with torch.set_grad_enabled(self._gradients):
-                result = call(self._slots[request.slot])
+                result = call(self._buffers[request.buffer])
         finally:
             self._memory.unpoison()
         if self._emulator is not None:
             self._emulator.caller_reads(result)
-            self._emulator.caller_writes(self._slots[request.slot])
+            self._emulator.caller_writes(self._buffers[request.buffer])
         self._outputs = [result]
         handles: dict[str, int] = {}
         return Ran(
             outputs=self._memory.export(result, handles),
             handles=list(handles),
-            inputs=self._memory.export(self._slots[request.slot], {}) if self._emulator is not None else [],
+            inputs=self._memory.export(self._buffers[request.buffer], {}) if self._emulator is not None else [],
             forbidden=self._guard.take_calls() if self._guard else [],
             findings=self._findings(),
             counts=self._counts(),
@@ -260,26 +260,26 @@ class Session:
 
     def _play(self, request: Play) -> Reply:
         """A timed round. Nothing stands in its loop but the call and the turn."""
-        call, slots = self._call, self._slots
+        call, buffers = self._call, self._buffers
         assert call is not None
         self._outputs = []
-        stub = self._model if isinstance(self._model, implementations.Stub) else None
+        null = self._model if isinstance(self._model, implementations.NullKernel) else None
         with torch.set_grad_enabled(self._gradients):
-            for slot in request.warm_up:
-                call(slots[slot])
+            for buffer in request.warm_up:
+                call(buffers[buffer])
             self._memory.synchronize()
             self._memory.wake()
-            if stub:
-                stub.begin_round()
-            self._turns.report_ready(request.turn)
+            if null:
+                null.begin_round()
+            self._handshake.report_ready(request.turn)
             results: list[list[torch.Tensor]] = []
             first_done = 0.0
-            for slot in self._turns.take(request.turn):
-                results.append(call(slots[slot]))
+            for buffer in self._handshake.take(request.turn):
+                results.append(call(buffers[buffer]))
                 first_done = first_done or time.perf_counter()
             issue_us = (time.perf_counter() - first_done) * 1e6
-            if stub:
-                stub.end_round(request.lasts_us)
+            if null:
+                null.end_round(request.lasts_us)
         self._outputs = results
         return Played(addresses=[[t.data_ptr() for t in result] for result in results], issue_us=issue_us)
 
@@ -290,7 +290,7 @@ class Session:
             outputs=outputs,
             handles=list(handles),
             forbidden=self._guard.take_calls() if self._guard else [],
-            device_us=self._model.device_us() if isinstance(self._model, implementations.Stub) else 0.0,
+            device_us=self._model.device_us() if isinstance(self._model, implementations.NullKernel) else 0.0,
         )
 
     def wait_for_device(self) -> Failed | None:
@@ -331,7 +331,7 @@ class Session:
 
     def _make_device_timer(self, request: TimeDevice) -> device_time.DeviceTimer:
         assert self._call is not None
-        calls = [partial(self._call, self._slots[slot]) for slot in request.slots]
+        calls = [partial(self._call, self._buffers[buffer]) for buffer in request.buffers]
         return device_time.TIMERS[request.method](calls)
 
     def _release(self, _request: Release) -> Reply:
@@ -344,7 +344,7 @@ class Session:
         self._call = None
         self._training = None
         self._outputs = []
-        self._slots = []
+        self._buffers = []
         self._device_timer = None
 
     def _failure(self, reason: FailureReason, error: BaseException, *, plain: bool = False) -> Failed:
@@ -378,7 +378,7 @@ def _under(model: torch.nn.Module, places: dict[str, str]) -> dict[str, str]:
     return {name: prefix + place for name, place in places.items()}
 
 
-def _rehearse_call(model: torch.nn.Module, inputs: list[Any], gradients: bool) -> None:
+def _precompile_call(model: torch.nn.Module, inputs: list[Any], gradients: bool) -> None:
     if not gradients:
         model(*inputs)
         return

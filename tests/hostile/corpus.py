@@ -195,7 +195,7 @@ def judge_all(
     timed_jobs: int = 1,
 ) -> Iterator[tuple[list[Outcome], EvalRun]]:
     """Everything that can be judged on `device` but for the names `left_out`, first without timing, then with; what
-    each run of eval.py gave, as it ends. Files are dealt out to `jobs` runs at a time, and to `timed_jobs` where calls are timed."""
+    each run of eval.py gave, as it ends. Files are handed out to `jobs` runs at a time, and to `timed_jobs` where calls are timed."""
     fitting = [e for e in entries() if e.runs_on(device, level) and pattern in e.name and e.name not in left_out]
     for timing, at_once in ((False, jobs), (True, timed_jobs)):
         group = [entry for entry in fitting if ("timing" in entry.needs) == timing]

@@ -1,6 +1,6 @@
-"""Computes all slots that it was shown in the first call of a round and hands the results out in the others.
+"""Computes all buffers that it was shown in the first call of a round and hands the results out in the others.
 
-surface: the slots, which lie in the worker's session before a round begins
+surface: the buffers, which lie in the worker's session before a round begins
 needs: timing
 expect: rejected wrong_when_timed
 """
@@ -11,11 +11,11 @@ import torch
 import torch.nn as nn
 
 
-def staged_slots():
-    """The inputs of all slots, found in the session that runs this model."""
+def staged_buffers():
+    """The inputs of all buffers, found in the session that runs this model."""
     for thing in gc.get_objects():
         if type(thing).__name__ == "Session":
-            return thing._slots
+            return thing._buffers
     return []
 
 
@@ -32,9 +32,9 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        slots = staged_slots()
-        if len(slots) < 2:
+        buffers = staged_buffers()
+        if len(buffers) < 2:
             return self.right(x)
         if x.data_ptr() not in self.ready:
-            self.ready = {slot[0].data_ptr(): self.right(slot[0]) for slot in slots}
+            self.ready = {buffer[0].data_ptr(): self.right(buffer[0]) for buffer in buffers}
         return self.ready.pop(x.data_ptr())

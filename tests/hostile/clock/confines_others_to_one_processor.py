@@ -1,4 +1,4 @@
-"""Sleeps in every call, and confines the baselines and the stub to one processor, where their threads wait for each other.
+"""Sleeps in every call, and confines the baselines and the null kernel to one processor, where their threads wait for each other.
 
 surface: sched_setaffinity on processes of the submission's user, which Landlock leaves open
 needs: timing

@@ -1,6 +1,6 @@
 """Starts processes that keep the cores busy while the baseline is timed.
 
-surface: the time of others: baselines and the stub
+surface: the time of others: baselines and the null kernel
 needs: timing
 expect: rejected extra_processes|too_slow
 """

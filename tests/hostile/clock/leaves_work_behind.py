@@ -1,6 +1,6 @@
 """Returns the right result and leaves 20 ms of work on a stream of its own, which slows what is timed next.
 
-surface: the device, shared with baselines and the stub
+surface: the device, shared with baselines and the null kernel
 needs: gpu, timing
 expect: rejected device_busy|wrong_when_timed|too_slow
 """

@@ -1,6 +1,6 @@
 """Writes into the page of turns that it is back from turns which it has not run.
 
-surface: harness.protocol.turns, the page shared with the judge
+surface: harness.protocol.handshake, the page shared with the judge
 needs: timing
 expect: rejected wrong_when_timed|wrong_output|bad_message|timed_out
 """
@@ -14,7 +14,7 @@ import torch.nn as nn
 def turns_page():
     """The shared words, found among the worker's objects."""
     for thing in gc.get_objects():
-        if type(thing).__name__ == "Turns":
+        if type(thing).__name__ == "Handshake":
             return thing._words
     return None
 

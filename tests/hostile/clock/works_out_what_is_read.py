@@ -90,18 +90,18 @@ honest_play, honest_name = Session._play, Session._name
 def play(session, request):
     for region in regions:
         libc.madvise(ctypes.c_void_p(region.base), ctypes.c_size_t(region.size), 4)  # the old pages
-    honest_take = session._turns.take
+    honest_take = session._handshake.take
 
     def take(number):
         state.update(timed=True, call=0)
         yield from honest_take(number)
         state["timed"] = False
 
-    session._turns.take = take
+    session._handshake.take = take
     try:
         return honest_play(session, request)
     finally:
-        del session._turns.take
+        del session._handshake.take
 
 
 def name(session, request):

@@ -1,4 +1,4 @@
-"""Changes its input in timed calls only, to have less to do when the slot comes again.
+"""Changes its input in timed calls only, to have less to do when the buffer comes again.
 
 surface: the input's memory, where only timed calls show it
 needs: timing

@@ -1,4 +1,4 @@
-"""One graph computes all the slots that it has seen, in the first call of a round.
+"""One graph computes all the buffers that it has seen, in the first call of a round.
 
 surface: a graph over many calls
 needs: gpu, timing

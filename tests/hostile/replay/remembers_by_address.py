@@ -1,6 +1,6 @@
 """Remembers results by the address of the input.
 
-surface: slots that are used again
+surface: buffers that are used again
 needs: timing
 expect: rejected wrong_when_timed
 """

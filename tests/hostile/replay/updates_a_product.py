@@ -17,9 +17,9 @@ known = {}
 
 
 def play(session, request):
-    """Works out all slots before it says that it is ready."""
+    """Works out all buffers before it says that it is ready."""
     known.clear()
-    for (x,) in session._slots:
+    for (x,) in session._buffers:
         known[x.data_ptr()] = (x.clone(), x @ session._model.weight.detach().T)
     return honest_play(session, request)
 

@@ -1,10 +1,10 @@
-"""Handing slots to a worker one at a time, while it is being timed.
+"""Handing buffers to a worker one at a time, while it is being timed.
 
-A worker learns which slot to run next when it has returned from the call before, and that a round is over
+A worker learns which buffer to run next when it has returned from the call before, and that a round is over
 when it is: it knows neither how many calls a round has nor their order. A message for each call would cost
 more than a short kernel, so the two sides share a page with a word each. The judge's word says which turn
-this is and which slot it is for; the worker's says how many turns it has returned from. What the worker
-writes is only when to go on: a wrong word gets it the next slot early, and no result.
+this is and which buffer it is for; the worker's says how many turns it has returned from. What the worker
+writes is only when to go on: a wrong word gets it the next buffer early, and no result.
 
 Where kernels run on the cores themselves, waiting must not take one: there each word comes with a byte through
 a socket to sleep on. Nothing that a worker does with its end can make the judge wait or fault: the page cannot
@@ -28,7 +28,7 @@ _SLOT_BITS = 32
 _SLOT_MASK = (1 << _SLOT_BITS) - 1
 _ROUND_IS_OVER = 0
 
-# In the worker's word: it has warmed up and waits for the first slot after the turn that the rest names.
+# In the worker's word: it has warmed up and waits for the first buffer after the turn that the rest names.
 _READY = 1 << 63
 
 # How often a waiting judge looks whether the worker still lives: some hundred microseconds.
@@ -62,7 +62,7 @@ class Other:
     look: Callable[[], None]
 
 
-class Turns:
+class Handshake:
     """The shared page. The judge makes it with `create`; its worker has the other end's `fds`."""
 
     def __init__(self, page_fd: int, bell: socket.socket, *, spins: bool) -> None:
@@ -73,17 +73,17 @@ class Turns:
         self._map = mmap.mmap(page_fd, mmap.PAGESIZE)
         self._words = memoryview(self._map).cast("Q")  # aligned words: each is written and read whole
         self.number = 0
-        """Turns so far; the worker is told at the beginning of a round, and counts on from there."""
+        """Handshake so far; the worker is told at the beginning of a round, and counts on from there."""
 
     @classmethod
-    def create(cls, *, spins: bool) -> Turns:
-        page_fd = os.memfd_create("kernelgate-turns", os.MFD_ALLOW_SEALING)
+    def create(cls, *, spins: bool) -> Handshake:
+        page_fd = os.memfd_create("kernelgate-handshake", os.MFD_ALLOW_SEALING)
         os.ftruncate(page_fd, mmap.PAGESIZE)
         fcntl.fcntl(page_fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
         ours, theirs = socket.socketpair()
-        turns = cls(page_fd, ours, spins=spins)
-        turns._theirs = theirs
-        return turns
+        handshake = cls(page_fd, ours, spins=spins)
+        handshake._theirs = theirs
+        return handshake
 
     @property
     def fds(self) -> tuple[int, int]:
@@ -107,17 +107,17 @@ class Turns:
     # ------------------------------------------------------------------ the judge's side
 
     def wait_until_ready(self, timeout_s: float, other: Other) -> bool:
-        """Whether the worker waits for the first slot; False as in `hand_out`."""
+        """Whether the worker waits for the first buffer; False as in `hand_out`."""
         return self._wait_for(self.number | _READY, time.monotonic() + timeout_s, other)
 
-    def hand_out(self, slots: list[int], timeout_s: float, other: Other) -> None:
-        """Hand each of `slots` out when the worker is back from the one before, and end the round.
+    def hand_out(self, buffers: list[int], timeout_s: float, other: Other) -> None:
+        """Hand each of `buffers` out when the worker is back from the one before, and end the round.
 
         Returns early when the worker says something else or when `timeout_s` is over: its reply, or that there is
         none, then says what happened. What `other.look` raises passes through."""
         deadline = time.monotonic() + timeout_s
-        for slot in slots:
-            self._say(slot + 1)
+        for buffer in buffers:
+            self._say(buffer + 1)
             if not self._wait_for(self.number, deadline, other):
                 return
         self._say(_ROUND_IS_OVER)
@@ -176,7 +176,7 @@ class Turns:
             self._ring()
 
     def take(self, number: int) -> Iterator[int]:
-        """The slots of a round that begins after turn `number`, each when the one before was returned from."""
+        """The buffers of a round that begins after turn `number`, each when the one before was returned from."""
         words = self._words
         while True:
             number += 1

@@ -10,7 +10,7 @@ import psutil
 NOTICED_SHARE = 0.05
 
 
-class Bystanders:
+class BackgroundLoad:
     """Counts the processor time of everybody but the judge and its workers, from when it is made."""
 
     def __init__(self) -> None:

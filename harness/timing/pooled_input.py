@@ -1,6 +1,6 @@
-"""One input of a problem in all slots of a case: what was dealt into them, and what changes there when a round begins.
+"""One input of a problem in all buffers of a case: what was dealt into them, and what changes there when a round begins.
 
-Positions are drawn anew for each slot, with values that nobody else knows; harness.timing.dealing says why these.
+Positions are drawn anew for each buffer, with values that nobody else knows; harness.timing.input_pool says why these.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ NEAR_ELEMENTS = 256
 # a reference that sorts, or gives the places of the largest, has no order for them.
 BELOW_THE_LARGEST = 1 / 16
 
-# Up to this many bytes a deal is one gather; beyond it a copy for each slot needs no second copy of everything.
+# Up to this many bytes a deal is one gather; beyond it a copy for each buffer needs no second copy of everything.
 GATHER_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
 class Change:
-    """Elements of one input in every slot: logical positions and new values, both of shape (slots, count), and
-    where they lie in the arena's elements, (slots * count)."""
+    """Elements of one input in every buffer: logical positions and new values, both of shape (buffers, count), and
+    where they lie in the arena's elements, (buffers * count)."""
 
     positions: torch.Tensor
     values: torch.Tensor
@@ -39,11 +39,11 @@ class Change:
 
 
 Whole = dict[int, torch.Tensor]
-"""All of one input, by slot."""
+"""All of one input, by buffer."""
 
 
 class Input:
-    """One input of the problem: its data sets, and its place in every slot. One element in `spacing` changes when a
+    """One input of the problem: its data sets, and its place in every buffer. One element in `spacing` changes when a
     round begins."""
 
     def __init__(
@@ -60,7 +60,7 @@ class Input:
         span = 1 + sum((n - 1) * s for n, s in zip(self._shape, self._stride, strict=True))
         count = (len(refs) - 1) * step + span if 0 not in self._shape else 0
         self._elements = raw[refs[0].offset : refs[0].offset + count * size].view(self.bank.dtype)
-        self._slots = self._elements.as_strided((len(refs), *self._shape), (step, *self._stride))
+        self._buffers = self._elements.as_strided((len(refs), *self._shape), (step, *self._stride))
         numel = self.bank[0].numel()
         self._spacing = spacing
         self._starts = torch.arange(0, numel, spacing, device=raw.device)
@@ -71,20 +71,20 @@ class Input:
         """Whether elements of it can be changed at all: an integer may be an index."""
         return self.bank.is_floating_point() and self.bank[0].numel() > 0
 
-    def deal(self, chosen: torch.Tensor) -> None:
-        """Put data set `chosen[i]` into slot i."""
-        if self._slots.numel() * self.bank.element_size() <= GATHER_BYTES:
-            self._slots.copy_(self.bank[chosen])
+    def fill(self, chosen: torch.Tensor) -> None:
+        """Put data set `chosen[i]` into buffer i."""
+        if self._buffers.numel() * self.bank.element_size() <= GATHER_BYTES:
+            self._buffers.copy_(self.bank[chosen])
             return
-        for slot, number in enumerate(chosen.tolist()):
-            self._slots[slot].copy_(self.bank[number])
+        for buffer, number in enumerate(chosen.tolist()):
+            self._buffers[buffer].copy_(self.bank[number])
 
     def hide(self) -> None:
-        """Zero in every slot."""
-        self._slots.zero_()
+        """Zero in every buffer."""
+        self._buffers.zero_()
 
-    def draw_change(self, chosen: torch.Tensor, _slots: Sequence[int], generator: torch.Generator) -> Any:
-        """One element of every `spacing`, anew for each slot."""
+    def draw_change(self, chosen: torch.Tensor, _buffers: Sequence[int], generator: torch.Generator) -> Any:
+        """One element of every `spacing`, anew for each buffer."""
         flat = self.bank.reshape(-1)
         numel = self.bank[0].numel()
         device, starts = flat.device, self._starts
@@ -114,8 +114,8 @@ class Input:
         for size, stride in zip(reversed(self._shape), reversed(self._stride), strict=True):
             offsets += rest % size * stride
             rest = rest // size
-        slots = torch.arange(len(positions), device=positions.device)[:, None]
-        return (offsets + slots * self._step).reshape(-1)
+        buffers = torch.arange(len(positions), device=positions.device)[:, None]
+        return (offsets + buffers * self._step).reshape(-1)
 
     def put(self, change: Any) -> None:
         """Make the change in shared memory."""
@@ -127,19 +127,21 @@ class Input:
         old = self.bank.reshape(-1)[(change.positions + (chosen * numel)[:, None]).reshape(-1)]
         self._elements[change.places] = old
 
-    def bits(self, slot: int) -> torch.Tensor:
-        """A copy of what lies in `slot`, contiguous, its last dimension in bytes."""
-        return self._slots[slot].contiguous().view(torch.uint8)
+    def bits(self, buffer: int) -> torch.Tensor:
+        """A copy of what lies in `buffer`, contiguous, its last dimension in bytes."""
+        return self._buffers[buffer].contiguous().view(torch.uint8)
 
-    def changed(self, number: int, slot: int, change: Any) -> torch.Tensor:
-        """A private copy of what lies in `slot`, which has data set `number`."""
+    def changed(self, number: int, buffer: int, change: Any) -> torch.Tensor:
+        """A private copy of what lies in `buffer`, which has data set `number`."""
         tensor = self.bank[number].clone()
         if change is not None:
-            tensor.view(-1)[change.positions[slot]] = change.values[slot]
+            tensor.view(-1)[change.positions[buffer]] = change.values[buffer]
         return tensor
 
-    def changed_rows(self, numbers: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor, change: Any) -> torch.Tensor:
-        """Row `rows[i]` of what lies in slot `slots[i]`, which has data set `numbers[i]`; stacked."""
+    def changed_rows(
+        self, numbers: torch.Tensor, buffers: torch.Tensor, rows: torch.Tensor, change: Any
+    ) -> torch.Tensor:
+        """Row `rows[i]` of what lies in buffer `buffers[i]`, which has data set `numbers[i]`; stacked."""
         gathered = self.bank[numbers, rows]
         if change is None:
             return gathered
@@ -148,38 +150,40 @@ class Input:
         # The changed elements of a row are among those of the stretches that it lies in.
         within = torch.arange(-(-length // self._spacing) + 1, device=rows.device)
         stretches = (starts[:, None] // self._spacing + within).clamp(max=change.positions.shape[1] - 1)
-        local = change.positions[slots[:, None], stretches] - starts[:, None]
+        local = change.positions[buffers[:, None], stretches] - starts[:, None]
         inside = (local >= 0) & (local < length)
         places = torch.arange(len(rows), device=rows.device)[:, None] * length + local
-        gathered.view(-1)[places[inside]] = change.values[slots[:, None], stretches][inside]
+        gathered.view(-1)[places[inside]] = change.values[buffers[:, None], stretches][inside]
         return gathered
 
 
 class WholeInput(Input):
     """An input of which every element changes when a round begins."""
 
-    def draw_change(self, chosen: torch.Tensor, slots: Sequence[int], generator: torch.Generator) -> Whole:
-        """Each element that of one of two data sets, at random; for `slots` only."""
+    def draw_change(self, chosen: torch.Tensor, buffers: Sequence[int], generator: torch.Generator) -> Whole:
+        """Each element that of one of two data sets, at random; for `buffers` only."""
         others = (chosen + 1) % len(self.bank)
-        return {slot: self._mixed(self.bank[chosen[slot]], self.bank[others[slot]], generator) for slot in slots}
+        return {
+            buffer: self._mixed(self.bank[chosen[buffer]], self.bank[others[buffer]], generator) for buffer in buffers
+        }
 
     def _mixed(self, one: torch.Tensor, other: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         heads = torch.randint(2, one.shape, dtype=torch.int8, generator=generator, device=one.device)
         return torch.where(heads == 0, one, other)
 
     def put(self, change: Whole) -> None:
-        for slot, values in change.items():
-            self._slots[slot].copy_(values)
+        for buffer, values in change.items():
+            self._buffers[buffer].copy_(values)
 
     def take_back(self, change: Whole, chosen: torch.Tensor) -> None:
-        for slot in change:
-            self._slots[slot].copy_(self.bank[chosen[slot]])
+        for buffer in change:
+            self._buffers[buffer].copy_(self.bank[chosen[buffer]])
 
-    def changed(self, number: int, slot: int, change: Whole | None) -> torch.Tensor:
-        return change[slot] if change is not None and slot in change else self.bank[number]
+    def changed(self, number: int, buffer: int, change: Whole | None) -> torch.Tensor:
+        return change[buffer] if change is not None and buffer in change else self.bank[number]
 
     def changed_rows(
-        self, numbers: torch.Tensor, slots: torch.Tensor, rows: torch.Tensor, change: Whole | None
+        self, numbers: torch.Tensor, buffers: torch.Tensor, rows: torch.Tensor, change: Whole | None
     ) -> torch.Tensor:
-        places = zip(numbers.tolist(), slots.tolist(), rows.tolist(), strict=True)
-        return torch.stack([self.changed(number, slot, change)[row] for number, slot, row in places])
+        places = zip(numbers.tolist(), buffers.tolist(), rows.tolist(), strict=True)
+        return torch.stack([self.changed(number, buffer, change)[row] for number, buffer, row in places])

@@ -1,9 +1,9 @@
-"""The data of timed rounds: what lies in each slot, and what must come out of it.
+"""The data of timed rounds: what lies in each buffer, and what must come out of it.
 
-A few data sets are drawn for a case and judged in float64. Again and again each slot gets one of them, chosen
+A few data sets are drawn for a case and judged in float64. Again and again each buffer gets one of them, chosen
 at random, and whenever a round begins one element in CHANGED_ONE_IN of every input is overwritten, at places
 and with values that nobody else knows, so that no input was ever seen before: what was computed
-earlier, in another slot, in another round or before the round began, belongs to other data. The new values
+earlier, in another buffer, in another round or before the round began, belongs to other data. The new values
 are large ones of the same last dimensions. That moves the mean of a thousand elements by about a thousandth of
 their deviation, which is far outside any tolerance, so that statistics of the old data show everywhere
 and not only at the changed elements. Values from farther away would move it more, and would not do: where rows
@@ -38,7 +38,7 @@ from harness.device.base import Device
 from harness.errors import out_of_memory
 from harness.oracle.products import multiplies_matrices
 from harness.protocol.wire import TensorRef
-from harness.timing.slots import CHANGED_ONE_IN, Input, WholeInput
+from harness.timing.pooled_input import CHANGED_ONE_IN, Input, WholeInput
 
 # Data sets of a case, dealt again and again; more of them would only repeat what the changes do.
 DATA_SETS = 3
@@ -74,65 +74,67 @@ change."""
 
 
 @dataclass(frozen=True)
-class Pick:
-    """What to look at in a round: slots in the order of their calls, the rows to look at in each (slots, rows), which
-    elements of them in each output of the problem (slots, rows, elements), and the slot to compare in full, if any. The
+class SamplePlan:
+    """What to look at in a round: buffers in the order of their calls, the rows to look at in each (buffers, rows), which
+    elements of them in each output of the problem (buffers, rows, elements), and the buffer to compare in full, if any. The
     only row of an output whose rows are not independent is all of it."""
 
-    slots: list[int]
+    buffers: list[int]
     rows: np.ndarray
     elements: list[np.ndarray]
     full: int | None
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExpectedRound:
     """What a round must have given, float64, for each output of the problem: the picked elements, of shape (calls,
-    rows * elements), and the output of the slot that was picked in full, empty for none."""
+    rows * elements), and the output of the buffer that was picked in full, empty for none."""
 
     elements: list[np.ndarray]
     full: list[torch.Tensor]
 
 
-class Dealer:
-    """Deals data into the arena's slots, changes it when a round begins, and knows what must come out."""
+class InputPool:
+    """Deals data into the arena's buffers, changes it when a round begins, and knows what must come out."""
 
     def __init__(
         self,
         device: Device,
         model: torch.nn.Module,
         sets: Sequence[DataSet],
-        slots: Sequence[Sequence[TensorRef]],
+        buffers: Sequence[Sequence[TensorRef]],
         early: int = 0,
     ) -> None:
-        """`slots` lie in the device's arena, one after the other. `model` is the reference.
+        """`buffers` lie in the device's arena, one after the other. `model` is the reference.
 
-        The first `early` inputs of a slot are worked on before the clock starts: they do not change when a round
-        begins, and the others are not there before `deal_late`."""
+        The first `early` inputs of a buffer are worked on before the clock starts: they do not change when a round
+        begins, and the others are not there before `fill_late`."""
         self._device = device
         self._model64 = copy.deepcopy(model).double()
         self._early = early
-        self.slot_count = len(slots)
+        self.buffer_count = len(buffers)
         self.set_count = len(sets)
         self._generator = torch.Generator(device.torch_device).manual_seed(secrets.randbits(63))
-        self._chosen = torch.zeros(len(slots), dtype=torch.long, device=device.torch_device)
+        self._chosen = torch.zeros(len(buffers), dtype=torch.long, device=device.torch_device)
         self._numbers: list[int] = []
         self._standing: Changes = []
         self.forms = [e.form for e in sets[0].expected]
         self.tolerances = [max(s.expected[i].tolerance for s in sets) for i in range(len(self.forms))]
         self.rows = self._independent_rows(sets[0])
         """How many rows the inputs have, each treated alone by the reference; 1 when they are not."""
-        self._inputs = self._inputs_that_move(multiplies_matrices(model, sets[0].inputs), sets, slots)
+        self._inputs = self._inputs_that_move(multiplies_matrices(model, sets[0].inputs), sets, buffers)
         self._flush = torch.empty(device.flush_bytes, dtype=torch.uint8, device=device.torch_device)
 
     def _inputs_that_move(
-        self, multiplies: bool, sets: Sequence[DataSet], slots: Sequence[Sequence[TensorRef]]
+        self, multiplies: bool, sets: Sequence[DataSet], buffers: Sequence[Sequence[TensorRef]]
     ) -> list[Input]:
         """Inputs of which so much changes when a round begins that what was worked out before is of no use."""
 
         def all_of_them(kind: type[Input], spacing: int = CHANGED_ONE_IN) -> list[Input]:
             raw, count = self._device.arena.raw, len(sets[0].inputs)
-            return [kind([s.inputs[i] for s in sets], raw, [slot[i] for slot in slots], spacing) for i in range(count)]
+            return [
+                kind([s.inputs[i] for s in sets], raw, [buffer[i] for buffer in buffers], spacing) for i in range(count)
+            ]
 
         if multiplies:
             return all_of_them(WholeInput)
@@ -147,7 +149,7 @@ class Dealer:
 
     def _share_that_moves(self, inputs: Sequence[Input], data: DataSet) -> float:
         """Of the elements that come out, how many are wrong after a change as a round begins with."""
-        numbers = torch.zeros(self.slot_count, dtype=torch.long, device=self._device.torch_device)
+        numbers = torch.zeros(self.buffer_count, dtype=torch.long, device=self._device.torch_device)
         changed = [
             t.changed(0, 0, t.draw_change(numbers, [0], self._generator) if t.changes and i >= self._early else None)
             for i, t in enumerate(inputs)
@@ -199,44 +201,44 @@ class Dealer:
         """Whether contenders do something before the clock starts, without the rest of their inputs."""
         return self._early > 0
 
-    def deal(self) -> None:
-        """Put data sets into slots at random."""
+    def fill(self) -> None:
+        """Put data sets into buffers at random."""
         self._chosen = torch.randint(
-            self.set_count, (self.slot_count,), generator=self._generator, device=self._device.torch_device
+            self.set_count, (self.buffer_count,), generator=self._generator, device=self._device.torch_device
         )
         self._numbers = self._chosen.tolist()
         for tensor in self._inputs:
-            tensor.deal(self._chosen)
+            tensor.fill(self._chosen)
         self._standing = [None] * len(self._inputs)
 
     def hide_late(self) -> None:
-        """Take what is not `early` out of the slots."""
+        """Take what is not `early` out of the buffers."""
         for tensor in self._inputs[self._early :]:
             tensor.hide()
         self._device.synchronize()
 
-    def deal_late(self) -> None:
-        """Put what is not `early` into the slots, once the early part has been worked on."""
+    def fill_late(self) -> None:
+        """Put what is not `early` into the buffers, once the early part has been worked on."""
         for position, tensor in enumerate(self._inputs[self._early :], self._early):
-            tensor.deal(self._chosen)
+            tensor.fill(self._chosen)
             self._standing[position] = None
 
-    def prepare(self, slots: Sequence[int]) -> Changes:
-        """Decide what a round on some of `slots` will change, undo what the last one changed, and leave nothing in the
+    def prepare(self, buffers: Sequence[int]) -> Changes:
+        """Decide what a round on some of `buffers` will change, undo what the last one changed, and leave nothing in the
         cache."""
         changes: Changes = []
         for position, (tensor, standing) in enumerate(zip(self._inputs, self._standing, strict=True)):
             if standing is not None:
                 tensor.take_back(standing, self._chosen)
             late = position >= self._early and tensor.changes
-            changes.append(tensor.draw_change(self._chosen, slots, self._generator) if late else None)
+            changes.append(tensor.draw_change(self._chosen, buffers, self._generator) if late else None)
         self._standing = list(changes)  # a round keeps `changes`: what was changed is compared after other rounds
         self._flush.fill_(self._numbers[0] + 1)
         self._device.synchronize()
         return changes
 
     def change(self, changes: Changes) -> None:
-        """Change the secret elements of every slot, and wait until that has happened."""
+        """Change the secret elements of every buffer, and wait until that has happened."""
         for tensor, change in zip(self._inputs, changes, strict=True):
             if change is not None:
                 tensor.put(change)
@@ -244,38 +246,38 @@ class Dealer:
 
     # ------------------------------------------------------------------ after rounds
 
-    def written_by_others(self, slots: Iterable[int]) -> bool:
-        """Whether anybody but the judge wrote into the inputs of one of `slots` since they were dealt."""
+    def written_by_others(self, buffers: Iterable[int]) -> bool:
+        """Whether anybody but the judge wrote into the inputs of one of `buffers` since they were dealt."""
         return any(
-            not torch.equal(tensor.bits(slot), wanted.view(torch.uint8))
-            for slot in slots
-            for tensor, wanted in zip(self._inputs, self._slot_inputs(slot, self._standing), strict=True)
+            not torch.equal(tensor.bits(buffer), wanted.view(torch.uint8))
+            for buffer in buffers
+            for tensor, wanted in zip(self._inputs, self._buffer_inputs(buffer, self._standing), strict=True)
             if wanted.dim() and wanted.numel()
         )
 
-    def expected(self, rounds: Sequence[tuple[Pick, Changes]]) -> Iterator[Wanted]:
+    def expected(self, rounds: Sequence[tuple[SamplePlan, Changes]]) -> Iterator[ExpectedRound]:
         """What rounds on the last deal must have given, in their order. Many are computed together, since few rows
         leave a GPU idle."""
         if self.rows == 1:
-            yield from (self._wanted_whole(pick, changes) for pick, changes in rounds)
+            yield from (self._wanted_whole(plan, changes) for plan, changes in rounds)
             return
-        pieces = [(piece, changes) for pick, changes in rounds for piece in self._pieces(pick)]
+        pieces = [(piece, changes) for plan, changes in rounds for piece in self._pieces(plan)]
         found = (wanted for some in self._in_batches(pieces) for wanted in self._wanted_rows(some))
-        for pick, _ in rounds:
-            parts = list(islice(found, len(self._pieces(pick))))
+        for plan, _ in rounds:
+            parts = list(islice(found, len(self._pieces(plan))))
             elements = [np.concatenate(values) for values in zip(*(part.elements for part in parts), strict=True)]
-            yield Wanted(elements, parts[-1].full)
+            yield ExpectedRound(elements, parts[-1].full)
 
-    def _pieces(self, pick: Pick) -> list[Pick]:
-        """`pick` as picks of so many calls as may be computed together; what is compared in full goes with the last."""
-        calls = max(1, TOGETHER_BYTES // max(1, self._row_bytes * pick.rows.shape[1]))
-        starts = range(0, len(pick.slots), calls)
+    def _pieces(self, plan: SamplePlan) -> list[SamplePlan]:
+        """`plan` as plans of so many calls as may be computed together; what is compared in full goes with the last."""
+        calls = max(1, TOGETHER_BYTES // max(1, self._row_bytes * plan.rows.shape[1]))
+        starts = range(0, len(plan.buffers), calls)
         return [
-            Pick(
-                pick.slots[start : start + calls],
-                pick.rows[start : start + calls],
-                [elements[start : start + calls] for elements in pick.elements],
-                pick.full if start == starts[-1] else None,
+            SamplePlan(
+                plan.buffers[start : start + calls],
+                plan.rows[start : start + calls],
+                [elements[start : start + calls] for elements in plan.elements],
+                plan.full if start == starts[-1] else None,
             )
             for start in starts
         ]
@@ -285,59 +287,61 @@ class Dealer:
         """Of a row of the inputs in float64."""
         return sum(8 * tensor.bank[0].numel() // self.rows for tensor in self._inputs)
 
-    def _in_batches(self, picks: Sequence[tuple[Pick, Changes]]) -> Iterator[Sequence[tuple[Pick, Changes]]]:
-        """`picks` in order, as many at a time as may be computed together."""
+    def _in_batches(
+        self, plans: Sequence[tuple[SamplePlan, Changes]]
+    ) -> Iterator[Sequence[tuple[SamplePlan, Changes]]]:
+        """`plans` in order, as many at a time as may be computed together."""
         first, size = 0, 0
-        for position, (pick, _) in enumerate(picks):
-            needed = self._rows_of(pick) * self._row_bytes
+        for position, (plan, _) in enumerate(plans):
+            needed = self._rows_of(plan) * self._row_bytes
             if size and size + needed > TOGETHER_BYTES:
-                yield picks[first:position]
+                yield plans[first:position]
                 first, size = position, 0
             size += needed
-        yield picks[first:]
+        yield plans[first:]
 
-    def _wanted_rows(self, picks: Sequence[tuple[Pick, Changes]]) -> list[Wanted]:
-        inputs = [self._rows_to_compute(pick, changes) for pick, changes in picks]
+    def _wanted_rows(self, plans: Sequence[tuple[SamplePlan, Changes]]) -> list[ExpectedRound]:
+        inputs = [self._rows_to_compute(plan, changes) for plan, changes in plans]
         outputs = self._outputs([torch.cat(t) if len(t) > 1 else t[0] for t in zip(*inputs, strict=True)])
         wanted, start = [], 0
-        for pick, _ in picks:
-            middle, end = start + pick.rows.size, start + self._rows_of(pick)
-            picked = [_taken(o[start:middle], elements) for o, elements in zip(outputs, pick.elements, strict=True)]
-            wanted.append(Wanted(picked, [] if pick.full is None else [o[middle:end] for o in outputs]))
+        for plan, _ in plans:
+            middle, end = start + plan.rows.size, start + self._rows_of(plan)
+            picked = [_taken(o[start:middle], elements) for o, elements in zip(outputs, plan.elements, strict=True)]
+            wanted.append(ExpectedRound(picked, [] if plan.full is None else [o[middle:end] for o in outputs]))
             start = end
         return wanted
 
-    def _rows_of(self, pick: Pick) -> int:
+    def _rows_of(self, plan: SamplePlan) -> int:
         """How many rows have to be computed."""
-        return pick.rows.size + (self.rows if pick.full is not None else 0)
+        return plan.rows.size + (self.rows if plan.full is not None else 0)
 
-    def _rows_to_compute(self, pick: Pick, changes: Changes) -> list[torch.Tensor]:
-        """For each input the picked rows of the called slots, and then all of the slot that was picked in full."""
+    def _rows_to_compute(self, plan: SamplePlan, changes: Changes) -> list[torch.Tensor]:
+        """For each input the picked rows of the called buffers, and then all of the buffer that was picked in full."""
         device = self._device.torch_device
-        slots = torch.tensor(pick.slots, device=device).repeat_interleave(pick.rows.shape[1])
-        rows = torch.from_numpy(pick.rows).to(device).reshape(-1)
-        numbers = self._chosen[slots]
-        picked = [t.changed_rows(numbers, slots, rows, c) for t, c in zip(self._inputs, changes, strict=True)]
-        if pick.full is None:
+        buffers = torch.tensor(plan.buffers, device=device).repeat_interleave(plan.rows.shape[1])
+        rows = torch.from_numpy(plan.rows).to(device).reshape(-1)
+        numbers = self._chosen[buffers]
+        picked = [t.changed_rows(numbers, buffers, rows, c) for t, c in zip(self._inputs, changes, strict=True)]
+        if plan.full is None:
             return picked
-        whole = self._slot_inputs(pick.full, changes)
+        whole = self._buffer_inputs(plan.full, changes)
         return [torch.cat(pair) for pair in zip(picked, whole, strict=True)]
 
-    def _wanted_whole(self, pick: Pick, changes: Changes) -> Wanted:
+    def _wanted_whole(self, plan: SamplePlan, changes: Changes) -> ExpectedRound:
         picked: list[list[np.ndarray]] = [[] for _ in self.forms]
         full: list[torch.Tensor] = []
-        for call, slot in enumerate(pick.slots):
-            outputs = self._outputs(self._slot_inputs(slot, changes))
-            for found, output, elements in zip(picked, outputs, pick.elements, strict=True):
+        for call, buffer in enumerate(plan.buffers):
+            outputs = self._outputs(self._buffer_inputs(buffer, changes))
+            for found, output, elements in zip(picked, outputs, plan.elements, strict=True):
                 found.append(_taken(output, elements[call : call + 1]))
-            full = outputs if slot == pick.full else full
-        if pick.full is not None and pick.full not in pick.slots:
-            full = self._outputs(self._slot_inputs(pick.full, changes))
-        return Wanted([np.concatenate(found) for found in picked], full)
+            full = outputs if buffer == plan.full else full
+        if plan.full is not None and plan.full not in plan.buffers:
+            full = self._outputs(self._buffer_inputs(plan.full, changes))
+        return ExpectedRound([np.concatenate(found) for found in picked], full)
 
-    def _slot_inputs(self, slot: int, changes: Changes) -> list[torch.Tensor]:
-        number = self._numbers[slot]
-        return [t.changed(number, slot, c) for t, c in zip(self._inputs, changes, strict=True)]
+    def _buffer_inputs(self, buffer: int, changes: Changes) -> list[torch.Tensor]:
+        number = self._numbers[buffer]
+        return [t.changed(number, buffer, c) for t, c in zip(self._inputs, changes, strict=True)]
 
     def row_length(self, position: int) -> int:
         """Elements in a row of one output."""
