@@ -16,6 +16,6 @@ build/         load_inline, caught on its way to the compiler
 peers/         other implementations to be compared with
 protocol/      what the judge and a worker say to each other
 problem, inputs, submission, against   what users write, read from files and from the command line
-verdict        results as values
+verdict        results as values, made of reasons, notes and records
 settings, paths, errors, environment
 """

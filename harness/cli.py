@@ -24,6 +24,7 @@ from harness import against
 from harness.errors import HarnessError, JudgeFailed, SubmissionError, UsageError
 from harness.isolation.levels import ASKED, Isolation, choose_isolation, protect_judge
 from harness.paths import PROBLEMS, SUBMISSIONS, judge_cache
+from harness.reasons import Reason
 from harness.settings import Settings, fresh_seed, sub_seed
 from harness.storage import cache
 from harness.storage.disk import full_is_said
@@ -536,7 +537,7 @@ def _contained(
         raise
     except Exception as error:
         evaluation = Errored(
-            reason="harness_error",
+            reason=Reason.HARNESS_ERROR,
             message=f"{error} Run it again." if isinstance(error, JudgeFailed) else _of_the_harness(),
             problem=problem,
             submission=submission.name,

@@ -1,37 +1,47 @@
-"""The errors that a user can cause, a sentence each; the command line turns each into an exit code."""
+"""One tree of errors, a sentence each; the command line turns each into an exit code."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 
+from harness.reasons import Reason
 
-class UsageError(Exception):
+
+class KernelgateError(Exception):
+    """The base of every error that the harness raises. Its text is a sentence."""
+
+
+class UsageError(KernelgateError):
     """The command line or a problem file is wrong. Exit code 2."""
 
 
-class HarnessError(Exception):
+class HarnessError(KernelgateError):
     """The harness or the device failed; nothing is said about the submission. Exit code 3."""
 
 
-class JudgeFailed(Exception):
+class JudgeFailed(KernelgateError):
     """A process of the judge's own failed. Nothing is said about the submission that was being judged, and the next one
     is judged with new processes."""
 
 
-class SubmissionError(Exception):
-    """The submission failed in a way that rejects it; `reason` is the machine's word for it."""
+class Stopped(KernelgateError):
+    """Judging or timing one implementation came to an end, and `reason` is why."""
 
-    def __init__(self, reason: str, message: str) -> None:
+    def __init__(self, reason: Reason, message: str) -> None:
         """`message` may hold words of the submission's: characters that move a terminal's cursor are taken out."""
-        self.reason = printable(reason)
+        self.reason = reason
         self.message = printable(message)
         super().__init__(self.message)
 
 
-class Inconclusive(SubmissionError):
-    """Judging ended without a verdict, through nothing that the submission did. Only the judge itself finds that out:
-    no word of a worker makes it so."""
+class SubmissionError(Stopped):
+    """The submission failed, which rejects it."""
+
+
+class Inconclusive(Stopped):
+    """Nothing is said about the submission: it did nothing wrong that could be seen. Only the judge finds that out; no
+    word of a worker makes it so."""
 
 
 # What Python's parser raises for text that is no Python, or is nested too deep for it.
@@ -60,10 +70,10 @@ def memory_is_said(what: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def of_the_judge(what: str) -> Iterator[None]:
-    """What fails in here is no submission's doing: a SubmissionError becomes JudgeFailed, which names `what`."""
+    """What fails in here is no submission's doing: what stops it becomes JudgeFailed, which names `what`."""
     try:
         yield
-    except SubmissionError as error:
+    except Stopped as error:
         raise JudgeFailed(f"{what} failed, not the submission: {error.message}") from error
 
 

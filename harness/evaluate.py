@@ -6,15 +6,16 @@ import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from harness import verdict
 from harness.device.base import Device
-from harness.errors import Inconclusive, SubmissionError, UsageError, memory_is_said, of_the_judge
+from harness.errors import Inconclusive, Stopped, SubmissionError, UsageError, memory_is_said, of_the_judge
 from harness.isolation.starter import Starter
 from harness.judging.baselines import Baselines
 from harness.judging.correctness import Correctness, Progress
 from harness.judging.runner import Runner, load_request
+from harness.notes import Note, NotTimed, OneCaseTimed
 from harness.oracle.draw import Draws
 from harness.problem import Case, Problem
 from harness.protocol.wire import Loaded
@@ -105,7 +106,7 @@ class Judge:
         self._draws.draw_ahead(self._cases, lambda: runner.has_answered)
         try:
             common["build"] = _build(runner.finish_loading())
-        except SubmissionError as error:
+        except Stopped as error:
             return _refusal(error, {**common, "cases": []})
         correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings)
         correctness.run(runner, self._cases, self._progress)
@@ -116,12 +117,10 @@ class Judge:
             return verdict.Accepted(**common, not_timed=self._why_not_timed())
         return self._time(submission, runner, common, correctness.results)
 
-    def _why_not_timed(self) -> str:
+    def _why_not_timed(self) -> NotTimed | Literal[""]:
         if not self._settings.timing:
             return ""
-        if not self._device.can_time:
-            return "the emulator gives verdicts, never times"
-        return "no case that was chosen is timed (timed=True in CASES)"
+        return NotTimed.NO_CASE if self._device.can_time else NotTimed.EMULATED
 
     def _time(
         self, submission: Submission, runner: Runner, common: dict, results: list[verdict.Case]
@@ -132,7 +131,9 @@ class Judge:
             return _refusal(error, common)
         timer = self._ready_timer()
         assert self._baselines is not None
-        notes = [f"--quick timed '{self._timed[0]}' and not the {self._untimed} after it."] if self._untimed else []
+        notes: list[Note] = []
+        if self._untimed:
+            notes.append(OneCaseTimed(case=self._timed[0], untimed=self._untimed))
         timed: list[CaseTimes] = []
         cases = list(results)
         for position, case in enumerate(self._cases):
@@ -143,7 +144,7 @@ class Judge:
             drawn = self._draws.draw_without_data(case)
             try:
                 times, *parts = timer.time_case(runner, baselines, drawn, case.name)
-            except SubmissionError as error:
+            except Stopped as error:
                 return _refusal(error, {**common, "cases": cases})
             notes += [*left_out, *times.notes]
             timed.append(times)
@@ -157,11 +158,10 @@ class Judge:
 def _build(loaded: Loaded) -> verdict.Build | None:
     if not loaded.built:
         return None
-    kernels = [verdict.KernelResource(**{f: getattr(k, f) for f in k.__struct_fields__}) for k in loaded.kernels]
-    return verdict.Build(seconds=loaded.build_seconds, cached=loaded.build_cached, kernels=kernels)
+    return verdict.Build(seconds=loaded.build_seconds, cached=loaded.build_cached, kernels=loaded.kernels)
 
 
-def _refusal(error: SubmissionError, common: Mapping) -> verdict.Evaluation:
+def _refusal(error: Stopped, common: Mapping) -> verdict.Evaluation:
     variant = verdict.Errored if isinstance(error, Inconclusive) else verdict.Rejected
     return variant(reason=error.reason, message=error.message, **common)
 

@@ -7,9 +7,13 @@ to JSON (as null) to give every evaluation the same keys. Times are microseconds
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
+
+from harness.notes import Note, NotTimed
+from harness.reasons import Reason
+from harness.records import KernelCounts, KernelResources
 
 SCHEMA = "kernelgate.results/1"
 
@@ -90,24 +94,6 @@ class Worst(Struct, frozen=True, kw_only=True):
     expected: float
 
 
-class KernelCount(Struct, frozen=True, kw_only=True):
-    """What one kernel did on an emulated run; counts, never times."""
-
-    kernel: str
-    launches: int
-    global_read_bytes: int
-    global_write_bytes: int
-    sectors: int
-    ideal_sectors: int
-    bank_conflicts: int
-    worst_bank_conflict: int
-    worst_bank_conflict_line: int
-    atomics: int
-    barriers: int
-    not_followed_bytes: int = 0
-    """Accesses to tensors so large that data races in them were not looked for."""
-
-
 class CasePassed(Struct, frozen=True, kw_only=True, tag_field="status", tag="passed"):
     name: str
     shape: str
@@ -121,7 +107,7 @@ class CasePassed(Struct, frozen=True, kw_only=True, tag_field="status", tag="pas
     """Of the whole call: the forward, or the training step where the problem has gradients."""
     parts: dict[str, CaseTiming] = {}
     """Of a training step's `forward` and `backward`, each timed alone."""
-    counts: list[KernelCount] = []
+    counts: list[KernelCounts] = []
     message: str = ""
 
 
@@ -129,7 +115,7 @@ class CaseFailed(Struct, frozen=True, kw_only=True, tag_field="status", tag="fai
     name: str
     shape: str
     scaled: bool
-    reason: str
+    reason: Reason
     message: str
     repeat: str
     """A command that runs this case again on the same data."""
@@ -152,22 +138,12 @@ class CaseNotRun(Struct, frozen=True, kw_only=True, tag_field="status", tag="not
 Case = CasePassed | CaseFailed | CaseNotRun
 
 
-class KernelResource(Struct, frozen=True, kw_only=True):
-    """The compiler's report for one kernel."""
-
-    kernel: str
-    registers: int
-    shared_bytes: int
-    spill_store_bytes: int
-    spill_load_bytes: int
-
-
 class Build(Struct, frozen=True, kw_only=True):
     """What `load_inline` cost and gave."""
 
     seconds: float
     cached: bool
-    kernels: list[KernelResource] = []
+    kernels: list[KernelResources] = []
 
 
 class _Evaluation(Struct, frozen=True, kw_only=True, tag_field="status"):
@@ -180,14 +156,14 @@ class _Evaluation(Struct, frozen=True, kw_only=True, tag_field="status"):
     """How long was timed: `quick`, when one case may stand for all, `usual` or `thorough`."""
     cases: list[Case]
     build: Build | None = None
-    notes: list[str] = []
-    """What was left out or is worth knowing, a sentence each."""
+    notes: list[Note] = []
+    """What was left out or is worth knowing."""
 
 
 class Accepted(_Evaluation, frozen=True, kw_only=True, tag="accepted"):
     geomean_speedup: float | None = None
     """Over eager, geometric mean of the timed cases; None where nothing was timed."""
-    not_timed: str = ""
+    not_timed: NotTimed | Literal[""] = ""
     """Why nothing was timed, where times were asked for."""
     geomean_interval: tuple[float, float] | None = None
     geomean_speedup_over_best: float | None = None
@@ -197,7 +173,7 @@ class Accepted(_Evaluation, frozen=True, kw_only=True, tag="accepted"):
 
 
 class Rejected(_Evaluation, frozen=True, kw_only=True, tag="rejected"):
-    reason: str
+    reason: Reason
     message: str
     geomean_speedup: None = None
 
@@ -205,7 +181,7 @@ class Rejected(_Evaluation, frozen=True, kw_only=True, tag="rejected"):
 class Errored(_Evaluation, frozen=True, kw_only=True, tag="error"):
     """Nothing is said about the submission: the harness, the device or the emulator could not judge it."""
 
-    reason: str
+    reason: Reason
     message: str
     geomean_speedup: None = None
 

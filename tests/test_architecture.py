@@ -9,29 +9,32 @@ from harness.paths import ROOT
 
 # The rooms of the harness, folders and files, and what each may import of the others. A room stands below those that
 # it imports.
-LEAVES = {"errors", "paths", "inputs", "settings", "verdict"}
+LEAVES = {"errors", "inputs", "notes", "paths", "reasons", "records", "settings", "verdict"}
 ALLOWED = {
     "cli": LEAVES
     | {"against", "device", "environment", "evaluate", "isolation", "problem", "report", "storage"}
     | {"submission", "tools"},
-    "report": {"tools", "verdict"},
+    "report": {"errors", "notes", "records", "tools", "verdict"},
     "tools": LEAVES | {"judging", "problem", "protocol", "submission", "timing"},
     "evaluate": LEAVES | {"device", "isolation", "judging", "oracle", "problem", "protocol", "submission", "timing"},
     "timing": LEAVES | {"device", "isolation", "judging", "oracle", "problem", "protocol"},
     "against": {"errors", "peers"},
     "judging": LEAVES | {"against", "device", "isolation", "oracle", "peers", "problem", "protocol", "submission"},
     "oracle": LEAVES | {"device", "problem", "protocol"},
-    "isolation": {"device", "errors", "paths", "protocol", "storage"},
-    "worker": {"build", "device", "peers", "protocol"},
-    "device": {"build", "errors", "inputs", "paths", "protocol", "storage"},
-    "build": {"errors"},
-    "protocol": {"errors"},
-    "peers": set(),
+    "isolation": {"device", "errors", "paths", "protocol", "reasons", "storage"},
+    "worker": {"build", "device", "errors", "peers", "protocol", "reasons", "records"},
+    "device": {"build", "errors", "inputs", "paths", "protocol", "reasons", "records", "storage"},
+    "build": {"errors", "records"},
+    "protocol": {"errors", "reasons", "records"},
+    "peers": {"errors"},
     "problem": {"errors", "inputs", "paths", "protocol"},
     "submission": {"errors", "paths"},
     "environment": {"paths", "storage"},
     "storage": {"errors", "paths"},
-    **{leaf: set() for leaf in LEAVES},
+    "verdict": {"notes", "reasons", "records"},
+    "records": {"reasons"},
+    "errors": {"reasons"},
+    **{leaf: set() for leaf in ("inputs", "notes", "paths", "reasons", "settings")},
 }
 
 FILES = sorted((ROOT / "harness").rglob("*.py"))

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from harness.protocol.replies import as_error
-from harness.protocol.wire import WireFinding
+from harness.records import Finding
 from tests.helpers import ROOT, judged, run_eval
 
 SMALL = "tests/fixtures/problems/small_layernorm.py"
@@ -46,7 +46,7 @@ def test_a_race_names_kernel_both_lines_block_and_thread():
     ],
 )
 def test_what_is_not_known_of_a_finding_is_left_out(known, place):
-    error = as_error(WireFinding("data_race", "Two threads.", **known))
+    error = as_error(Finding("data_race", "Two threads.", **known))
     assert (error.reason, error.message) == ("data_race", f"Two threads.{place}")
 
 

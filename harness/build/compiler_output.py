@@ -6,7 +6,7 @@ import re
 import shutil
 import subprocess
 
-from harness.build.extension import KernelResources
+from harness.records import KernelResources
 
 MAX_ERRORS = 5
 

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from harness.errors import KernelgateError
+from harness.records import KernelResources
 
-class BuildFailed(Exception):
+
+class BuildFailed(KernelgateError):
     """The compiler refused the source; the text is short and names lines of the submission's file."""
 
 
-class Unsupported(Exception):
+class Unsupported(KernelgateError):
     """The source is legal CUDA that this device cannot execute; names the line and what is missing."""
 
 
@@ -66,17 +69,6 @@ class Extension:
             self.extra_include_paths,
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-
-
-@dataclass(frozen=True)
-class KernelResources:
-    """What the compiler reports for one kernel; bytes and registers are per thread except shared memory."""
-
-    kernel: str
-    registers: int
-    shared_bytes: int
-    spill_store_bytes: int
-    spill_load_bytes: int
 
 
 class Toolchain(Protocol):

@@ -23,9 +23,10 @@ from typing import Any
 import msgspec
 import torch.utils.cpp_extension as cpp_extension
 
-from harness.build.extension import BuildFailed, Extension, KernelResources, SourceText, Toolchain
+from harness.build.extension import BuildFailed, Extension, SourceText, Toolchain
 from harness.build.locate import locate
 from harness.build.symbols import missing_definition
+from harness.records import KernelResources
 
 _REPORT = "kernels.json"
 

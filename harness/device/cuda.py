@@ -13,6 +13,7 @@ from harness.device import driver
 from harness.device.arena import Arena
 from harness.errors import HarnessError, SubmissionError
 from harness.protocol.wire import ArenaRef, OutputRef
+from harness.reasons import Reason
 
 # Small copies leave part of what they wrote in the cache and look slow to start: at 1 GiB an H200 shows 3.8
 # TB/s, at 4 GiB and above its 4.2 to 4.3.
@@ -73,7 +74,7 @@ class CudaReader:
                 continue
             if not 0 <= ref.allocation < len(handles):
                 raise SubmissionError(
-                    "bad_output",
+                    Reason.BAD_OUTPUT,
                     "An output lies in memory that is not the submission's own, such as an input; return a new tensor.",
                 )
             base, handle = ref.address - ref.allocation_offset, handles[ref.allocation]
@@ -94,7 +95,7 @@ class CudaReader:
             address = driver.open_handle(handle)
             _, size = driver.allocation_of(address)
         except (driver.DriverError, ValueError) as error:
-            raise SubmissionError("bad_output", f"The output's memory cannot be opened: {error}.") from error
+            raise SubmissionError(Reason.BAD_OUTPUT, f"The output's memory cannot be opened: {error}.") from error
         self._mappings[base] = _Mapping(handle, address, size)
 
     def read(self, ref: OutputRef, handles: Sequence[str]) -> torch.Tensor:
@@ -105,7 +106,7 @@ class CudaReader:
         mapping = self._mappings[ref.address - ref.allocation_offset]
         span = 1 + sum((size - 1) * step for size, step in zip(ref.shape, ref.stride, strict=True))
         if not 0 <= ref.allocation_offset <= mapping.size - span * dtype.itemsize:
-            raise SubmissionError("bad_output", "The output reaches beyond its allocation.")
+            raise SubmissionError(Reason.BAD_OUTPUT, "The output reaches beyond its allocation.")
         address = mapping.address + ref.allocation_offset
         raw = torch.as_tensor(driver.DeviceBytes(address, span * dtype.itemsize), device="cuda")
         return raw.view(dtype).as_strided(ref.shape, ref.stride)

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
+from harness.errors import KernelgateError
+
 HANDLE_BYTES = 64
 
 # A cudaMalloc below this size may share its allocation with a neighbour, which IPC would hand out too.
@@ -17,7 +19,7 @@ ALLOCATION_BYTES = 2 << 20
 _LAZY_PEER_ACCESS = 1
 
 
-class DriverError(RuntimeError):
+class DriverError(KernelgateError, RuntimeError):
     """A driver call failed; the text names the call and CUDA's own error."""
 
 

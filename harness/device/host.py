@@ -20,6 +20,7 @@ from harness.device.arena import Arena
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, SubmissionError
 from harness.protocol.wire import ArenaRef, OutputRef
+from harness.reasons import Reason
 
 _IOV_MAX = 1024
 
@@ -103,7 +104,7 @@ class ProcessReader:
                 "its own children: allow it in the container's seccomp profile and keep "
                 "kernel.yama.ptrace_scope at 0 or 1."
             )
-        raise SubmissionError("bad_output", "The output lies in memory that cannot be read.")
+        raise SubmissionError(Reason.BAD_OUTPUT, "The output lies in memory that cannot be read.")
 
 
 def _children_can_be_read() -> bool:

@@ -30,6 +30,7 @@ from harness.isolation.levels import Isolation
 from harness.paths import build_cache, compile_cache
 from harness.protocol.handshake import Handshake, Other
 from harness.protocol.wire import BadMessage, Channel, ChannelClosed, ChannelTimeout, Reply, Request
+from harness.reasons import Reason
 from harness.storage import cache, disk
 from harness.storage.limits import bytes_of
 
@@ -234,12 +235,12 @@ class Worker:
         """Send a request; `hear` reads the reply. Raises SubmissionError when the worker is gone, or has spoken
         before it was asked. While it starts, nothing of a submission has run, and it may be told ahead."""
         if self._ended:
-            raise SubmissionError("exited", "The process that ran it had been ended before.")
+            raise SubmissionError(Reason.EXITED, "The process that ran it had been ended before.")
         if self._stopped:
             self._resume()
         if self._ready and self._channel.unread():
             self.end()
-            raise SubmissionError("bad_message", "The worker sent something that it was not asked for.")
+            raise SubmissionError(Reason.BAD_MESSAGE, "The worker sent something that it was not asked for.")
         try:
             self._channel.send(request)
         except ChannelClosed:
@@ -279,11 +280,11 @@ class Worker:
         except ChannelTimeout:
             self.end()
             raise SubmissionError(
-                "timed_out", f"No answer came within {timeout_s:g} s; --timeout gives it longer."
+                Reason.TIMED_OUT, f"No answer came within {timeout_s:g} s; --timeout gives it longer."
             ) from None
         except BadMessage as error:
             self.end()
-            raise SubmissionError("bad_message", f"The worker sent something that is no reply: {error}.") from None
+            raise SubmissionError(Reason.BAD_MESSAGE, f"The worker sent something that is no reply: {error}.") from None
         except ChannelClosed:
             raise self._death() from None
 
@@ -295,22 +296,22 @@ class Worker:
         """End a worker that holds more than its share of the machine, and say of what."""
         family = self._family(MAX_PROCESSES)
         if len(family) > MAX_PROCESSES:
-            self._end_for("too_many_processes", f"It ran more than {MAX_PROCESSES} processes at a time.")
+            self._end_for(Reason.TOO_MANY_PROCESSES, f"It ran more than {MAX_PROCESSES} processes at a time.")
         memory = psutil.virtual_memory()
         # What lies in memory files belongs to no process; the arena, which is the judge's, is small beside the limit.
         in_files = max(memory.shared - self._shared_at_start, 0)
         used, limit = processes.resident_bytes(family) + in_files, _memory_limit(memory.total)
         if used > limit:
             self._end_for(
-                "out_of_memory",
+                Reason.OUT_OF_MEMORY,
                 f"It held {used / 2**30:.1f} GiB of memory; {limit / 2**30:.1f} GiB is the limit on this machine.",
             )
         if memory.available < memory.total * MEMORY_LEFT_FRACTION:
-            self._end_for("out_of_memory", "While it ran, the machine's memory was nearly used up.")
+            self._end_for(Reason.OUT_OF_MEMORY, "While it ran, the machine's memory was nearly used up.")
         # One cheap question; only when the answer is suspicious is the folder walked through.
         most = bytes_of(DISK_VARIABLE, MAX_DISK_BYTES)
         if self._free_at_start - self._free_bytes() > most and self._has_written(most):
-            self._end_for("too_much_disk", f"It wrote more than {most / 2**30:.3g} GiB of files.")
+            self._end_for(Reason.TOO_MUCH_DISK, f"It wrote more than {most / 2**30:.3g} GiB of files.")
 
     def _free_bytes(self) -> int:
         """Room where it writes, asked by an open file: at the level `basic` it can remove its own folder."""
@@ -325,7 +326,7 @@ class Worker:
         if not self._has_written(disk.MIN_FREE_BYTES):
             disk.temporary_folder()
 
-    def _end_for(self, reason: str, message: str) -> NoReturn:
+    def _end_for(self, reason: Reason, message: str) -> NoReturn:
         self.end()
         raise SubmissionError(reason, message)
 
@@ -335,14 +336,18 @@ class Worker:
             self._process.wait(timeout=5)
         code = self._process.poll()
         if code is None:
-            self._end_for("exited", f"The process that ran it closed its connection to the judge.{self.output_tail()}")
+            self._end_for(
+                Reason.EXITED, f"The process that ran it closed its connection to the judge.{self.output_tail()}"
+            )
         tail = self.output_tail()
         self.end()
         if code is not None and (code < 0 or (self._isolation.level == "namespaces" and code > 128)):
             number = -code if code < 0 else code - 128  # bubblewrap passes a signal on as a shell does
             name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
-            return SubmissionError("crashed", f"The process that ran it was ended by {name}.{tail}")
-        return SubmissionError("exited", f"The process that ran it exited with code {code} before answering.{tail}")
+            return SubmissionError(Reason.CRASHED, f"The process that ran it was ended by {name}.{tail}")
+        return SubmissionError(
+            Reason.EXITED, f"The process that ran it exited with code {code} before answering.{tail}"
+        )
 
     def output_tail(self, lines: int = 3) -> str:
         """The last lines that the worker printed, as the end of a message; empty for none."""
@@ -380,7 +385,7 @@ class Worker:
         extra = len(stopped - processes.zombies(stopped)) - self._own_processes
         if extra > 0:
             self._end_for(
-                "extra_processes",
+                Reason.EXTRA_PROCESSES,
                 f"{extra} processes that it started were running between its timed calls. They slow whatever else is "
                 "timed; end them before forward returns.",
             )
@@ -401,7 +406,7 @@ class Worker:
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while not processes.all_stopped(self._stopped):
             if time.monotonic() > deadline:
-                self._end_for("ran_while_held", _RAN_WHILE_HELD)
+                self._end_for(Reason.RAN_WHILE_HELD, _RAN_WHILE_HELD)
             time.sleep(STOP_LOOK_S)
 
     @property
@@ -417,7 +422,7 @@ class Worker:
         now_s = processes.processor_s(self._stopped)
         ran = [pid for pid, before_s in self._processor_s.items() if now_s.get(pid, 0.0) - before_s > HELD_PROCESSOR_S]
         if set(ran) - processes.zombies(ran):  # a dying process uses some, too
-            self._end_for("ran_while_held", _RAN_WHILE_HELD)
+            self._end_for(Reason.RAN_WHILE_HELD, _RAN_WHILE_HELD)
         processes.send(self._stopped, signal.SIGCONT)
         self._stopped = set()
 

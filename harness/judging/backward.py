@@ -14,6 +14,7 @@ from harness.errors import SubmissionError
 from harness.judging.observe import Observation
 from harness.judging.runner import Runner
 from harness.oracle.draw import Drawn
+from harness.reasons import Reason
 
 # After a backward pass and one with three times its upstream gradient (harness.worker.calls), so many times the
 # first's gradients stand in `.grad`.
@@ -38,7 +39,7 @@ def require_accumulation(observation: Observation, seed: int) -> None:
         if not comparison.ok:
             at = ", ".join(map(str, comparison.worst_index))
             raise SubmissionError(
-                "gradients_not_added",
+                Reason.GRADIENTS_NOT_ADDED,
                 f"{comparison.message}; the worst, at [{at}], is {comparison.got:.9g} and should be "
                 f"{comparison.expected:.9g}. Each was right alone: does backward return memory that it uses again?",
             )
@@ -71,7 +72,7 @@ def gradcheck(runner: Runner, drawn: Drawn, seed: int) -> None:
         )
     except GradcheckError as error:
         text = " ".join(str(error).split())[:600]
-        raise SubmissionError("gradcheck_failed", f"torch.autograd.gradcheck in float64: {text}") from error
+        raise SubmissionError(Reason.GRADCHECK_FAILED, f"torch.autograd.gradcheck in float64: {text}") from error
 
 
 class _Remote:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from harness import against
 from harness.device.base import Device
-from harness.errors import SubmissionError
-from harness.judging.correctness import ENDS_THE_WORKER, check_case
+from harness.errors import Stopped, SubmissionError
+from harness.judging.correctness import check_case
 from harness.judging.runner import Runner, precompilation
+from harness.notes import BaselineLeftOut
 from harness.oracle.draw import Drawn
 from harness.problem import Case, Problem
+from harness.reasons import ENDS_THE_WORKER
 from harness.settings import Settings, sub_seed
 from harness.submission import read_submission
 
@@ -34,7 +36,7 @@ class Baselines:
         self._settings = settings
         self._runners: dict[str, Runner] = {}
         self._refusals: dict[tuple[str, str], str] = {}
-        self.notes: list[str] = []
+        self.notes: list[BaselineLeftOut] = []
         for name in names:
             if against.is_file(name):
                 other = read_submission(Path(name))
@@ -56,10 +58,10 @@ class Baselines:
                 runner.finish_loading()
                 if name == "compile":
                     runner.finish_precompiling()
-            except SubmissionError as error:
+            except Stopped as error:
                 self._leave_out(name, error.message)
 
-    def right_on(self, case: str, draw: Callable[[], Drawn]) -> tuple[dict[str, Runner], list[str]]:
+    def right_on(self, case: str, draw: Callable[[], Drawn]) -> tuple[dict[str, Runner], list[BaselineLeftOut]]:
         """The baselines that are right on a case, by the rules that submissions are judged by, and a note for each
         that is not. A call compiles what its implementation compiles late, so that this is not timed. `draw` gives the
         case with its data, where there is something to check."""
@@ -70,7 +72,7 @@ class Baselines:
             self._refusals[name, case] = self._check(name, self._runners[name], drawn, case)
         wrong = {name: text for (name, of), text in self._refusals.items() if of == case and text}
         right = {name: runner for name, runner in self._runners.items() if name not in wrong}
-        return right, [f"'{case}': {name} was left out: {text}" for name, text in wrong.items()]
+        return right, [BaselineLeftOut(baseline=name, why=text, case=case) for name, text in wrong.items()]
 
     def _check(self, name: str, runner: Runner, drawn: Drawn, case: str) -> str:
         """What is wrong with a baseline on a case; empty for nothing."""
@@ -86,7 +88,7 @@ class Baselines:
         return next((c.message for c in comparisons if not c.ok), "")
 
     def _leave_out(self, name: str, why: str) -> None:
-        self.notes.append(f"{name} was left out: {why}")
+        self.notes.append(BaselineLeftOut(baseline=name, why=why))
         self._runners.pop(name).end()
 
     def end(self) -> None:

@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from harness import oracle, verdict
 from harness.device.base import Device
 from harness.errors import SubmissionError, one_line
@@ -20,14 +18,9 @@ from harness.oracle.draw import Drawn, Draws
 from harness.paths import ROOT
 from harness.problem import Case, Problem
 from harness.protocol.wire import Ran
+from harness.reasons import ENDS_THE_WORKER, Reason
 from harness.settings import Settings, sub_seed
 from harness.submission import Submission
-
-# After these the worker's process is gone, or its CUDA context can no longer be used.
-ENDS_THE_WORKER = frozenset({
-    "crashed", "exited", "timed_out", "out_of_memory", "bad_message", "cuda_fault", "too_many_processes",
-    "too_much_disk", "extra_processes", "ran_while_held",
-})  # fmt: skip
 
 # A device error is named after what the emulator saw; both thread orders must give the right result.
 EMULATED_ORDERS = ("forward", "random")
@@ -73,7 +66,7 @@ def _require_same_bits(runs: Sequence[Seen], drawn: Drawn) -> None:
             if not same_bits(first, again):
                 differ = int((first != again).sum())
                 raise SubmissionError(
-                    "not_deterministic",
+                    Reason.NOT_DETERMINISTIC,
                     f"{differ:,} of {first.numel():,} elements of {wanted.form.name} had other bits in a second run on "
                     "the same data. Sums whose order depends on timing, such as atomic additions, do that; add "
                     "partial sums in a fixed order.",
@@ -96,12 +89,11 @@ def case_result(
         error_ratio=ratio,
     )
     if all(c.ok for c in comparisons):
-        counts = [verdict.KernelCount(**msgspec.structs.asdict(count)) for count in ran.counts]
-        return verdict.CasePassed(**common, counts=counts)
+        return verdict.CasePassed(**common, counts=ran.counts)
     at = ", ".join(map(str, comparison.worst_index))
     return verdict.CaseFailed(
         **common,
-        reason="wrong_output",
+        reason=Reason.WRONG_OUTPUT,
         message=f"{comparison.message}; the worst, at [{at}], is {comparison.got:.9g} and should be "
         f"{comparison.expected:.9g} ({ratio:,.0f} times eager's own error).",
         repeat=repeat,
@@ -178,7 +170,7 @@ class Correctness:
             )
         result = case_result(drawn, case.name, comparisons, ran, repeat)
         if isinstance(result, verdict.CaseFailed):
-            self.first_failure = self.first_failure or SubmissionError("wrong_output", result.message)
+            self.first_failure = self.first_failure or SubmissionError(Reason.WRONG_OUTPUT, result.message)
         return result
 
     def _note_failure(self, runner: Runner, error: SubmissionError) -> None:

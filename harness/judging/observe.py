@@ -14,6 +14,7 @@ from harness.oracle.draw import Drawn
 from harness.oracle.form import check_form
 from harness.protocol.replies import as_error
 from harness.protocol.wire import Ran
+from harness.reasons import Reason
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Observation:
         device = self.runner.device
         ran = self.runner.observe(order, seed % 2**31, random_seed)
         if ran.forbidden:
-            raise SubmissionError("forbidden_op", f"{ran.forbidden[0]} ran inside ModelNew.")
+            raise SubmissionError(Reason.FORBIDDEN_OP, f"{ran.forbidden[0]} ran inside ModelNew.")
         if ran.findings:
             raise as_error(ran.findings[0])
         check_form(ran.outputs, self._forms, device.torch_device.type, emulated=device.name == "emulator")
@@ -65,14 +66,16 @@ class Observation:
         if ran.inputs:  # the emulator's own copies, if they have the form of what was given
             said = [(ref.shape, ref.stride, ref.dtype) for ref in ran.inputs]
             if said != [(ref.shape, ref.stride, ref.dtype) for ref in self._given]:
-                raise SubmissionError("bad_message", "The worker names inputs that are not of the form it was given.")
+                raise SubmissionError(
+                    Reason.BAD_MESSAGE, "The worker names inputs that are not of the form it was given."
+                )
             views += [self.runner.reader.read(ref, ran.handles) for ref in ran.inputs]
         given = self.drawn.given
         pristine = given * (len(views) // max(len(given), 1))
         for position, (view, tensor) in enumerate(zip(views, pristine, strict=True)):
             if not same_bits(view, tensor):
                 raise SubmissionError(
-                    "input_modified",
+                    Reason.INPUT_MODIFIED,
                     f"{self._name(position % len(given))} was changed by the call; a drop-in must leave what it is "
                     "given alone.",
                 )

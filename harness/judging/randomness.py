@@ -17,6 +17,7 @@ from harness.errors import SubmissionError
 from harness.judging.observe import Observation, Seen, same_bits
 from harness.oracle import dropout
 from harness.oracle.draw import Drawn
+from harness.reasons import Reason
 from harness.settings import sub_seed
 
 # So many elements that look dropped and may be 0 by themselves are tried, each with gradients computed anew.
@@ -32,7 +33,7 @@ def check(observation: Observation, seed: int, false_alarm_rate: float) -> None:
     again = observation.call("random", seed + 1, seeds[0])
     if not all(same_bits(a, b) for a, b in zip(first.tensors, again.tensors, strict=True)):
         raise SubmissionError(
-            "seed_not_followed",
+            Reason.SEED_NOT_FOLLOWED,
             "Two calls after torch.manual_seed with the same seed gave different results. Draw the seed of a kernel's "
             "random numbers from torch's generator, and let each element's number depend on its place alone.",
         )
@@ -43,7 +44,7 @@ def check(observation: Observation, seed: int, false_alarm_rate: float) -> None:
         masks = [(seen.tensors[position] == 0).cpu().numpy() for seen in calls]
         text = masks[0].size and dropout.unlikely(masks, p, false_alarm_rate / len(drawn.random))
         if text:
-            raise SubmissionError("not_random", f"The mask of {drawn.expected[position].form.name}: {text}.")
+            raise SubmissionError(Reason.NOT_RANDOM, f"The mask of {drawn.expected[position].form.name}: {text}.")
 
 
 def _compare(drawn: Drawn, seen: Seen) -> None:
@@ -57,7 +58,7 @@ def _compare(drawn: Drawn, seen: Seen) -> None:
         wanted = drawn.expected[position]
         doubtful = ~kept & (wanted.values.abs() <= wanted.tolerance)
         for place in doubtful.reshape(-1).nonzero()[:MOST_DOUBTFUL, 0].tolist():
-            if failure is None or failure.reason != "wrong_gradient":
+            if failure is None or failure.reason != Reason.WRONG_GRADIENT:
                 break
             other = kept.clone(memory_format=torch.contiguous_format)
             other.view(-1)[place] = True
@@ -81,7 +82,7 @@ def _failure(drawn: Drawn, seen: Seen, kept: Mapping[int, torch.Tensor]) -> Subm
         at = ", ".join(map(str, comparison.worst_index))
         what = "" if wanted.form.dropout else ", with the mask that the output shows"
         return SubmissionError(
-            "wrong_output" if wanted.form.dropout else "wrong_gradient",
+            Reason.WRONG_OUTPUT if wanted.form.dropout else Reason.WRONG_GRADIENT,
             f"In training{what}: {comparison.message}; the worst, at [{at}], is {comparison.got:.9g} and should be "
             f"{comparison.expected:.9g}{' or 0' if wanted.form.dropout else ''}.",
         )

@@ -38,6 +38,7 @@ from harness.protocol.wire import (
     encode_constants,
     encode_value,
 )
+from harness.reasons import Reason
 from harness.settings import Settings
 
 # Building may take minutes, and says so itself when it takes longer (harness.build.torch_toolchain).
@@ -77,11 +78,15 @@ class Runner:
         return self.worker.has_answered
 
     def finish_loading(self) -> Loaded:
-        """Wait for the build. Raises SubmissionError, and HarnessError when the worker could not start or
+        """Wait for the build. Raises SubmissionError and Inconclusive, and HarnessError when the worker could not start or
         there was no room for it."""
         self.worker.wait_until_ready()
         said = self.worker.hear(LOAD_TIMEOUT_S)
-        if isinstance(said, Failed) and said.reason == "unsupported_by_emulator" and self.device.name == "emulator":
+        if (
+            isinstance(said, Failed)
+            and said.reason == Reason.UNSUPPORTED_BY_EMULATOR
+            and self.device.name == "emulator"
+        ):
             raise Inconclusive(said.reason, said.message)
         if isinstance(said, Failed):
             self.worker.require_room()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from harness.errors import SubmissionError
 from harness.oracle.outputs import Form, same_strides
 from harness.protocol.wire import OutputRef
+from harness.reasons import Reason
 
 
 def check_form(outputs: Sequence[OutputRef], expected: Sequence[Form], device: str, *, emulated: bool) -> None:
@@ -17,7 +18,7 @@ def check_form(outputs: Sequence[OutputRef], expected: Sequence[Form], device: s
     """
     if len(outputs) != len(expected):
         raise SubmissionError(
-            "wrong_output", f"A call gave {len(outputs)} tensors; the reference gives {len(expected)}."
+            Reason.WRONG_OUTPUT, f"A call gave {len(outputs)} tensors; the reference gives {len(expected)}."
         )
     for ref, form in zip(outputs, expected, strict=True):
         which = form.name
@@ -30,10 +31,10 @@ def check_form(outputs: Sequence[OutputRef], expected: Sequence[Form], device: s
             ("shape", tuple(ref.shape), form.shape),
         ):
             if found != needed:
-                raise SubmissionError("wrong_output", f"The {what} of {which} is {found}; expected {needed}.")
+                raise SubmissionError(Reason.WRONG_OUTPUT, f"The {what} of {which} is {found}; expected {needed}.")
         if len(ref.stride) != len(ref.shape) or not same_strides(form.shape, ref.stride, form.stride):
             raise SubmissionError(
-                "wrong_output",
+                Reason.WRONG_OUTPUT,
                 f"The strides of {which} are {tuple(ref.stride)}; the reference's are {form.stride}."
                 + (" Return it as .contiguous() gives it." if _is_contiguous(form) else ""),
             )

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from harness.errors import KernelgateError
+
 # How `--against` calls them -> the distribution whose version is reported.
 DISTRIBUTIONS = {
     "unfused": "torch",
@@ -23,7 +25,7 @@ DISTRIBUTIONS = {
 }
 
 
-class NotAvailable(Exception):
+class NotAvailable(KernelgateError):
     """The package is not installed here, or has nothing for the problem; the text says which."""
 
 

@@ -6,7 +6,9 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from harness.errors import SubmissionError
-from harness.protocol.wire import Failed, Reply, WireFinding
+from harness.protocol.wire import Failed, Reply
+from harness.reasons import Reason
+from harness.records import Finding
 
 _R = TypeVar("_R")
 
@@ -21,17 +23,17 @@ def required(reply: Reply, kind: type[_R]) -> _R:
         raise as_error(reply.findings[0]) if reply.findings else SubmissionError(reply.reason, reply.message)
     if not isinstance(reply, kind):
         raise SubmissionError(
-            "bad_message", f"The worker answered with {type(reply).__name__} where {kind.__name__} was asked for."
+            Reason.BAD_MESSAGE, f"The worker answered with {type(reply).__name__} where {kind.__name__} was asked for."
         )
     return reply
 
 
-def as_error(finding: WireFinding) -> SubmissionError:
+def as_error(finding: Finding) -> SubmissionError:
     """A finding as the reason of a rejection: what was seen, and where."""
     return SubmissionError(finding.kind, " ".join(filter(None, [finding.message, _place(finding)])))
 
 
-def _place(finding: WireFinding) -> str:
+def _place(finding: Finding) -> str:
     """What is known of it: "(kernel k, a.py:20, launch 1, block (0,0,0), thread (5,0,0))"."""
     known = []
     if finding.kernel:

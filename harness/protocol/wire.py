@@ -10,10 +10,14 @@ import socket
 import struct
 import time
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
+
+from harness.errors import KernelgateError
+from harness.reasons import Reason
+from harness.records import Finding, KernelCounts, KernelResources, Natural
 
 # The largest message is the list of outputs of a round: some hundreds of references of 200 bytes.
 MAX_MESSAGE_BYTES = 1 << 20
@@ -24,16 +28,14 @@ SEND_TIMEOUT_S = 60.0
 _HEADER = struct.Struct("!I")
 
 
-# What a worker may say: numbers that fit an address, words of a few letters, and why it failed.
-Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Kind = Annotated[str, Meta(pattern="^[a-z_]{1,40}\\Z")]
-Symbol = Annotated[str, Meta(pattern="^[^\\x00-\\x1f\\x7f-\\x9f]*\\Z", max_length=4000)]
 DeviceTimeMethod = Literal["graph", "graphs", "queue"]
 
-FailureReason = Literal[
-    "build_failed", "cuda_fault", "forbidden_op", "load_failed", "no_gradient", "out_of_memory",
-    "parameters_not_carried", "raised", "unsupported_by_emulator", "wrong_output",
-]  # fmt: skip
+# Why a worker may say that it failed. All other reasons are the judge's own findings.
+FAILURES = frozenset({
+    Reason.BUILD_FAILED, Reason.CUDA_FAULT, Reason.FORBIDDEN_OP, Reason.LOAD_FAILED, Reason.NO_GRADIENT,
+    Reason.OUT_OF_MEMORY, Reason.PARAMETERS_NOT_CARRIED, Reason.RAISED, Reason.UNSUPPORTED_BY_EMULATOR,
+    Reason.WRONG_OUTPUT,
+})  # fmt: skip
 
 
 class TensorRef(Struct, frozen=True):
@@ -72,40 +74,6 @@ class ArenaRef(Struct, frozen=True):
 
     nbytes: int
     handle: str = ""
-
-
-class WireFinding(Struct, frozen=True):
-    kind: Kind
-    message: str
-    kernel: Symbol = ""
-    launch: int = 0
-    file: Symbol = ""
-    line: int = 0
-    block: tuple[int, int, int] | None = None
-    thread: tuple[int, int, int] | None = None
-
-
-class WireCounts(Struct, frozen=True):
-    kernel: Symbol
-    launches: Natural
-    global_read_bytes: Natural
-    global_write_bytes: Natural
-    sectors: Natural
-    ideal_sectors: Natural
-    bank_conflicts: Natural
-    worst_bank_conflict: Natural
-    worst_bank_conflict_line: Natural
-    atomics: Natural
-    barriers: Natural
-    not_followed_bytes: Natural
-
-
-class WireKernel(Struct, frozen=True):
-    kernel: Symbol
-    registers: Natural
-    shared_bytes: Natural
-    spill_store_bytes: Natural
-    spill_load_bytes: Natural
 
 
 # ------------------------------------------------------------------ requests
@@ -244,7 +212,7 @@ class Loaded(Struct, frozen=True, tag="loaded"):
     built: bool = False
     version: str = ""
     """The package behind a peer and its version."""
-    kernels: list[WireKernel] = []
+    kernels: list[KernelResources] = []
 
 
 class Done(Struct, frozen=True, tag="done"):
@@ -259,8 +227,8 @@ class Ran(Struct, frozen=True, tag="ran"):
     """IPC handles (hexadecimal) of the allocations that the outputs lie in."""
     inputs: list[OutputRef] = []
     forbidden: list[str] = []
-    findings: list[WireFinding] = []
-    counts: list[WireCounts] = []
+    findings: list[Finding] = []
+    counts: list[KernelCounts] = []
 
 
 class Played(Struct, frozen=True, tag="played"):
@@ -290,9 +258,14 @@ class DeviceTimed(Struct, frozen=True, tag="device_timed"):
 
 
 class Failed(Struct, frozen=True, tag="failed"):
-    reason: FailureReason
+    reason: Reason
     message: str
-    findings: list[WireFinding] = []
+    findings: list[Finding] = []
+
+    def __post_init__(self) -> None:
+        """Raises ValueError, which makes a message that says otherwise a bad one."""
+        if self.reason not in FAILURES:
+            raise ValueError(f"a worker cannot say '{self.reason}'")
 
 
 Reply = Loaded | Done | Ran | Played | Named | DeviceTimed | Failed
@@ -301,15 +274,15 @@ _REQUESTS = msgspec.json.Decoder(Request)
 _REPLIES = msgspec.json.Decoder(Reply)
 
 
-class ChannelClosed(Exception):
+class ChannelClosed(KernelgateError):
     """The other side is gone."""
 
 
-class ChannelTimeout(Exception):
+class ChannelTimeout(KernelgateError):
     """Nothing complete came in time."""
 
 
-class BadMessage(Exception):
+class BadMessage(KernelgateError):
     """What came is not a message of this protocol."""
 
 
@@ -448,7 +421,7 @@ class WireKernelTime(Struct, frozen=True):
 class Driven(Struct, frozen=True):
     """What a finished Drive leaves: the compiler's report, and the times if it was traced."""
 
-    kernels: list[WireKernel]
+    kernels: list[KernelResources]
     times: list[WireKernelTime]
 
 

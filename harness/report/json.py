@@ -1,19 +1,56 @@
-"""Results as JSON: the schema is harness.verdict."""
+"""Results as JSON: the schema is harness.verdict, and notes stand twice, as sentences and as values."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from harness.verdict import Results
+from harness.errors import UsageError
+from harness.report.words import sentence
+from harness.verdict import SCHEMA, Results
 
 
 def dumps(results: Results) -> bytes:
     """Indented UTF-8 JSON. Infinite and NaN figures become null, as JSON has neither."""
-    return msgspec.json.format(msgspec.json.encode(results), indent=1) + b"\n"
+    written = msgspec.to_builtins(results)
+    for entry, evaluation in zip(written["evaluations"], results.evaluations, strict=True):
+        entry["noted"], entry["notes"] = entry["notes"], [sentence(note) for note in evaluation.notes]
+    return msgspec.json.format(msgspec.json.encode(written), indent=1) + b"\n"
 
 
 def load(path: Path) -> Results:
-    """Read what `dumps` wrote. Raises msgspec.ValidationError when the file is of another schema."""
-    return msgspec.json.decode(path.read_bytes(), type=Results)
+    """Read what `dumps` wrote. Raises UsageError for a file that is none, or of a schema that is not known here."""
+    try:
+        return loads(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"The results {path} cannot be read: {error.strerror}.") from error
+    except UsageError as error:
+        raise UsageError(f"{path}: {error}") from error
+
+
+def loads(data: bytes) -> Results:
+    """As `load`, from the content of a file."""
+    try:
+        read = msgspec.json.decode(data)
+        _require_schema(read)
+        for entry in read["evaluations"]:
+            sentences = [{"note": "sentence", "text": text} for text in entry["notes"]]
+            entry["notes"] = entry.pop("noted", sentences)
+        return msgspec.convert(read, type=Results)
+    except (msgspec.MsgspecError, KeyError, TypeError) as error:
+        raise UsageError(f"this is no file of eval.py's results ({type(error).__name__}: {error}).") from error
+
+
+def _require_schema(read: Any) -> None:
+    schema = read["schema"]
+    family, _, version = str(schema).rpartition("/")
+    known_family, _, known_version = SCHEMA.rpartition("/")
+    if family != known_family or not version.isdigit():
+        raise UsageError(f"its schema is '{schema}', and eval.py writes '{SCHEMA}'. Give a file that eval.py wrote.")
+    if int(version) > int(known_version):
+        raise UsageError(
+            f"its schema is '{schema}', which is newer than the '{SCHEMA}' that this kernelgate reads. "
+            "Update kernelgate, or write the results again with this version."
+        )

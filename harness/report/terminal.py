@@ -10,7 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from harness.records import KernelCounts
 from harness.report.format import duration, ratio, with_interval
+from harness.report.words import sentence
 from harness.verdict import (
     Accepted,
     CaseFailed,
@@ -18,7 +20,6 @@ from harness.verdict import (
     CasePassed,
     CaseTiming,
     Evaluation,
-    KernelCount,
     Rejected,
     Results,
 )
@@ -84,7 +85,7 @@ def verdict_line(evaluation: Evaluation) -> Text:
 def _print_verdict(console: Console, evaluation: Evaluation) -> None:
     console.print(verdict_line(evaluation), soft_wrap=True)
     for note in evaluation.notes:
-        console.print(Text(f"  note: {note}", style="dim"), soft_wrap=True)
+        console.print(Text(f"  note: {sentence(note)}", style="dim"), soft_wrap=True)
     if not isinstance(evaluation, Accepted) and (failed := _first_failed(evaluation)):
         console.print(Text(f"  repeat: {failed.repeat}", style="cyan"), soft_wrap=True)
 
@@ -226,14 +227,14 @@ def _print_counts(console: Console, evaluation: Evaluation) -> None:
             )
 
 
-def _bank_conflicts(count: KernelCount) -> str:
+def _bank_conflicts(count: KernelCounts) -> str:
     text = f"{count.bank_conflicts:,} bank conflicts"
     if count.worst_bank_conflict < 2:
         return text
     return f"{text} ({count.worst_bank_conflict}-way at line {count.worst_bank_conflict_line})"
 
 
-def _not_followed(count: KernelCount) -> str:
+def _not_followed(count: KernelCounts) -> str:
     megabytes = count.not_followed_bytes / 1e6
     return f"; races were not looked for in {megabytes:,.0f} MB of accesses to large tensors" if megabytes else ""
 

@@ -22,16 +22,6 @@ class BackgroundLoad:
         available_s = (time.monotonic() - self._since) * (psutil.cpu_count() or 1)
         return max(0.0, _others_s() - self._before_s) / available_s
 
-    def note(self) -> str:
-        """A sentence where it was much, else nothing."""
-        share = self.share()
-        if share < NOTICED_SHARE:
-            return ""
-        return (
-            f"other programs took {share:.0%} of the processors meanwhile, so that its times and speedups may be far "
-            "off, whatever their intervals say. Run it again when the machine is quiet."
-        )
-
 
 def _others_s() -> float:
     """Seconds of processor time so far, ours taken off."""

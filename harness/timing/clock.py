@@ -31,11 +31,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from harness.device.base import Device, Reader
-from harness.errors import Inconclusive, SubmissionError, of_the_judge
+from harness.errors import Inconclusive, Stopped, SubmissionError, of_the_judge
 from harness.isolation.sandbox import Worker
 from harness.protocol.handshake import no_garbage_collection
 from harness.protocol.replies import required
 from harness.protocol.wire import Done, Name, Named, Play, Played, Prepare
+from harness.reasons import Reason
 from harness.timing.calls import LONGEST_ROUND, choose_calls, most_calls, with_spare
 from harness.timing.contender import Contender
 from harness.timing.input_pool import Changes, InputPool, SamplePlan
@@ -108,7 +109,7 @@ class Clock:
         self._null_s = 0.0  # what its last round cost
         self._in_play: Sequence[int] = range(pool.buffer_count)
         self._chosen_again = 0
-        self._notes: list[str] = []
+        self._left_out: dict[str, str] = {}
         self._inspector = Inspector(device, pool)
 
     # ------------------------------------------------------------------ one round
@@ -187,7 +188,7 @@ class Clock:
         counts = {len(outputs) for outputs in reply.addresses}
         if len(reply.addresses) != calls or counts != {len(self._pool.forms)}:
             raise SubmissionError(
-                "wrong_output", f"{calls} calls gave {len(reply.addresses)} results of {counts} tensors each."
+                Reason.WRONG_OUTPUT, f"{calls} calls gave {len(reply.addresses)} results of {counts} tensors each."
             )
         return np.array(reply.addresses, dtype=np.int64).reshape(calls, -1)
 
@@ -203,7 +204,7 @@ class Clock:
         filled = [i for i, form in enumerate(forms) if 0 not in form.shape]
         again = [[outputs[i].address for i in filled] for outputs in named.outputs if len(outputs) == len(forms)]
         if again != addresses[:, filled].tolist():
-            raise SubmissionError("bad_message", "The outputs lie elsewhere than was said while the clock ran.")
+            raise SubmissionError(Reason.BAD_MESSAGE, "The outputs lie elsewhere than was said while the clock ran.")
         return named
 
     def _hold(self, contender: Contender, buffers: Sequence[int]) -> None:
@@ -215,7 +216,7 @@ class Clock:
         if sum(not other.trusted for other in self._running) > 1:  # else one could have another found wrong
             looked_at = range(self._pool.buffer_count)
         if self._pool.written_by_others(looked_at):
-            raise SubmissionError("input_modified", f"{contender.name} changed an input in a timed call.")
+            raise SubmissionError(Reason.INPUT_MODIFIED, f"{contender.name} changed an input in a timed call.")
 
     def _spend(self, contender: Contender, seconds: float) -> None:
         """Raises SubmissionError when it has taken too long in all."""
@@ -224,7 +225,7 @@ class Clock:
         if contender.spent_s > limit_s:
             contender.worker.end()
             raise SubmissionError(
-                "timed_out",
+                Reason.TIMED_OUT,
                 f"{contender.name} took {contender.spent_s:.0f} s for its timed rounds, those calls included that are "
                 f"not timed; {limit_s:g} s is the limit for a case, which --timeout makes longer.",
             )
@@ -269,14 +270,14 @@ class Clock:
         """What `step` gives. A contender that fails is dropped with a note, but for the first, the submission."""
         try:
             return step(*arguments)
-        except SubmissionError as error:
+        except Stopped as error:
             if contender is self._first:
                 raise
             if contender.trusted and self._pool.written_by_others(range(self._pool.buffer_count)):
                 message = f"{contender.name} failed in a timed round because somebody had written into its inputs."
-                raise SubmissionError("input_modified", message) from error
+                raise SubmissionError(Reason.INPUT_MODIFIED, message) from error
             self._running.remove(contender)
-            self._notes.append(f"{contender.name} was left out: {error.message}")
+            self._left_out[contender.name] = error.message
             return None
 
     # ------------------------------------------------------------------ many rounds
@@ -339,7 +340,7 @@ class Clock:
 
     def _refuse_unsteady(self, contender: Contender) -> NoReturn:
         raise Inconclusive(
-            "too_noisy",
+            Reason.TOO_NOISY,
             f"{contender.name} became faster again and again while it was timed: its rounds were too short at last to "
             "tell its time. Run it again, alone on the machine.",
         )
@@ -356,14 +357,14 @@ class Clock:
 
     def measure(
         self, contenders: Sequence[Contender], budget_s: float, half_width: float, least_rounds: int
-    ) -> list[str]:
+    ) -> dict[str, str]:
         """Fill the contenders' rounds, interleaved, until there are `least_rounds`, and the interval of every time is
         within the share `half_width` of it on either side or the budget is spent.
 
-        Returns a note for each baseline that failed and was left out; raises SubmissionError when the
+        Returns why each baseline that failed was left out, by its name; raises SubmissionError when the
         first contender, the submission, fails.
         """
-        self._first, self._running, self._notes = contenders[0], list(contenders), []
+        self._first, self._running, self._left_out = contenders[0], list(contenders), {}
         self._chosen_again = 0
         self._choose_calls()
         deadline = time.monotonic() + budget_s
@@ -378,7 +379,7 @@ class Clock:
         self._leave_out_the_unsteady()
         for contender in contenders:
             contender.finished = contender in self._running
-        return self._notes
+        return self._left_out
 
     def _measure_once(self) -> None:
         plays = self._everyone(lambda contender: self._play_mapped(contender, contender.calls))

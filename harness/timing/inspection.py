@@ -14,6 +14,7 @@ from harness.errors import SubmissionError
 from harness.oracle import dropout
 from harness.oracle.form import check_form
 from harness.protocol.wire import Named, OutputRef
+from harness.reasons import Reason
 from harness.timing.contender import Contender
 from harness.timing.input_pool import Changes, ExpectedRound, InputPool, SamplePlan
 
@@ -62,13 +63,13 @@ class Inspector:
         """`played`, once it was found to be as `expected`. Raises SubmissionError when something is wrong."""
         named, name = played.named, played.contender.name
         if named.forbidden:
-            raise SubmissionError("forbidden_op", f"{named.forbidden[0]} ran in a timed call.")
+            raise SubmissionError(Reason.FORBIDDEN_OP, f"{named.forbidden[0]} ran in a timed call.")
         for outputs in named.outputs:
             check_form(outputs, self._pool.forms, self._device.torch_device.type, emulated=False)
         for position in range(len(self._pool.forms)):
             if not self._as_expected(played.seen[position][played.compared], expected.elements[position], position):
                 raise SubmissionError(
-                    "wrong_when_timed",
+                    Reason.WRONG_WHEN_TIMED,
                     f"{name} gave a wrong element in a timed call, on data that it had not seen before.",
                 )
             if not played.contender.trusted:
@@ -92,9 +93,9 @@ class Inspector:
         zeros = int((got == 0).sum()) if form.dropout else 0
         if zeros and dropout.p_value(np.array(zeros), got.numel(), form.dropout) < IMPROBABLE:
             text = f"{zeros:,} of {got.numel():,} elements were dropped with p = {form.dropout:g}"
-            raise SubmissionError("wrong_when_timed", f"{name}, in a timed call: {text}.")
+            raise SubmissionError(Reason.WRONG_WHEN_TIMED, f"{name}, in a timed call: {text}.")
         if not comparison.ok:
-            raise SubmissionError("wrong_when_timed", f"{name}, in a timed call: {comparison.message}.")
+            raise SubmissionError(Reason.WRONG_WHEN_TIMED, f"{name}, in a timed call: {comparison.message}.")
 
     def _compare_masks(self, contender: Contender, got: torch.Tensor, position: int) -> None:
         """Masks of timed calls are judged as those of observed ones are, of which there are too few to time."""
@@ -105,7 +106,7 @@ class Inspector:
         masks.append(self._mask_window(got == 0).cpu().numpy())
         text = len(masks) == MASKED_ROUNDS and dropout.unlikely(masks, p, MASKS_FALSE_ALARM_RATE)
         if text:
-            raise SubmissionError("not_random", f"{contender.name}, the mask of timed calls: {text}.")
+            raise SubmissionError(Reason.NOT_RANDOM, f"{contender.name}, the mask of timed calls: {text}.")
 
     def _mask_window(self, dropped: torch.Tensor) -> torch.Tensor:
         """Neighbouring rows, the same in every round, of at most MASK_ELEMENTS."""

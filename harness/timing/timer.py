@@ -11,14 +11,23 @@ import torch
 
 from harness import oracle, verdict
 from harness.device.base import Device
-from harness.errors import Inconclusive, JudgeFailed, SubmissionError, of_the_judge
+from harness.errors import Inconclusive, JudgeFailed, Stopped, SubmissionError, of_the_judge
 from harness.judging.runner import Runner
+from harness.notes import (
+    BaselineBelowNoise,
+    BaselineEnded,
+    BaselineLeftOut,
+    BusyMachine,
+    InputsUnchanged,
+    Note,
+)
 from harness.oracle.draw import Drawn, draw_upstream, in_layout
 from harness.problem import Problem
 from harness.protocol.wire import TensorRef
+from harness.reasons import Reason
 from harness.settings import Settings, sub_seed
 from harness.timing import device_time, roofline, stats
-from harness.timing.background_load import BackgroundLoad
+from harness.timing.background_load import NOTICED_SHARE, BackgroundLoad
 from harness.timing.calls import buffer_count
 from harness.timing.clock import NULL_KERNEL, Clock
 from harness.timing.contender import Contender
@@ -68,7 +77,7 @@ class CaseTimes:
     written_bytes: int
     device_times: dict[str, verdict.DeviceTime]
     bytes_min: int
-    notes: list[str]
+    notes: list[Note]
     versions: dict[str, str]
     """Of baselines that are not made from the reference."""
 
@@ -137,7 +146,7 @@ class Timer:
         if drawn.random:
             drawn = drawn.in_training()
         contenders: dict[str, Runner] = {}
-        notes: list[str] = []
+        notes: list[Note] = []
         state = self._device.arena.lay_out([(t, "contiguous") for t in drawn.state.values()])
         with of_the_judge(NULL_KERNEL):
             self._null.construct(drawn, state)
@@ -148,28 +157,28 @@ class Timer:
             except SubmissionError as error:
                 if contender is runner:
                     raise
-                notes.append(f"'{name}': {label} was left out: {error.message}")
+                notes.append(BaselineLeftOut(baseline=label, why=error.message, case=name))
         parts = [_Part(drawn, part) for part in drawn.timed_parts]
         try:
             times = [self._time_part(part, name, contenders) for part in parts]
             runner.release()
-        except (SubmissionError, Inconclusive):
+        except Stopped:
             with contextlib.suppress(JudgeFailed):  # a null kernel that is gone is the next submission's to find
                 self._release_others(contenders, name)  # which needs the memory
             raise
         notes += self._release_others(contenders, name)
         return [replace(times[0], notes=notes + times[0].notes), *times[1:]]
 
-    def _release_others(self, contenders: Mapping[str, Runner], name: str) -> list[str]:
+    def _release_others(self, contenders: Mapping[str, Runner], name: str) -> list[Note]:
         """Have the null kernel and the baselines let go of the case; a note on each baseline that cannot."""
-        notes = []
+        notes: list[Note] = []
         for label, contender in contenders.items():
             if label == SUBMISSION:
                 continue
             try:
                 contender.release()
             except SubmissionError as error:  # what is wrong with a baseline is nothing of the submission's
-                notes.append(f"'{name}': {label} did not live to the end: {error.message}")
+                notes.append(BaselineEnded(baseline=label, case=name, why=error.message))
         with of_the_judge(NULL_KERNEL):
             self._null.release()
         return notes
@@ -179,28 +188,27 @@ class Timer:
         pool = InputPool(self._device, part.drawn.function(part.name), sets, buffers, part.early)
         del sets  # the pool has copied what it needs
         contenders: list[Contender] = []
-        notes: list[str] = []
+        notes: list[Note] = []
+        shown = "" if part.name == part.drawn.timed_parts[0] else part.name
         for label, runner in runners.items():
             try:
                 contenders.append(self._contender(label, runner, part, buffers))
             except SubmissionError as error:
                 if label == SUBMISSION:
                     raise
-                notes.append(f"{label} was left out: {error.message}")
+                notes.append(BaselineLeftOut(baseline=label, why=error.message, case=name, part=shown))
         with of_the_judge(NULL_KERNEL):
             null = self._contender("null_kernel", self._null, part, buffers)
         clock = Clock(self._device, pool, null, self._settings.timeout_s, self._patience.round_us)
-        what = f"'{name}'" if part.name == part.drawn.timed_parts[0] else f"'{name}', {part.name}"
         if pool.changes_nothing:
-            notes.append(
-                "the inputs hold no floating numbers, so they do not change when a round begins: a time of results "
-                "that were kept from earlier rounds would not be found out."
-            )
+            notes.append(InputsUnchanged(case=name, part=shown))
         patience, background = self._patience, BackgroundLoad()
-        notes += clock.measure(contenders, patience.budget_s, patience.half_width, patience.least_rounds)
-        if self._device.is_cpu and (note := background.note()):
-            notes.append(note)
-        notes += self._leave_out_those_below_noise(contenders[1:])
+        left_out = clock.measure(contenders, patience.budget_s, patience.half_width, patience.least_rounds)
+        notes += [BaselineLeftOut(baseline=label, why=why, case=name, part=shown) for label, why in left_out.items()]
+        if self._device.is_cpu and (share := background.share()) >= NOTICED_SHARE:
+            notes.append(BusyMachine(case=name, share=share, part=shown))
+        for contender in self._leave_out_those_below_noise(contenders[1:]):
+            notes.append(BaselineBelowNoise(baseline=contender.name, case=name, part=shown))
         times = CaseTimes(
             drawn=part.drawn,
             part=part.name,
@@ -210,24 +218,24 @@ class Timer:
             written_bytes=part.written_bytes,
             device_times=self._device_times(part, [c for c in contenders if c.finished], runners, pool),
             bytes_min=part.bytes_min,
-            notes=[f"{what}: {note}" for note in notes],
+            notes=notes,
             versions={label: runner.version for label, runner in runners.items()},
         )
         self._refuse_the_impossible(times)
         if contenders[0].below_noise():
             raise Inconclusive(
-                "too_noisy",
-                f"{what} could not be timed: rounds of the submission took no longer than rounds without any call. "
+                Reason.TOO_NOISY,
+                f"'{name}'{shown and f', {shown}'} could not be timed: rounds of the submission took no longer than rounds without any call. "
                 "Something else keeps the machine busy; run it again when it is quiet.",
             )
         return times
 
-    def _leave_out_those_below_noise(self, baselines: Sequence[Contender]) -> list[str]:
-        """A note on each baseline whose time cannot be told."""
+    def _leave_out_those_below_noise(self, baselines: Sequence[Contender]) -> list[Contender]:
+        """The baselines whose time cannot be told, which are no longer finished."""
         below_noise = [contender for contender in baselines if contender.finished and contender.below_noise()]
         for contender in below_noise:
             contender.finished = False
-        return [f"{c.name} was left out: its time was lost in the noise of a busy machine." for c in below_noise]
+        return below_noise
 
     def _launch_bound(self, contender: Contender) -> bool:
         return not self._device.is_cpu and contender.launch_bound()
@@ -265,7 +273,7 @@ class Timer:
         eager = times.contenders.get("eager")
         if took_us < bound_us and not (eager and eager.at_most_us(doubt_us) < bound_us):
             raise SubmissionError(
-                "impossible_time",
+                Reason.IMPOSSIBLE_TIME,
                 f"A call took at most {max(took_us, 0):.3g} µs, and its inputs and outputs cannot be moved in less "
                 f"than {bound_us:.3g} µs at the bandwidth measured here: the work was not done in the call.",
             )

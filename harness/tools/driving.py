@@ -20,6 +20,7 @@ from harness.paths import ROOT, build_cache
 from harness.problem import Case, Problem
 from harness.protocol.arguments import arguments
 from harness.protocol.wire import Drive, DriveCase, Driven, encode_value
+from harness.reasons import Reason
 from harness.settings import sub_seed
 from harness.submission import Submission
 
@@ -91,7 +92,7 @@ class Driver:
             )
         except subprocess.TimeoutExpired:
             name = Path(tool[0]).name if tool else "It"
-            raise SubmissionError("timed_out", f"{name} did not end within {timeout_s:g} s.") from None
+            raise SubmissionError(Reason.TIMED_OUT, f"{name} did not end within {timeout_s:g} s.") from None
 
     def driven(self) -> Driven:
         """What the last run left."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.errors import SubmissionError
 from harness.problem import Case, Problem
 from harness.protocol.wire import Driven
+from harness.reasons import Reason
 from harness.submission import Submission
 from harness.timing import roofline
 from harness.tools import ncu
@@ -60,9 +61,9 @@ def profile(submission: Submission, problem: Problem, case: Case, device: str, s
 def require_success(process: subprocess.CompletedProcess[str]) -> None:
     """Raises SubmissionError when a driver failed."""
     if process.returncode == EXIT_SUBMISSION_FAILED:
-        raise SubmissionError("raised", last_line(process))
+        raise SubmissionError(Reason.RAISED, last_line(process))
     if process.returncode:
-        raise SubmissionError("exited", f"The driver ended with code {process.returncode}: {last_line(process)}")
+        raise SubmissionError(Reason.EXITED, f"The driver ended with code {process.returncode}: {last_line(process)}")
 
 
 def _under_ncu(driver: Driver, report: Path) -> tuple[list[KernelProfile], str]:

@@ -16,7 +16,9 @@ from pathlib import Path
 import msgspec
 
 from harness.errors import HarnessError, SubmissionError
+from harness.notes import Note, SanitizerFailed, SanitizerFound, SanitizerSilent
 from harness.problem import Case, Problem
+from harness.reasons import Reason
 from harness.submission import Submission
 from harness.tools.driving import EXIT_SUBMISSION_FAILED, Driver, last_line
 from harness.verdict import Accepted, Errored, Evaluation, Rejected
@@ -36,13 +38,13 @@ _OUT_OF_ROOM = re.compile(r"Detected overflow of tracked .*")
 
 # The tool's words -> the machine's word for the defect, the same as the emulator's.
 _REASONS = (
-    (re.compile(r"Invalid __(?:global|shared|local)__ (?:read|write|atomic)|out of bounds"), "out_of_bounds"),
-    (re.compile(r"[Mm]isaligned"), "misaligned_access"),
-    (re.compile(r"Race reported|[Hh]azard"), "data_race"),
-    (re.compile(r"Uninitialized"), "uninitialised_read"),
-    (re.compile(r"Barrier error"), "divergent_barrier"),
+    (re.compile(r"Invalid __(?:global|shared|local)__ (?:read|write|atomic)|out of bounds"), Reason.OUT_OF_BOUNDS),
+    (re.compile(r"[Mm]isaligned"), Reason.MISALIGNED_ACCESS),
+    (re.compile(r"Race reported|[Hh]azard"), Reason.DATA_RACE),
+    (re.compile(r"Uninitialized"), Reason.UNINITIALISED_READ),
+    (re.compile(r"Barrier error"), Reason.DIVERGENT_BARRIER),
 )
-_OTHER = "sanitizer_finding"
+_OTHER = Reason.SANITIZER_FINDING
 
 # Kernels of PyTorch's own in a submission's calls: what they do is not judged.
 _PYTORCHS = re.compile(r"\bat::(?:native|cuda)::")
@@ -55,7 +57,7 @@ class SanitizerFinding:
     """One defect: the tool that saw it, its reason, and what was seen where, on one line."""
 
     tool: str
-    reason: str
+    reason: Reason
     message: str
 
 
@@ -97,18 +99,20 @@ def sanitized(evaluation: Accepted, submission: Submission, problem: Problem, ca
             if watched[tool].ended:
                 break
     findings = [finding for seen in watched.values() for finding in seen.findings]
-    failures = [f"{tool} could not finish: {seen.failure}" for tool, seen in watched.items() if seen.failure]
+    failures = [SanitizerFailed(tool=tool, why=seen.failure) for tool, seen in watched.items() if seen.failure]
     if findings:
         first, *others = findings
-        notes = [*(f"{finding.tool}: {finding.message}" for finding in others), *failures]
+        notes: list[Note] = [
+            *(SanitizerFound(tool=finding.tool, message=finding.message) for finding in others),
+            *failures,
+        ]
         return _instead(Rejected, evaluation, first.reason, f"{first.tool}: {first.message}", notes)
-    finished = ", ".join(tool for tool, seen in watched.items() if not seen.failure)
+    finished = [tool for tool, seen in watched.items() if not seen.failure]
     if failures:
-        message = f"compute-sanitizer's {'; '.join(failures)}. Nothing was found by: {finished or 'none'}."
-        return _instead(Errored, evaluation, "sanitizer_failed", message, [])
-    return msgspec.structs.replace(
-        evaluation, notes=[*evaluation.notes, f"compute-sanitizer found nothing: {finished}."]
-    )
+        failed = "; ".join(f"{failure.tool} could not finish: {failure.why}" for failure in failures)
+        message = f"compute-sanitizer's {failed}. Nothing was found by: {', '.join(finished) or 'none'}."
+        return _instead(Errored, evaluation, Reason.SANITIZER_FAILED, message, [])
+    return msgspec.structs.replace(evaluation, notes=[*evaluation.notes, SanitizerSilent(tools=finished)])
 
 
 def _watch(tool: str, driver: Driver) -> _Watched:
@@ -124,7 +128,7 @@ def _watch(tool: str, driver: Driver) -> _Watched:
     if (found := findings_in(tool, text)) or not process.returncode:
         return _Watched(found, ended=process.returncode != 0)
     if process.returncode == EXIT_SUBMISSION_FAILED:
-        return _Watched([SanitizerFinding(tool, "raised", last_line(process))], ended=True)
+        return _Watched([SanitizerFinding(tool, Reason.RAISED, last_line(process))], ended=True)
     return _Watched(failure=f"it ended with {process.returncode}: {_said(process)}")
 
 
@@ -134,8 +138,8 @@ def _said(process: subprocess.CompletedProcess[str]) -> str:
     return of_errors[-1][:300] if of_errors else last_line(process)
 
 
-def _instead(kind: type[Rejected] | type[Errored], evaluation: Accepted, reason: str, message: str,
-             notes: Sequence[str]) -> Rejected | Errored:  # fmt: skip
+def _instead(kind: type[Rejected] | type[Errored], evaluation: Accepted, reason: Reason, message: str,
+             notes: Sequence[Note]) -> Rejected | Errored:  # fmt: skip
     return kind(
         problem=evaluation.problem,
         submission=evaluation.submission,

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from harness.errors import KernelgateError
 from harness.protocol.arguments import arguments
 from harness.protocol.wire import Differentiation
 
@@ -19,11 +20,11 @@ Call = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 ACCUMULATED = (1, 3)
 
 
-class InAContainer(Exception):
+class InAContainer(KernelgateError):
     """A forward returned a tuple or list where the reference returns a tensor; the text says so."""
 
 
-class NoGradient(Exception):
+class NoGradient(KernelgateError):
     """Something that the reference differentiates has no gradient here; the text says what and what to do."""
 
 

@@ -18,7 +18,7 @@ import torch
 from harness.build import intercept
 from harness.build.extension import BuildFailed
 from harness.build.torch_toolchain import TorchToolchain
-from harness.protocol.wire import Drive, DriveCase, Driven, WireKernel, WireKernelTime, decode_value
+from harness.protocol.wire import Drive, DriveCase, Driven, WireKernelTime, decode_value
 from harness.worker import implementations
 from harness.worker.parameters import carry
 
@@ -39,7 +39,7 @@ def main() -> int:
         return _failed(str(error))
     except Exception as error:
         return _failed(f"{type(error).__name__}{implementations.line_of_error(error, source)}: {error}")
-    done = Driven(kernels=[WireKernel(**vars(kernel)) for kernel in report.kernels], times=times)
+    done = Driven(kernels=report.kernels, times=times)
     Path(drive.result).write_bytes(msgspec.json.encode(done))
     return 0
 

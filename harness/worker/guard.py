@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from harness.errors import KernelgateError
+
 # ATen operators that normalise, by the names that reach a backend: everything higher decomposes to these.
 NORMALISATION_OPS = (
     "native_layer_norm",
@@ -62,7 +64,7 @@ COMPILER = "torch._inductor.compile_fx"
 STATIC_RUNTIME = ("_jit_to_static_module", "_fuse_to_static_module")
 
 
-class ForbiddenOperator(RuntimeError):
+class ForbiddenOperator(KernelgateError, RuntimeError):
     """Raised in the submission when it calls a forbidden operator."""
 
 

@@ -14,13 +14,14 @@ from typing import Any
 import torch
 
 from harness import peers
+from harness.errors import KernelgateError
 from harness.protocol.wire import TensorRef
 from harness.worker.device_time import wait
 
 Factory = Callable[..., torch.nn.Module]
 
 
-class LoadFailed(Exception):
+class LoadFailed(KernelgateError):
     """The file cannot be loaded or lacks what it must define; the text says what and at which line."""
 
 

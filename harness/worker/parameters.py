@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 import torch
 
+from harness.errors import KernelgateError
 
-class CannotCarry(Exception):
+
+class CannotCarry(KernelgateError):
     """A parameter or buffer of the reference has no place in the submission's model."""
 
 

@@ -19,7 +19,6 @@ from harness.protocol.wire import (
     DeviceTimed,
     Done,
     Failed,
-    FailureReason,
     Load,
     Loaded,
     Name,
@@ -36,12 +35,11 @@ from harness.protocol.wire import (
     Stage,
     TensorRef,
     TimeDevice,
-    WireCounts,
-    WireFinding,
-    WireKernel,
     decode_constants,
     decode_value,
 )
+from harness.reasons import Reason
+from harness.records import Finding, KernelCounts
 from harness.worker import device_time, implementations
 from harness.worker.calls import Call, InAContainer, NoGradient, Training, forward, listed
 from harness.worker.guard import Guard
@@ -107,15 +105,15 @@ class Session:
         try:
             return handlers[type(request)](request)  # type: ignore[operator]
         except CannotCarry as error:
-            return Failed(reason="parameters_not_carried", message=str(error))
+            return Failed(reason=Reason.PARAMETERS_NOT_CARRIED, message=str(error))
         except InAContainer as error:
-            return self._failure("wrong_output", error, plain=True)
+            return self._failure(Reason.WRONG_OUTPUT, error, plain=True)
         except NoGradient as error:
-            return self._failure("no_gradient", error, plain=True)
+            return self._failure(Reason.NO_GRADIENT, error, plain=True)
         except torch.cuda.OutOfMemoryError as error:
-            return self._failure("out_of_memory", error)
+            return self._failure(Reason.OUT_OF_MEMORY, error)
         except Exception as error:
-            return self._failure("load_failed" if isinstance(request, Construct) else "raised", error)
+            return self._failure(Reason.LOAD_FAILED if isinstance(request, Construct) else Reason.RAISED, error)
 
     def load(self, load: Load) -> Reply:
         """Build and import what `load` names."""
@@ -123,19 +121,19 @@ class Session:
         try:
             self._factory = self._make_factory()
         except BuildFailed as error:
-            return Failed(reason="build_failed", message=str(error)[:MAX_TEXT])
+            return Failed(reason=Reason.BUILD_FAILED, message=str(error)[:MAX_TEXT])
         except Unsupported as error:
-            return Failed(reason="unsupported_by_emulator", message=str(error)[:MAX_TEXT])
+            return Failed(reason=Reason.UNSUPPORTED_BY_EMULATOR, message=str(error)[:MAX_TEXT])
         except implementations.LoadFailed as error:
-            return Failed(reason="load_failed", message=str(error))
+            return Failed(reason=Reason.LOAD_FAILED, message=str(error))
         except (Exception, SystemExit) as error:
-            return self._failure("load_failed", error)
+            return self._failure(Reason.LOAD_FAILED, error)
         return Loaded(
             version=self._version,
             build_seconds=report.seconds,
             build_cached=report.cached,
             built=report.count > 0,
-            kernels=[WireKernel(**vars(kernel)) for kernel in report.kernels],
+            kernels=report.kernels,
         )
 
     def _toolchain(self, load: Load) -> Any:
@@ -188,7 +186,7 @@ class Session:
         model = self._build(request.init, request.dtype)
         if not isinstance(model, torch.nn.Module):
             return Failed(
-                reason="load_failed",
+                reason=Reason.LOAD_FAILED,
                 message=f"ModelNew(...) gave a {type(model).__name__}; ModelNew must be a torch.nn.Module.",
             )
         source = {item.name: self._memory.tensor(request.arena, item.tensor) for item in request.state}
@@ -298,18 +296,18 @@ class Session:
         try:
             self._memory.synchronize()
         except Exception as error:
-            return self._failure("raised", error)
+            return self._failure(Reason.RAISED, error)
         return None
 
-    def _findings(self) -> list[WireFinding]:
+    def _findings(self) -> list[Finding]:
         if self._emulator is None:
             return []
-        return [WireFinding(**vars(finding)) for finding in self._emulator.take_findings()]
+        return self._emulator.take_findings()
 
-    def _counts(self) -> list[WireCounts]:
+    def _counts(self) -> list[KernelCounts]:
         if self._emulator is None:
             return []
-        return [WireCounts(**vars(count)) for count in self._emulator.take_counts()]
+        return self._emulator.take_counts()
 
     def _time_device(self, request: TimeDevice) -> Reply:
         with torch.set_grad_enabled(self._gradients):
@@ -347,13 +345,13 @@ class Session:
         self._buffers = []
         self._device_timer = None
 
-    def _failure(self, reason: FailureReason, error: BaseException, *, plain: bool = False) -> Failed:
+    def _failure(self, reason: Reason, error: BaseException, *, plain: bool = False) -> Failed:
         """What the judge is told of an exception; a `plain` one is a sentence that needs no class or line."""
         forbidden = self._guard.take_calls() if self._guard else []
         if forbidden:
-            reason = "forbidden_op"
+            reason = Reason.FORBIDDEN_OP
         elif self._device == "cuda" and "CUDA error" in str(error):
-            reason = "cuda_fault"
+            reason = Reason.CUDA_FAULT
         text = str(error).strip()[:MAX_TEXT] or "no message"
         where = implementations.line_of_error(error, self._path)
         if forbidden:  # what it raised may have been wrapped in other words on its way

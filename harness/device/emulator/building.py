@@ -13,8 +13,10 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from harness.errors import KernelgateError
 
-class CompilerError(Exception):
+
+class CompilerError(KernelgateError):
     """The compiler failed; `log` is all it said."""
 
     def __init__(self, command: list[str], log: str):

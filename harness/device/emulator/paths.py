@@ -11,10 +11,12 @@ import sysconfig
 from functools import cache
 from pathlib import Path
 
+from harness.errors import KernelgateError
+
 HERE = Path(__file__).resolve().parent
 
 
-class Missing(RuntimeError):
+class Missing(KernelgateError, RuntimeError):
     """Something the emulator needs is not installed; the text says what to install."""
 
 

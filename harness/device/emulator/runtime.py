@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.device.emulator import libraries
-from harness.device.findings import Finding, KernelCounts
+from harness.records import Finding, KernelCounts
 
 _ORDERS = {"forward": 0, "reverse": 1, "random": 2}
 _library: ctypes.CDLL | None = None

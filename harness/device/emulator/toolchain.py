@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.build.extension import BuildFailed, Extension, KernelResources, SourceText, Unsupported
+from harness.build.extension import BuildFailed, Extension, SourceText, Unsupported
 from harness.device.emulator import binding, building, libraries, paths, translate
+from harness.records import KernelResources
 
 _COMMON = ["-std=c++20", "-pipe", "-g1", "-fPIC", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-gnu-unique"]
 # As torch calls nvcc: submissions that want operators of half undefine them again.

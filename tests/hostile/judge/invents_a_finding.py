@@ -8,13 +8,14 @@ import torch
 import torch.nn as nn
 
 from harness.protocol import wire
+from harness.records import Finding
 from harness.worker import process
 
 
 def forged(message):
     """In place of a call's reply a failure with a finding."""
     if isinstance(message, wire.Ran):
-        message = wire.Failed("raised", "", [wire.WireFinding("too_noisy", "Run it again when it is quiet.")])
+        message = wire.Failed("raised", "", [Finding("too_noisy", "Run it again when it is quiet.")])
     return honest(message)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from harness.device.emulator.translate.kernels import name_index
 from harness.device.emulator.translate.lexer import Source
 from harness.device.emulator.translate.shared import at_namespace_scope
+from harness.errors import KernelgateError
 
 _DEVICE_MARKS = {"__device__", "__global__", "constexpr", "consteval", "__managed__", "__constant__", "__shared__"}
 _NOT_FUNCTIONS = {"return", "if", "while", "for", "switch", "operator", "using", "typedef", "struct", "class", "enum"}
@@ -20,7 +21,7 @@ _BEFORE_A_CALL = {"return", "else", "do", "case", "co_return", "throw"}
 _MACRO_NAME = re.compile(r"[A-Z][A-Z0-9_]+")
 
 
-class HostCall(Exception):
+class HostCall(KernelgateError):
     """Device code calls a host function; `index` is the token of the call."""
 
     def __init__(self, index: int, function: str, caller: str):

@@ -6,6 +6,7 @@ import re
 
 from harness.device.emulator.translate.kernels import Kernels
 from harness.device.emulator.translate.lexer import Edits, Source, one_line
+from harness.errors import KernelgateError
 
 _API = {
     "cudaLaunchKernel": "",
@@ -19,7 +20,7 @@ _VOID_CAST = re.compile(
 )
 
 
-class CannotRead(Exception):
+class CannotRead(KernelgateError):
     """A construct that this translator does not understand; `index` is the token it stands at."""
 
     def __init__(self, index: int, what: str):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from harness.errors import KernelgateError
+
 TYPES = {
     "f32": "float", "f64": "double", "pred": "bool",
     "u8": "uint8_t", "s8": "int8_t", "b8": "uint8_t",
@@ -42,7 +44,7 @@ _HINT = re.compile(
 )
 
 
-class Unknown(Exception):
+class Unknown(KernelgateError):
     """An instruction or modifier without emulation; the text is the instruction."""
 
 

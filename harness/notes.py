@@ -1,0 +1,113 @@
+"""What was left out of a result or is worth knowing beside it: values with their numbers.
+
+harness.report.words puts each into a sentence, and nothing else does.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class _Note(Struct, frozen=True, kw_only=True, tag_field="note"):
+    pass
+
+
+class OneCaseTimed(_Note, frozen=True, tag="one_case_timed"):
+    """--quick timed the first of the cases that can be timed."""
+
+    case: str
+    untimed: int
+    """How many could be timed after it."""
+
+
+class BaselineLeftOut(_Note, frozen=True, tag="baseline_left_out"):
+    """A baseline has no time, on one case or on any."""
+
+    baseline: str
+    why: str
+    """A sentence."""
+    case: str = ""
+    """Empty where it is none: the baseline was left out of all."""
+    part: str = ""
+    """`forward` or `backward`, where only that part of a training step is without it."""
+
+
+class BaselineBelowNoise(_Note, frozen=True, tag="baseline_below_noise"):
+    """A baseline's calls cannot be told from a round without any."""
+
+    baseline: str
+    case: str
+    part: str = ""
+
+
+class BaselineEnded(_Note, frozen=True, tag="baseline_ended"):
+    """A baseline was timed, and its process ended before it was told to let go of the case."""
+
+    baseline: str
+    case: str
+    why: str
+
+
+class InputsUnchanged(_Note, frozen=True, tag="inputs_unchanged"):
+    """No input can be changed when a round begins, so that kept results would not be found out."""
+
+    case: str
+    part: str = ""
+
+
+class BusyMachine(_Note, frozen=True, tag="busy_machine"):
+    """Other programs used the processors while something was timed on them."""
+
+    case: str
+    share: float
+    """Of all processors, from 0 to 1."""
+    part: str = ""
+
+
+class SanitizerFound(_Note, frozen=True, tag="sanitizer_found"):
+    """A finding of compute-sanitizer's beside the one that is the reason."""
+
+    tool: str
+    message: str
+
+
+class SanitizerFailed(_Note, frozen=True, tag="sanitizer_failed"):
+    """One of compute-sanitizer's tools could not finish."""
+
+    tool: str
+    why: str
+
+
+class SanitizerSilent(_Note, frozen=True, tag="sanitizer_silent"):
+    """What compute-sanitizer's tools that finished found: nothing."""
+
+    tools: list[str]
+
+
+class Sentence(_Note, frozen=True, tag="sentence"):
+    """A note of a file that holds sentences alone."""
+
+    text: str
+
+
+Note = (
+    OneCaseTimed
+    | BaselineLeftOut
+    | BaselineBelowNoise
+    | BaselineEnded
+    | InputsUnchanged
+    | BusyMachine
+    | SanitizerFound
+    | SanitizerFailed
+    | SanitizerSilent
+    | Sentence
+)
+
+
+class NotTimed(StrEnum):
+    """Why nothing was timed where times were asked for; JSON holds the sentence."""
+
+    EMULATED = "the emulator gives verdicts, never times"
+    NO_CASE = "no case that was chosen is timed (timed=True in CASES)"

@@ -1,0 +1,65 @@
+"""What a compiler said of a kernel and a device saw it do: one record each, from where it is made to the report.
+
+Records cross from a worker to the judge, who decodes them strictly: names are printable, numbers fit an address.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from harness.reasons import Reason
+
+Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Symbol = Annotated[str, Meta(pattern="^[^\\x00-\\x1f\\x7f-\\x9f]*\\Z", max_length=4000)]
+
+
+class Finding(Struct, frozen=True):
+    """One defect that a device saw.
+
+    `launch` counts the process's kernel launches from 1; `block` and `thread` are CUDA coordinates (x, y, z), None
+    where nobody knows whose access it was.
+    """
+
+    kind: Reason
+    message: str
+    kernel: Symbol = ""
+    launch: int = 0
+    file: Symbol = ""
+    line: int = 0
+    block: tuple[int, int, int] | None = None
+    thread: tuple[int, int, int] | None = None
+
+
+class KernelCounts(Struct, frozen=True, kw_only=True):
+    """What one kernel did over the launches since the last reading: counts, never times.
+
+    A counter is a field here and a number that the emulator's runtime (csrc/runtime/counts.cpp) gives under its name.
+    """
+
+    kernel: Symbol
+    launches: Natural
+    global_read_bytes: Natural = 0
+    global_write_bytes: Natural = 0
+    sectors: Natural = 0
+    """32-byte sectors that the accesses of a warp touch."""
+    ideal_sectors: Natural = 0
+    """The fewest that the same bytes need."""
+    bank_conflicts: Natural = 0
+    worst_bank_conflict: Natural = 0
+    worst_bank_conflict_line: Natural = 0
+    atomics: Natural = 0
+    barriers: Natural = 0
+    not_followed_bytes: Natural = 0
+    """Accesses to tensors so large that data races in them were not looked for."""
+
+
+class KernelResources(Struct, frozen=True):
+    """The compiler's report for one kernel; registers and spills are of a thread, shared memory of a block."""
+
+    kernel: Symbol
+    registers: Natural
+    shared_bytes: Natural
+    spill_store_bytes: Natural
+    spill_load_bytes: Natural

@@ -1,0 +1,45 @@
+"""Notes as sentences."""
+
+from __future__ import annotations
+
+from harness import notes
+from harness.notes import Note
+
+
+def sentence(note: Note) -> str:
+    """What a note says to people."""
+    match note:
+        case notes.OneCaseTimed():
+            return f"--quick timed '{note.case}' and not the {note.untimed} after it."
+        case notes.BaselineLeftOut():
+            return f"{_where(note)}{note.baseline} was left out: {note.why}"
+        case notes.BaselineBelowNoise():
+            return f"{_where(note)}{note.baseline} was left out: its time was lost in the noise of a busy machine."
+        case notes.BaselineEnded():
+            return f"'{note.case}': {note.baseline} did not live to the end: {note.why}"
+        case notes.InputsUnchanged():
+            return (
+                f"{_where(note)}the inputs hold no floating numbers, so they do not change when a round begins: a time "
+                "of results that were kept from earlier rounds would not be found out."
+            )
+        case notes.BusyMachine():
+            return (
+                f"{_where(note)}other programs took {note.share:.0%} of the processors meanwhile, so that its times "
+                "and speedups may be far off, whatever their intervals say. Run it again when the machine is quiet."
+            )
+        case notes.SanitizerFound():
+            return f"{note.tool}: {note.message}"
+        case notes.SanitizerFailed():
+            return f"{note.tool} could not finish: {note.why}"
+        case notes.SanitizerSilent():
+            return f"compute-sanitizer found nothing: {', '.join(note.tools)}."
+        case notes.Sentence():
+            return note.text
+
+
+def _where(
+    note: notes.BaselineLeftOut | notes.BaselineBelowNoise | notes.InputsUnchanged | notes.BusyMachine,
+) -> str:
+    if not note.case:
+        return ""
+    return f"'{note.case}', {note.part}: " if note.part else f"'{note.case}': "
