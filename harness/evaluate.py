@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from harness import verdict
 from harness.device.base import Device
@@ -117,9 +117,9 @@ class Judge:
             return verdict.Accepted(**common, not_timed=self._why_not_timed())
         return self._time(submission, runner, common, correctness.results)
 
-    def _why_not_timed(self) -> NotTimed | Literal[""]:
+    def _why_not_timed(self) -> NotTimed:
         if not self._settings.timing:
-            return ""
+            return NotTimed.NOT_ASKED
         return NotTimed.NO_CASE if self._device.can_time else NotTimed.EMULATED
 
     def _time(

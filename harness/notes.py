@@ -107,7 +107,8 @@ Note = (
 
 
 class NotTimed(StrEnum):
-    """Why nothing was timed where times were asked for; JSON holds the sentence."""
+    """Why nothing was timed; JSON holds the words."""
 
+    NOT_ASKED = ""
     EMULATED = "the emulator gives verdicts, never times"
     NO_CASE = "no case that was chosen is timed (timed=True in CASES)"

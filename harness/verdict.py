@@ -7,7 +7,7 @@ to JSON (as null) to give every evaluation the same keys. Times are microseconds
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Struct
 
@@ -163,7 +163,7 @@ class _Evaluation(Struct, frozen=True, kw_only=True, tag_field="status"):
 class Accepted(_Evaluation, frozen=True, kw_only=True, tag="accepted"):
     geomean_speedup: float | None = None
     """Over eager, geometric mean of the timed cases; None where nothing was timed."""
-    not_timed: NotTimed | Literal[""] = ""
+    not_timed: NotTimed = NotTimed.NOT_ASKED
     """Why nothing was timed, where times were asked for."""
     geomean_interval: tuple[float, float] | None = None
     geomean_speedup_over_best: float | None = None

@@ -264,7 +264,7 @@ def test_rounds_are_as_long_as_they_should_be_and_have_the_same_calls_where_they
     assert choose_calls({"a": 10.0, "b": 90_000.0}, 6_000.0, most=200) == {"a": 200, "b": 2}
 
 
-def test_a_stub_that_dies_is_said_and_costs_the_next_submission_nothing(tmp_path):
+def test_a_null_kernel_that_dies_is_said_and_costs_the_next_submission_nothing(tmp_path):
     """On a machine that stands still for seconds, whatever the judge waits for may be lost: also its own."""
     program = tmp_path / "unlucky.py"
     program.write_text(
@@ -290,7 +290,7 @@ def test_a_stub_that_dies_is_said_and_costs_the_next_submission_nothing(tmp_path
     first, second = json.loads(done.stdout)["evaluations"]
     assert done.returncode == 3
     assert (first["status"], first["reason"]) == ("error", "harness_error")
-    assert "null_kernel" in first["message"]
+    assert "null kernel" in first["message"]
     assert second["reason"] in (None, "too_noisy"), second["message"]
     assert os.listdir(temporary) == []
 
@@ -310,7 +310,7 @@ def test_a_reference_that_multiplies_matrices_is_known(model, multiplies):
     assert _find_out(model, [torch.randn(2, 3, 8)]).products is multiplies
 
 
-def test_rounds_that_were_no_shorter_than_the_stubs_differ_are_not_impossible():
+def test_rounds_that_were_no_shorter_than_the_null_kernels_differ_are_not_impossible():
     """A call of next to nothing on a busy machine: no time of a round is known better than the null kernel's."""
     null_s = [rounds * 1e-6 for rounds in (100, 104, 130, 101, 99, 103, 180, 102, 98)]
     contender = Contender("submission", None, None, calls=2, round_s=[90e-6] * 9, null_s=null_s)

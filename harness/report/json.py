@@ -33,19 +33,31 @@ def load(path: Path) -> Results:
 def loads(data: bytes) -> Results:
     """As `load`, from the content of a file."""
     try:
-        read = msgspec.json.decode(data)
-        _require_schema(read)
-        for entry in read["evaluations"]:
-            sentences = [{"note": "sentence", "text": text} for text in entry["notes"]]
-            entry["notes"] = entry.pop("noted", sentences)
-        return msgspec.convert(read, type=Results)
-    except (msgspec.MsgspecError, KeyError, TypeError) as error:
-        raise UsageError(f"this is no file of eval.py's results ({type(error).__name__}: {error}).") from error
+        written = msgspec.json.decode(data, type=_Written)
+        _require_schema(written.schema)
+        return msgspec.convert(_with_notes(msgspec.to_builtins(written)), type=Results)
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"this is no file of results that eval.py wrote: {error}.") from error
 
 
-def _require_schema(read: Any) -> None:
-    schema = read["schema"]
-    family, _, version = str(schema).rpartition("/")
+class _Written(msgspec.Struct):
+    """As much of a file as must be right before the rest is looked at."""
+
+    schema: str
+    environment: dict[str, Any]
+    evaluations: list[dict[str, Any]]
+
+
+def _with_notes(written: dict[str, Any]) -> dict[str, Any]:
+    """`written` with notes as values; a file that has none holds sentences alone."""
+    for entry in written["evaluations"]:
+        sentences = [{"note": "sentence", "text": text} for text in entry.get("notes", [])]
+        entry["notes"] = entry.pop("noted", sentences)
+    return written
+
+
+def _require_schema(schema: str) -> None:
+    family, _, version = schema.rpartition("/")
     known_family, _, known_version = SCHEMA.rpartition("/")
     if family != known_family or not version.isdigit():
         raise UsageError(f"its schema is '{schema}', and eval.py writes '{SCHEMA}'. Give a file that eval.py wrote.")
