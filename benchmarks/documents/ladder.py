@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from harness.report.format import duration, ratio
+from harness.report.figures import duration, ratio
 from harness.verdict import Accepted, CasePassed, CaseTiming, Results, Speedup, Timing
 
 BASELINES = {"eager": "nn.LayerNorm", "compile": "torch.compile"}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.paths import PROBLEMS, ROOT
-from harness.report.format import duration
+from harness.report.figures import duration
 from harness.verdict import Accepted, Baseline, CasePassed, CaseTiming, Results
 
 # Below this a call is launch and Python, whose noise is not the clock's. What is asked is asked above it.
@@ -328,7 +328,7 @@ def _said(entry: dict[str, Any]) -> str:
 
 def _fastest(folder: Path) -> Iterator[tuple[str, Accepted]]:
     """Each problem's fastest submission on a GPU."""
-    from harness.report.json import load
+    from harness.report.formats.json import load
 
     for path in sorted(folder.glob("*.json")):
         if (PROBLEMS / path.name).with_suffix(".py").exists():

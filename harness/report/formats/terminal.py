@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from harness.records import KernelCounts
-from harness.report.format import duration, ratio, with_interval
+from harness.report.figures import duration, ratio, with_interval
+from harness.report.view import View
 from harness.report.words import sentence
 from harness.verdict import (
     Accepted,
@@ -39,28 +41,41 @@ def _percent(timing: CaseTiming) -> str:
     return f"±{half:.1f}%"
 
 
-def print_results(
-    console: Console, results: Results, *, check: bool, quiet: bool = False, verbose: bool = False
-) -> None:
-    """All evaluations; several of one problem are followed by their ranking. `quiet` leaves a line for each. Of several
-    evaluations the cases that only passed are counted, unless `verbose`: what is timed or failed would drown in them.
-    `check` says that they were judged with the emulator's detectors.
-    """
-    brief = len(results.evaluations) > 1 and not verbose
+def render(results: Results, view: View) -> str:
+    """All evaluations; several of one problem are followed by their ranking."""
+    page = io.StringIO()
+    console = Console(
+        file=page,
+        width=view.width,
+        force_terminal=view.colored,
+        no_color=not view.colored,
+        color_system="standard" if view.colored else None,
+        highlight=False,
+    )
     for evaluation in results.evaluations:
-        if not quiet:
-            _print_cases(console, evaluation, verbose=verbose, brief=brief)
-        _print_verdict(console, evaluation)
-        if not quiet and not check and _failed_on_the_emulator(evaluation):
-            console.print(Text(f"  hint: {HINT}", style="dim"), soft_wrap=True)
-    if quiet:
-        return
-    for problem in dict.fromkeys(evaluation.problem for evaluation in results.evaluations):
-        rivals = [evaluation for evaluation in results.evaluations if evaluation.problem == problem]
+        _print_evaluation(console, evaluation, view, alone=len(results.evaluations) == 1)
+    if not view.quiet:
+        _print_rankings(console, results.evaluations)
+        _print_isolation(console, results.environment.get("isolation", {}), view.verbose)
+    return page.getvalue()
+
+
+def _print_evaluation(console: Console, evaluation: Evaluation, view: View, *, alone: bool) -> None:
+    """Of several evaluations cases that only passed are counted, unless all are asked for: what is timed or failed
+    would drown in them."""
+    if not view.quiet:
+        _print_cases(console, evaluation, verbose=view.verbose, brief=not alone and not view.verbose)
+    _print_verdict(console, evaluation)
+    if not view.quiet and not view.checked and _failed_on_the_emulator(evaluation):
+        console.print(Text(f"  hint: {HINT}", style="dim"), soft_wrap=True)
+
+
+def _print_rankings(console: Console, evaluations: Sequence[Evaluation]) -> None:
+    for problem in dict.fromkeys(evaluation.problem for evaluation in evaluations):
+        rivals = [evaluation for evaluation in evaluations if evaluation.problem == problem]
         if len(rivals) > 1:
             what = "Ranking" if any(e.geomean_speedup is not None for e in rivals) else "Verdicts"
             _print_titled(console, f"{what} · {problem}", _ranking(rivals))
-    _print_isolation(console, results.environment.get("isolation", {}), verbose)
 
 
 def _print_isolation(console: Console, isolation: dict[str, Any], verbose: bool) -> None:
@@ -216,15 +231,22 @@ def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> Non
 def _print_counts(console: Console, evaluation: Evaluation) -> None:
     for case in evaluation.cases:
         for count in case.counts if isinstance(case, CasePassed) else ():
-            console.print(
-                Text(
-                    f"  {case.name}, {count.kernel}: {count.launches} launches, reads {count.global_read_bytes:,} and "
-                    f"writes {count.global_write_bytes:,} bytes, {count.sectors:,} sectors "
-                    f"(at best {count.ideal_sectors:,}), {_bank_conflicts(count)}, {count.atomics:,} atomics "
-                    f"(counts, not times){_not_followed(count)}",
-                    style="dim",
-                )
-            )
+            console.print(Text(f"  {case.name}, {count.kernel}: {_counted_words(count)}", style="dim"))
+
+
+# Fields of KernelCounts that have words of their own, or none; any other is shown by its name.
+_WORDED = {"kernel", "launches", "global_read_bytes", "global_write_bytes", "sectors", "ideal_sectors", "atomics",
+           "bank_conflicts", "worst_bank_conflict", "worst_bank_conflict_line", "barriers", "not_followed_bytes"}  # fmt: skip
+
+
+def _counted_words(count: KernelCounts) -> str:
+    others = [name for name in count.__struct_fields__ if name not in _WORDED]
+    more = "".join(f", {getattr(count, name):,} {name.replace('_', ' ')}" for name in others)
+    return (
+        f"{count.launches} launches, reads {count.global_read_bytes:,} and writes {count.global_write_bytes:,} bytes, "
+        f"{count.sectors:,} sectors (at best {count.ideal_sectors:,}), {_bank_conflicts(count)}, "
+        f"{count.atomics:,} atomics{more} (counts, not times){_not_followed(count)}"
+    )
 
 
 def _bank_conflicts(count: KernelCounts) -> str:
