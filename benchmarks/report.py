@@ -32,7 +32,7 @@ def main():
             if device in {e.device for e in chosen}}  # fmt: skip
     environment = results.environment | {"isolation": used}
     shown = Results(schema=results.schema, environment=environment, evaluations=chosen)
-    sys.stdout.write(terminal.render(shown, View(width=200)))
+    sys.stdout.write(terminal.render(shown, View()))
 
 
 if __name__ == "__main__":

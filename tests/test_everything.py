@@ -208,7 +208,7 @@ def test_places_are_of_a_device_and_of_those_with_a_speedup():
     from harness.report.view import View
 
     results = results_json.load(ROOT / "results" / "h200" / "layernorm.json")
-    wide = View(width=200)
+    wide = View()
     ranking = terminal.render(results, wide).split("Ranking · layernorm\n")[1].splitlines()[1:]
     rows = [line.split()[:3] for line in ranking if line[0].isdigit()]
     assert [place for place, _, device in rows if device == "cuda"] == ["1", "2", "3", "4", "5", "6"]

@@ -9,8 +9,8 @@ from rich.console import Console
 
 Color = Literal["auto", "always", "never"]
 
-# A table in a file or a log should not be folded.
-WIDTH_OF_FILES = 160
+# Wider than any table: in a file or a log nothing needs to be folded.
+WIDTH_OF_FILES = 500
 
 
 @dataclass(frozen=True)
