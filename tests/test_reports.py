@@ -4,15 +4,18 @@ import difflib
 import json
 import os
 import stat
+import sys
 
 import msgspec
 import pytest
 
+from harness import options
 from harness.errors import UsageError
+from harness.records import KernelCounts
 from harness.report import files, formats
 from harness.report.formats import json as results_json
 from harness.report.view import View
-from harness.verdict import SCHEMA
+from harness.verdict import SCHEMA, CasePassed
 from tests.helpers import ROOT
 from tests.sample_results import FAST, RESULTS
 
@@ -141,3 +144,36 @@ def test_a_pipe_is_written_to_and_stays_one(tmp_path):
     assert os.read(reader, 100) == b"text"
     assert stat.S_ISFIFO(path.stat().st_mode)
     os.close(reader)
+
+
+# ---------------------------------------------------------------------- one file more
+
+
+def test_a_format_is_one_file(tmp_path, monkeypatch):
+    """A module beside the others is a format: nothing else names it."""
+    (tmp_path / "lines.py").write_text(
+        "def render(results, view):\n    return ''.join(f'{e.submission} {e.device}\\n' for e in results.evaluations)\n"
+    )
+    monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, f"{formats.__name__}.lines", raising=False)
+    asked = options.parse(["--report", f"lines={tmp_path / 'out'}", "submission.py"])
+    assert asked.output.reports == (("lines", str(tmp_path / "out")),)
+    assert formats.find("lines").render(RESULTS, View()) == "fast cuda\nwrong emulator\nemulated emulator\nnoisy cpu\n"
+
+
+class MoreCounts(KernelCounts, frozen=True, kw_only=True):
+    """With a counter that no report knows."""
+
+    shuffles: int = 0
+
+
+def test_a_counter_is_a_field_and_what_the_emulator_counts():
+    """A field of KernelCounts is shown and written without another word; its name stands where it is counted."""
+    counted = MoreCounts(kernel="normalise", launches=1, shuffles=1234)
+    case = CasePassed(name="c", shape="1", scaled=False, error=0.0, tolerance=1.0, error_ratio=0.0, counts=[counted])
+    results = msgspec.structs.replace(RESULTS, evaluations=[msgspec.structs.replace(FAST, cases=[case])])
+    assert "1,234 shuffles" in formats.find("terminal").render(results, View(verbose=True))
+    assert '"shuffles": 1234' in formats.find("json").render(results, View())
+    runtime = ROOT / "harness" / "device" / "emulator" / "csrc" / "runtime"
+    for name in KernelCounts.__struct_fields__[1:]:  # findings have a kernel, too
+        assert [path.name for path in runtime.iterdir() if f'\\"{name}\\":' in path.read_text()] == ["counts.cpp"], name
