@@ -28,8 +28,9 @@ from harness.isolation import bubblewrap, builds, processes
 from harness.isolation.launch import Process, Start, Zygote, environment, start_program
 from harness.isolation.levels import Isolation
 from harness.paths import build_cache, compile_cache
-from harness.protocol.handshake import Handshake, Other
-from harness.protocol.wire import BadMessage, Channel, ChannelClosed, ChannelTimeout, Reply, Request
+from harness.protocol.channel import BadMessage, Channel, ChannelClosed, ChannelTimeout
+from harness.protocol.handshake import Handshake, PeerStatus
+from harness.protocol.wire import Reply, Request
 from harness.reasons import Reason
 from harness.storage import cache, disk
 from harness.storage.limits import bytes_of
@@ -255,8 +256,8 @@ class Worker:
         """Hand `buffers` out one by one to a worker that was told to play; `hear` gives its reply."""
         self.handshake.hand_out(buffers, timeout_s, self._other())
 
-    def _other(self) -> Other:
-        return Other(self._channel.fileno(), lambda: self.has_answered, self._check_holdings)
+    def _other(self) -> PeerStatus:
+        return PeerStatus(self._channel.fileno(), lambda: self.has_answered, self._check_holdings)
 
     @property
     def has_answered(self) -> bool:

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.protocol.channel import Channel, ChannelClosed, pack
 from harness.protocol.handshake import Handshake, no_garbage_collection
-from harness.protocol.wire import Channel, ChannelClosed, Done, Load, Name, Play, pack
+from harness.protocol.wire import Done, Load, Name, Play
 
 # Rounds of the contenders on a GPU follow each other within this time, and each begins by waking a worker.
 # On the CPU the cores belong to the kernels, and rounds are long enough for workers to sleep in between.

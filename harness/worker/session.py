@@ -14,6 +14,7 @@ from harness.build import intercept
 from harness.build.extension import BuildFailed, Unsupported
 from harness.protocol.arguments import arguments
 from harness.protocol.handshake import Handshake
+from harness.protocol.values import decode_constants, decode_value
 from harness.protocol.wire import (
     Construct,
     DeviceTimed,
@@ -35,8 +36,6 @@ from harness.protocol.wire import (
     Stage,
     TensorRef,
     TimeDevice,
-    decode_constants,
-    decode_value,
 )
 from harness.reasons import Reason
 from harness.records import Finding, KernelCounts
@@ -257,7 +256,7 @@ class Session:
         )
 
     def _play(self, request: Play) -> Reply:
-        """A timed round. Nothing stands in its loop but the call and the turn."""
+        """A timed round. Nothing stands in its loop but the call and the handshake."""
         call, buffers = self._call, self._buffers
         assert call is not None
         self._outputs = []
@@ -269,10 +268,10 @@ class Session:
             self._memory.wake()
             if null:
                 null.begin_round()
-            self._handshake.report_ready(request.turn)
+            self._handshake.report_ready(request.handshake)
             results: list[list[torch.Tensor]] = []
             first_done = 0.0
-            for buffer in self._handshake.take(request.turn):
+            for buffer in self._handshake.take(request.handshake):
                 results.append(call(buffers[buffer]))
                 first_done = first_done or time.perf_counter()
             issue_us = (time.perf_counter() - first_done) * 1e6
