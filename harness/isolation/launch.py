@@ -83,8 +83,11 @@ def environment(device: str) -> dict[str, str]:
     )
 
 
-def start_program(start: Start, modules: Sequence[str], around: Sequence[str], info: int) -> subprocess.Popen:
-    """A program of its own that also loads `modules`; `around` are words before its command, which may write to `info`.
+def start_program(
+    start: Start, modules: Sequence[str], around: Sequence[str] = (), info: int | None = None
+) -> subprocess.Popen:
+    """A program of its own that also loads `modules`. `around` are words before its command; that program inherits
+    `info` and writes to it.
 
     Raises HarnessError when it cannot be started."""
     files = ",".join(map(str, start.files))
@@ -97,7 +100,7 @@ def start_program(start: Start, modules: Sequence[str], around: Sequence[str], i
             stdin=subprocess.DEVNULL,
             stdout=start.output,
             stderr=start.output,
-            pass_fds=[*start.files, *([info] if around else [])],
+            pass_fds=[*start.files, *([] if info is None else [info])],
             start_new_session=True,
         )
     except OSError as error:

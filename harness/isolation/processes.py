@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -14,6 +15,8 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 # clock_getcpuclockid(3) makes a clock's number of a process's so: linux/posix-timers.h.
 _CPUCLOCK_SCHED = 2
+
+_PR_SET_CHILD_SUBREAPER = 36
 
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 
@@ -72,6 +75,11 @@ def let_run_on(processors: Set[int], pid: int) -> None:
             with contextlib.suppress(OSError):
                 if os.sched_getaffinity(thread) != processors:
                     os.sched_setaffinity(thread, processors)
+
+
+def adopt_orphans() -> None:
+    """Have what a descendant leaves behind become a child of this process, so that none escapes being ended."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def adopted(keep: Iterable[int]) -> list[int]:
