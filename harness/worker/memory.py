@@ -110,33 +110,3 @@ _FILL_WITH_FF = 0x100  # any value but 0 switches it on; its low byte is complem
 
 def _mallopt_perturb(value: int) -> None:
     ctypes.CDLL(None).mallopt(_M_PERTURB, value)
-
-
-class EmulatedMemory(HostMemory):
-    """As on the host, but tensors are copies in emulated device memory, whose bounds are guarded and
-    which is poisoned by the emulator itself."""
-
-    def __init__(self, arena_fd: int) -> None:
-        super().__init__(arena_fd)
-        self.device = torch.device("cuda", 0)
-
-    def tensor(self, arena: ArenaRef, ref: TensorRef) -> torch.Tensor:
-        source = view_bytes(self._bytes(arena), ref)
-        lead = ref.offset % 16 // source.element_size()  # keep the alignment that the case asked for
-        span = 1 + sum((size - 1) * step for size, step in zip(ref.shape, ref.stride, strict=True))
-        count = span if source.numel() else 0
-        storage = torch.empty(lead + count, dtype=source.dtype, device=self.device)
-        storage[lead:].copy_(source.as_strided((count,), (1,)))  # element by element as they lie
-        return storage.as_strided(ref.shape, ref.stride, lead)
-
-    def synchronize(self) -> None:
-        torch.cuda.synchronize()
-
-    def wake(self) -> None:
-        pass
-
-    def poison(self, results: Sequence[TensorRef]) -> None:
-        pass
-
-    def unpoison(self) -> None:
-        pass

@@ -40,17 +40,20 @@ class Descriptors:
 
 def load(device: str, emulator_cache: Path, modules: Sequence[str] = ()) -> None:
     """Load torch with the device's hooks, and `modules`."""
+    own = ["harness.worker.session"]
     if device == "emulator":
         from harness.device import emulator
 
         emulator.activate(emulator_cache)  # has to come before torch
-    for module in ("harness.worker.session", *modules):
+        own.append("harness.worker.emulated")
+    for module in (*own, *modules):
         importlib.import_module(module)
 
 
 def answer(descriptors: Descriptors, device: str, emulator_cache: Path) -> None:
     """Reach the device, load what the judge names, and answer until it wants no more."""
-    from harness.worker.session import Session, open_memory
+    from harness.worker.devices import open_memory
+    from harness.worker.session import Session
 
     channel = Channel(socket.socket(fileno=descriptors.socket), judge=False)
     handshake = Handshake(descriptors.page, socket.socket(fileno=descriptors.bell), spins=device == "cuda")
