@@ -59,8 +59,8 @@ def processor_s(pids: Iterable[int]) -> dict[int, float]:
 
 
 def handed_on(pid: int) -> tuple[object, ...] | None:
-    """What those that `pid` starts have from it, and others of its user can change: limits, processors and priority;
-    None when it is gone."""
+    """What processes inherit from `pid`, and others of its user can change: limits, processors and priority; None when
+    it is gone."""
     with contextlib.suppress(OSError):
         limits = tuple(resource.prlimit(pid, which) for which in _LIMITS)
         priority = os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid)
@@ -103,13 +103,13 @@ def resident_bytes(pids: Iterable[int]) -> int:
 
 
 def zombies(pids: Iterable[int]) -> set[int]:
-    """Those of `pids` that have ended and wait for somebody to ask how. One whose first thread has ended and whose
-    others have not looks like them, and is none."""
+    """Those of `pids` that have ended and that nobody has waited for. A process of which only the first thread has
+    ended looks like one, and is none."""
     return {pid for pid in pids if _threads_are(pid, "ZX")}
 
 
 def all_stopped(pids: Iterable[int]) -> bool:
-    """Whether every thread of `pids` stands still or has ended: one that waits for a core takes its stop late."""
+    """Whether every thread of `pids` stands still or has ended. One that waits for a core stops late."""
     return all(_threads_are(pid, "TtZX") for pid in pids)
 
 

@@ -1,4 +1,4 @@
-"""The worker's side of shared memory: parameters and inputs come in, outputs are pointed at."""
+"""The worker's side of shared memory: it maps the judge's parameters and inputs, and says where its outputs lie."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Memory(Protocol):
         ...
 
     def export(self, tensors: Sequence[object], handles: dict[str, int]) -> list[OutputRef]:
-        """References to tensors; the IPC handles that they need are added to `handles`, each with its place there."""
+        """References to tensors. Adds the IPC handles that they need to `handles`, each with its position there."""
         ...
 
     def synchronize(self) -> None:
@@ -47,17 +47,19 @@ class Memory(Protocol):
         ...
 
     def wake(self) -> None:
-        """Have the device do next to nothing, since what comes first after a pause is slow."""
+        """Give the device a trivial task: the first one after a pause is slow."""
         ...
 
     def poison(self, results: Sequence[TensorRef]) -> None:
         """Make the next allocations of the results' sizes hold NaN."""
         ...
 
-    def unpoison(self) -> None: ...
+    def unpoison(self) -> None:
+        """End what `poison` began."""
+        ...
 
     def trim(self) -> None:
-        """Give memory back that is only kept for later, where it is scarce."""
+        """Give cached memory back where memory is scarce."""
         ...
 
     def release(self) -> None:
