@@ -26,7 +26,7 @@ from harness.errors import UsageError
 from harness.inputs import DISTRIBUTIONS, DTYPES, LAYOUTS, UPSTREAM_LAYOUTS, draw
 from harness.paths import PROBLEMS
 from harness.protocol.arguments import arguments
-from harness.protocol.wire import encode_value
+from harness.protocol.values import encode_value
 
 # What a problem file may set, beside its functions and Model.
 SETTINGS = ("CASES", "ALLOWED_OPS", "FORBIDDEN_OPS", "GRADIENTS", "DETERMINISTIC", "RANDOM", "OPERATOR")

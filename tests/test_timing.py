@@ -150,7 +150,7 @@ def test_a_submission_that_is_slow_at_first_has_as_many_calls_in_a_round_as_it_i
         tmp_path / "slow_at_first.py",
         """
         if frame := in_a_round():
-            rounds.add(frame.f_locals["request"].turn)
+            rounds.add(frame.f_locals["request"].handshake)
             time.sleep(0.02 if len(rounds) <= 4 else 0)
         """,
         "rounds = set()",
@@ -190,8 +190,8 @@ def test_what_is_not_timed_takes_no_longer_than_a_few_timeouts(tmp_path):
         tmp_path / "sleeps_unseen.py",
         """
         frame = in_a_round()
-        if frame and "results" not in frame.f_locals and frame.f_locals["request"].turn not in rounds:
-            rounds.add(frame.f_locals["request"].turn)
+        if frame and "results" not in frame.f_locals and frame.f_locals["request"].handshake not in rounds:
+            rounds.add(frame.f_locals["request"].handshake)
             time.sleep(2)
         """,
         "rounds = set()",

@@ -6,18 +6,9 @@ import struct
 
 import pytest
 
-from harness.protocol.wire import (
-    MAX_MESSAGE_BYTES,
-    BadMessage,
-    Channel,
-    ChannelClosed,
-    ChannelTimeout,
-    Done,
-    Failed,
-    Release,
-    decode_value,
-    encode_value,
-)
+from harness.protocol.channel import MAX_MESSAGE_BYTES, BadMessage, Channel, ChannelClosed, ChannelTimeout
+from harness.protocol.values import decode_value, encode_value
+from harness.protocol.wire import Done, Failed, Release
 
 
 @pytest.fixture

@@ -8,11 +8,18 @@ import select
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from harness.device.memory_file import MemoryFile
-from harness.errors import HarnessError
+from harness.errors import HarnessError, SubmissionError
+from harness.isolation import processes
+from harness.isolation.conversation import death
+from harness.isolation.family import Family
+from harness.isolation.hold import Hold
+from harness.isolation.holdings import MAX_PROCESSES, Holdings, memory_limit
+from harness.isolation.home import Home
 from harness.isolation.launch import Zygote
 from harness.isolation.levels import Isolation, choose_isolation
 from harness.isolation.sandbox import Worker
@@ -77,7 +84,16 @@ def zygote():
     zygote.end()
 
 
-def test_a_forked_worker_is_as_one_that_was_started(zygote, tmp_path):
+@pytest.fixture
+def interruptible():
+    """As a job in the foreground. One in the background ignores SIGINT: a program that it starts inherits that, and a
+    forked worker does not."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_forked_worker_is_as_one_that_was_started(interruptible, zygote, tmp_path):
     started = surroundings(None, tmp_path)
     assert surroundings(zygote, tmp_path) == started
     assert started["environment"]["HOME"] == "HOME/home"
@@ -117,12 +133,101 @@ raise RuntimeError(json.dumps({"torch": torch.initial_seed(), "numpy": numpy.ran
     assert not set(first.values()) & set(second.values())
 
 
+@pytest.mark.parametrize(
+    "code, as_a_shell, reason, text",
+    [
+        (None, False, "exited", "closed its connection"),
+        (3, False, "exited", "exited with code 3 before answering"),
+        (137, False, "exited", "exited with code 137"),
+        (128, True, "exited", "exited with code 128"),
+        (137, True, "crashed", "ended by SIGKILL"),
+        (-signal.SIGSEGV, False, "crashed", "ended by SIGSEGV"),
+        (-33, False, "crashed", "ended by signal 33"),
+    ],
+)
+def test_an_exit_code_says_why_a_worker_is_gone(code, as_a_shell, reason, text):
+    error = death(code, as_a_shell=as_a_shell, tail=" It last printed: x")
+    assert error.reason == reason
+    assert text in error.message and error.message.endswith(" It last printed: x")
+
+
+class Sleeping:
+    """A process that sleeps, in a group of its own, as a worker is."""
+
+    def __init__(self):
+        self.process = subprocess.Popen(["sleep", "100"], start_new_session=True)
+        self.family = Family(self.process, living=list)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exception):
+        self.family.end()
+
+
+def test_a_family_is_ended_with_what_it_started():
+    processes.adopt_orphans()
+    process = subprocess.Popen(["sh", "-c", "sleep 100 & exec sleep 100"], start_new_session=True)
+    family = Family(process, living=list)
+    deadline = time.monotonic() + 10
+    while len(family.members()) < 2 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    members = family.members()
+    family.end()
+    assert len(members) == 2
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in members)
+
+
+def test_a_hold_finds_out_who_ran_meanwhile():
+    with Sleeping() as sleeping:
+        hold = Hold(sleeping.family, own_processes=1)
+        for _ in range(2):
+            hold.pause()
+            assert processes.all_stopped([sleeping.process.pid])
+            hold.resume()
+        hold.pause()
+        hold._processor_s = {sleeping.process.pid: -1.0}  # as if it had used a second since
+        with pytest.raises(SubmissionError, match="went on all the same"):
+            hold.resume()
+
+
+def test_a_hold_allows_no_processes_but_a_worker_s_own():
+    with Sleeping() as sleeping, pytest.raises(SubmissionError, match="1 processes that it started"):
+        Hold(sleeping.family, own_processes=0).pause()
+
+
+class Many:
+    def members(self, at_most):
+        return list(range(at_most + 1))
+
+
+def test_holdings_are_limited(monkeypatch):
+    home = Home()
+    holdings = Holdings(home)
+    with Sleeping() as sleeping:
+        holdings.check(sleeping.family)
+        with pytest.raises(SubmissionError, match=f"more than {MAX_PROCESSES} processes"):
+            holdings.check(Many())
+        monkeypatch.setenv("KERNELGATE_MEMORY_GIB", "0")
+        with pytest.raises(SubmissionError, match="GiB of memory"):
+            holdings.check(sleeping.family)
+    home.remove()
+    assert not home.path.exists()
+
+
+def test_a_worker_may_hold_three_quarters_of_the_memory_or_what_a_person_says(monkeypatch):
+    assert memory_limit(8 << 30) == 6 << 30
+    monkeypatch.setenv("KERNELGATE_MEMORY_GIB", "3")
+    assert memory_limit(8 << 30) == 3 << 30
+    assert memory_limit(2 << 30) == 3 << 29
+
+
 def test_how_a_forked_worker_ended_is_known(zygote):
     for number in (signal.SIGKILL, signal.SIGSEGV):
         with Worker("cpu", MemoryFile().fd, ISOLATION, zygote=zygote) as worker:
             worker.wait_until_ready()
             os.kill(worker.pid, number)
-            assert worker._process.wait(timeout=10) == -number
+            assert worker._started.process.wait(timeout=10) == -number
 
 
 def test_a_worker_can_be_ended_whose_exit_code_is_lost(zygote):
@@ -130,7 +235,7 @@ def test_a_worker_can_be_ended_whose_exit_code_is_lost(zygote):
         worker.wait_until_ready()
         os.kill(worker.pid, signal.SIGKILL)
         os.waitpid(worker.pid, 0)
-    assert worker._process.poll() == 0
+    assert worker._started.process.poll() == 0
     assert not worker.home.exists()
 
 
@@ -231,7 +336,7 @@ def test_who_is_interrupted_waiting_for_a_worker_can_end_it(zygote, monkeypatch)
         monkeypatch.setattr(select, "poll", interrupted)
         with pytest.raises(KeyboardInterrupt):
             worker.wait_until_ready()
-    assert worker._process.poll() == -signal.SIGKILL
+    assert worker._started.process.poll() == -signal.SIGKILL
 
 
 def test_nobody_waits_for_workers_that_are_yet_to_be_forked():

@@ -1,8 +1,8 @@
 """Starting a worker's process: as a program of its own, or as the fork of one that has loaded what all workers need.
 
-To load torch takes a second of processor time, and a run may need hundreds of workers. A program is started where a
-fork would not do: bubblewrap has to be there before what it isolates, the compiler of baselines is loaded once, and on
-a GPU forks have not been tried.
+Loading torch takes a second of processor time, and a run may need hundreds of workers. A program is started where a
+fork does not do: bubblewrap must run before what it isolates, the compiler of baselines is loaded once, and forks on a
+GPU are untried.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from harness.isolation import processes
 from harness.paths import ROOT, emulator_cache
 from harness.protocol import fork
 
-# Variables that a worker may see: what finds compilers, CUDA and the device, and nothing else.
+# Variables that a worker may see: those that locate compilers, CUDA and the device, and no others.
 KEPT_VARIABLES = (
     "PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "CC", "CXX", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "OMP_NUM_THREADS", "VIRTUAL_ENV", "PYTHONPYCACHEPREFIX",
 )  # fmt: skip
 
-# On the CPU memory that was freed stays with the process, as PyTorch's allocator keeps a GPU's: what is timed is
-# then the call and not the system's page faults, which cost as much and differ from minute to minute.
+# On the CPU freed memory stays with the process, as PyTorch's allocator keeps a GPU's. Otherwise the clock would time
+# the system's page faults with each call, which cost as much and differ from minute to minute.
 STEADY_MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
 
-# As subprocess.Popen waits: the first looks are close together.
+# Time between two looks at a process doubles from the first to the last, as in subprocess.Popen.
 _FIRST_LOOK_S, _LAST_LOOK_S = 0.0005, 0.05
 
 # A zygote loads torch first, from a disk that may be slow.
@@ -83,8 +83,11 @@ def environment(device: str) -> dict[str, str]:
     )
 
 
-def start_program(start: Start, modules: Sequence[str], around: Sequence[str], info: int) -> subprocess.Popen:
-    """A program of its own that also loads `modules`; `around` are words before its command, which may write to `info`.
+def start_program(
+    start: Start, modules: Sequence[str], around: Sequence[str] = (), info: int | None = None
+) -> subprocess.Popen:
+    """A program of its own that also loads `modules`. `around` are words before its command; that program inherits
+    `info` and writes to it.
 
     Raises HarnessError when it cannot be started."""
     files = ",".join(map(str, start.files))
@@ -97,7 +100,7 @@ def start_program(start: Start, modules: Sequence[str], around: Sequence[str], i
             stdin=subprocess.DEVNULL,
             stdout=start.output,
             stderr=start.output,
-            pass_fds=[*start.files, *([info] if around else [])],
+            pass_fds=[*start.files, *([] if info is None else [info])],
             start_new_session=True,
         )
     except OSError as error:
@@ -105,10 +108,10 @@ def start_program(start: Start, modules: Sequence[str], around: Sequence[str], i
 
 
 class Forked:
-    """A process that a zygote has forked, or is about to: a child of this one."""
+    """A process that a zygote has forked or will fork: a child of this one."""
 
     def __init__(self, announcement: int, zygote: Zygote) -> None:
-        """`announcement` is where its number can be read once it is there; read and closed at the first need."""
+        """`announcement` is a file that its process number can be read from. The first need reads and closes it."""
         self._announcement = announcement
         self._zygote = zygote
         self._pid = 0
@@ -118,7 +121,7 @@ class Forked:
     def pid(self) -> int:
         """Raises HarnessError when it was not started."""
         if self._announcement >= 0:
-            # May be interrupted, and is then asked again by what ends the workers.
+            # If this is interrupted, what ends the workers asks again.
             poll = select.poll()
             poll.register(self._announcement, select.POLLIN)
             came = poll.poll(START_TIMEOUT_S * 1000)
@@ -130,8 +133,8 @@ class Forked:
         return self._pid
 
     def poll(self) -> int | None:
-        """The exit code, negative for the signal that ended it; None while it runs. 0 where it is lost, as
-        subprocess.Popen says then: who asked before was interrupted on the way back."""
+        """The exit code, negative for the signal that ended it; None while it runs; 0 where it is lost, as with
+        subprocess.Popen: an earlier question was interrupted before it could keep the answer."""
         if self._code is None:
             try:
                 pid, status = os.waitpid(self.pid, os.WNOHANG)
@@ -157,9 +160,9 @@ class Zygote:
     """The process that workers of one device are forked from (harness.worker.zygote)."""
 
     def __init__(self, device: str) -> None:
-        """Begins to load; nothing is waited for. Raises HarnessError when it cannot be started."""
+        """Starts it, and does not wait until it has loaded. Raises HarnessError when it cannot be started."""
         self._output = os.fdopen(os.memfd_create("kernelgate-zygote"), "rb")
-        # Messages keep their bounds, each with its files.
+        # Keeps each message apart, with its files.
         self._control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
         self._environment = environment(device)
         command = [sys.executable, "-P", "-m", "harness.worker.zygote", str(theirs.fileno())]
@@ -179,8 +182,8 @@ class Zygote:
 
     @property
     def is_sound(self) -> bool:
-        """Whether workers can be forked from it and will be as they should. No level but namespaces keeps a submission
-        from lowering its limits, and `basic` not from stopping or ending it."""
+        """Whether it can still fork workers with the judge's limits. Only namespaces keep a submission from lowering
+        these, and at the level `basic` it can also stop or end the zygote."""
         pid = self._process.pid
         if self._process.poll() is not None or processes.all_stopped([pid]):
             return False
@@ -192,7 +195,7 @@ class Zygote:
         own = dict(start.environment.items() - self._environment.items())
         asked = fork.Fork(own, str(start.folder), start.writable)
         try:
-            with contextlib.suppress(OSError):  # of one that has ended `Forked.pid` tells
+            with contextlib.suppress(OSError):  # if the zygote has ended, `Forked.pid` says so
                 fork.send(self._control, asked, [start.output, theirs, *start.files])
         finally:
             os.close(theirs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -14,6 +15,8 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 # clock_getcpuclockid(3) makes a clock's number of a process's so: linux/posix-timers.h.
 _CPUCLOCK_SCHED = 2
+
+_PR_SET_CHILD_SUBREAPER = 36
 
 _LIMITS = sorted({getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_")})
 
@@ -56,8 +59,8 @@ def processor_s(pids: Iterable[int]) -> dict[int, float]:
 
 
 def handed_on(pid: int) -> tuple[object, ...] | None:
-    """What those that `pid` starts have from it, and others of its user can change: limits, processors and priority;
-    None when it is gone."""
+    """What processes inherit from `pid`, and others of its user can change: limits, processors and priority; None when
+    it is gone."""
     with contextlib.suppress(OSError):
         limits = tuple(resource.prlimit(pid, which) for which in _LIMITS)
         priority = os.sched_getscheduler(pid), os.getpriority(os.PRIO_PROCESS, pid)
@@ -72,6 +75,11 @@ def let_run_on(processors: Set[int], pid: int) -> None:
             with contextlib.suppress(OSError):
                 if os.sched_getaffinity(thread) != processors:
                     os.sched_setaffinity(thread, processors)
+
+
+def adopt_orphans() -> None:
+    """Have what a descendant leaves behind become a child of this process, so that none escapes being ended."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def adopted(keep: Iterable[int]) -> list[int]:
@@ -95,13 +103,13 @@ def resident_bytes(pids: Iterable[int]) -> int:
 
 
 def zombies(pids: Iterable[int]) -> set[int]:
-    """Those of `pids` that have ended and wait for somebody to ask how. One whose first thread has ended and whose
-    others have not looks like them, and is none."""
+    """Those of `pids` that have ended and that nobody has waited for. A process of which only the first thread has
+    ended looks like one, and is none."""
     return {pid for pid in pids if _threads_are(pid, "ZX")}
 
 
 def all_stopped(pids: Iterable[int]) -> bool:
-    """Whether every thread of `pids` stands still or has ended: one that waits for a core takes its stop late."""
+    """Whether every thread of `pids` stands still or has ended. One that waits for a core stops late."""
     return all(_threads_are(pid, "TtZX") for pid in pids)
 
 

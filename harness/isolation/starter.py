@@ -1,4 +1,4 @@
-"""Where workers come from: forked or started, when they are wanted or ahead."""
+"""Where workers come from: forked or started as programs, on demand or ahead."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Starter:
             worker = waiting.pop(0)
             if worker.exists:
                 return worker
-            worker.end()  # its zygote was killed before it was forked: the next one is not
+            worker.end()  # its zygote was killed before it forked this one
         return self._start(keeps_compile_cache)
 
     def _start(self, keeps_compile_cache: bool) -> Worker:
@@ -60,7 +60,7 @@ class Starter:
 
     def end(self) -> None:
         """End every worker of this process."""
-        if self._zygote:  # first, so that nobody waits for workers that it has yet to fork
+        if self._zygote:  # first: otherwise ending waits for workers that it has yet to fork
             self._zygote.end()
             self._zygote = None
         Worker.end_all()

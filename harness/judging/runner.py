@@ -17,6 +17,7 @@ from harness.isolation.sandbox import Worker
 from harness.oracle.draw import Drawn
 from harness.problem import Case, Problem
 from harness.protocol.replies import required
+from harness.protocol.values import encode_constants, encode_value
 from harness.protocol.wire import (
     Construct,
     DeviceTimed,
@@ -35,8 +36,6 @@ from harness.protocol.wire import (
     Stage,
     TensorRef,
     TimeDevice,
-    encode_constants,
-    encode_value,
 )
 from harness.reasons import Reason
 from harness.settings import Settings

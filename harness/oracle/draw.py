@@ -16,7 +16,8 @@ from harness.oracle.differentiate import Differentiated, differentiation, output
 from harness.oracle.error_bound import expect, expect_more
 from harness.oracle.outputs import Expected, outputs_of
 from harness.problem import Case, Problem
-from harness.protocol.wire import Differentiation, encode_value
+from harness.protocol.values import encode_value
+from harness.protocol.wire import Differentiation
 from harness.settings import sub_seed
 
 

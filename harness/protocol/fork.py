@@ -1,4 +1,4 @@
-"""What the judge tells the process that workers are forked from: one message for each worker, with its files."""
+"""What the judge sends to the process that workers are forked from: one message for each worker, with its files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ MAX_DESCRIPTORS = 8
 
 
 class Fork(Struct, frozen=True):
-    """One worker: what its environment has beside that of all workers, the folder that it starts in, and what it may
-    write to (harness.worker.limits)."""
+    """One worker: what its environment adds to that of all workers, the folder that it starts in, and the folders that
+    it may write to (harness.worker.limits)."""
 
     environment: dict[str, str]
     folder: str

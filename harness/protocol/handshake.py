@@ -1,14 +1,14 @@
-"""Handing buffers to a worker one at a time, while it is being timed.
+"""Handshakes: the judge hands a worker one buffer at a time while it times it, and the worker says when it is back.
 
-A worker learns which buffer to run next when it has returned from the call before, and that a round is over
-when it is: it knows neither how many calls a round has nor their order. A message for each call would cost
-more than a short kernel, so the two sides share a page with a word each. The judge's word says which turn
-this is and which buffer it is for; the worker's says how many turns it has returned from. What the worker
-writes is only when to go on: a wrong word gets it the next buffer early, and no result.
+The worker learns its next buffer only when it has returned from the call before, and learns that a round is over only
+then: it knows neither how many calls a round has nor their order. A message for each call would cost more than a short
+kernel, so the two sides share a page with one word each. The judge's word has the handshake's number and its buffer.
+The worker's word has the number of the last handshake that it has finished. That word only says when to go on: a wrong
+one gets the worker its next buffer early, and no result.
 
-Where kernels run on the cores themselves, waiting must not take one: there each word comes with a byte through
-a socket to sleep on. Nothing that a worker does with its end can make the judge wait or fault: the page cannot
-be shrunk, and the judge neither sends nor receives where that would block.
+Where kernels run on the processor's own cores, a waiting side must not occupy one: there each word comes with a byte
+through a socket, which the other side sleeps on. Nothing that a worker does with its end makes the judge wait or
+fault: the page cannot shrink, and the judge neither sends nor receives where that would block.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _SLOT_BITS = 32
 _SLOT_MASK = (1 << _SLOT_BITS) - 1
 _ROUND_IS_OVER = 0
 
-# In the worker's word: it has warmed up and waits for the first buffer after the turn that the rest names.
+# In the worker's word: it has warmed up, and waits for the first buffer after the handshake that the rest numbers.
 _READY = 1 << 63
 
-# How often a waiting judge looks whether the worker still lives: some hundred microseconds.
+# A spinning judge looks every so often, some hundred microseconds, whether the worker still lives.
 _SPINS_BETWEEN_LOOKS = 2048
 
-# A round that takes so long is no short one, in which every look would be timed.
+# Looks at what a worker holds are this far apart: a short round, in which one would be timed, has none.
 LOOK_S = 0.25
 
-# More than a side rings before the other looks.
+# More bytes than a side sends before the other reads them.
 _BELL_BYTES = 4096
 
 
 @contextlib.contextmanager
 def no_garbage_collection() -> Iterator[None]:
-    """Either side is in here while it takes part in rounds: collecting would take part of one, as `timeit` says too,
-    and 2 ms to name 256 results, most of which was that."""
+    """Turn Python's garbage collection off. Both sides do so during rounds, as `timeit` does: a collection would fall
+    into a round's time, and made up most of the 2 ms that naming 256 results took."""
     gc.disable()
     try:
         yield
@@ -53,9 +53,9 @@ def no_garbage_collection() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Other:
-    """What the judge minds beside the page while it waits for a worker: the socket that it answers through, whether
-    it has, and a look at what it holds every LOOK_S."""
+class PeerStatus:
+    """What the judge polls beside the page while it waits for a worker: the socket of its replies, whether one has
+    come, and every LOOK_S what the worker holds."""
 
     socket_fd: int
     has_answered: Callable[[], bool]
@@ -73,7 +73,7 @@ class Handshake:
         self._map = mmap.mmap(page_fd, mmap.PAGESIZE)
         self._words = memoryview(self._map).cast("Q")  # aligned words: each is written and read whole
         self.number = 0
-        """Handshake so far; the worker is told at the beginning of a round, and counts on from there."""
+        """How many handshakes there were. Play tells the worker before a round, and it counts on from there."""
 
     @classmethod
     def create(cls, *, spins: bool) -> Handshake:
@@ -87,12 +87,12 @@ class Handshake:
 
     @property
     def fds(self) -> tuple[int, int]:
-        """What the worker has to inherit. `started` closes them here."""
+        """What the worker inherits: the page and its end of the bell."""
         assert self._theirs is not None
         return self._page_fd, self._theirs.fileno()
 
     def started(self) -> None:
-        """The worker has its end: give it up."""
+        """The worker has inherited its end of the bell: close it here."""
         if self._theirs is not None:
             self._theirs.close()
             self._theirs = None
@@ -106,19 +106,20 @@ class Handshake:
 
     # ------------------------------------------------------------------ the judge's side
 
-    def wait_until_ready(self, timeout_s: float, other: Other) -> bool:
-        """Whether the worker waits for the first buffer; False as in `hand_out`."""
-        return self._wait_for(self.number | _READY, time.monotonic() + timeout_s, other)
+    def wait_until_ready(self, timeout_s: float, peer: PeerStatus) -> bool:
+        """Whether the worker says within `timeout_s` that it waits for its first buffer; False where `hand_out` would
+        return early."""
+        return self._wait_for(self.number | _READY, time.monotonic() + timeout_s, peer)
 
-    def hand_out(self, buffers: list[int], timeout_s: float, other: Other) -> None:
-        """Hand each of `buffers` out when the worker is back from the one before, and end the round.
+    def hand_out(self, buffers: list[int], timeout_s: float, peer: PeerStatus) -> None:
+        """Hand out each of `buffers` when the worker is back from the one before, and end the round.
 
-        Returns early when the worker says something else or when `timeout_s` is over: its reply, or that there is
-        none, then says what happened. What `other.look` raises passes through."""
+        Returns early when the worker replies, dies, or takes more than `timeout_s` in all: its reply, or the lack of
+        one, then tells what happened. What `peer.look` raises passes through."""
         deadline = time.monotonic() + timeout_s
         for buffer in buffers:
             self._say(buffer + 1)
-            if not self._wait_for(self.number, deadline, other):
+            if not self._wait_for(self.number, deadline, peer):
                 return
         self._say(_ROUND_IS_OVER)
 
@@ -129,11 +130,11 @@ class Handshake:
             self._ring()
 
     def _ring(self) -> None:
-        with contextlib.suppress(OSError):  # full or closed: then the worker does not listen, or is gone
+        with contextlib.suppress(OSError):  # full or closed: the worker does not listen, or is gone
             self._bell.send(b"!", socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
-    def _wait_for(self, word: int, deadline: float, other: Other) -> bool:
-        """Whether the worker says `word`; False when it spoke otherwise, died or took too long."""
+    def _wait_for(self, word: int, deadline: float, peer: PeerStatus) -> bool:
+        """Whether the worker says `word`; False when it replies instead, dies, or `deadline` passes."""
         words = self._words
         next_look = time.monotonic() + LOOK_S
         while True:
@@ -141,27 +142,27 @@ class Handshake:
                 for _ in range(_SPINS_BETWEEN_LOOKS):
                     if words[1] == word:
                         return True
-                if other.has_answered():
+                if peer.has_answered():
                     return False
             else:
                 bell_fd = self._bell.fileno()
                 wait_s = max(min(deadline, next_look) - time.monotonic(), 0.0)
-                ready, _, _ = select.select([bell_fd, other.socket_fd], [], [], wait_s)
+                ready, _, _ = select.select([bell_fd, peer.socket_fd], [], [], wait_s)
                 if bell_fd in ready and not self._answer():
                     return False
                 if words[1] == word:
                     return True
-                if other.socket_fd in ready:
+                if peer.socket_fd in ready:
                     return False
             now = time.monotonic()
             if now > deadline:
                 return False
             if now > next_look:
-                other.look()
+                peer.look()
                 next_look = time.monotonic() + LOOK_S
 
     def _answer(self) -> bool:
-        """Take what the bell rang, so that it can ring again; False when the worker closed its end."""
+        """Empty the bell, so that it can ring again; False when the worker closed its end."""
         try:
             return bool(self._bell.recv(_BELL_BYTES, socket.MSG_DONTWAIT))
         except BlockingIOError:
@@ -170,13 +171,13 @@ class Handshake:
     # ------------------------------------------------------------------ the worker's side
 
     def report_ready(self, number: int) -> None:
-        """Say that the round after turn `number` can begin."""
+        """Say that the round after handshake `number` can begin."""
         self._words[1] = number | _READY
         if not self._spins:
             self._ring()
 
     def take(self, number: int) -> Iterator[int]:
-        """The buffers of a round that begins after turn `number`, each when the one before was returned from."""
+        """The buffers of the round after handshake `number`, each when the call on the one before has returned."""
         words = self._words
         while True:
             number += 1

@@ -16,10 +16,10 @@ _R = TypeVar("_R")
 def required(reply: Reply, kind: type[_R]) -> _R:
     """`reply`, which must be of `kind`.
 
-    Raises SubmissionError for a failure, with its reason, and bad_message for an answer to something else: a
-    submission can write to its worker's channel."""
+    Raises SubmissionError with a failure's reason, or with bad_message for a reply of another kind: a submission can
+    write to its worker's channel."""
     if isinstance(reply, Failed):
-        # A device's finding names the defect better than the exception that it caused.
+        # A device's finding names the defect; the exception is its consequence.
         raise as_error(reply.findings[0]) if reply.findings else SubmissionError(reply.reason, reply.message)
     if not isinstance(reply, kind):
         raise SubmissionError(

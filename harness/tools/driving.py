@@ -19,7 +19,8 @@ from harness.judging.runner import model_dtype
 from harness.paths import ROOT, build_cache
 from harness.problem import Case, Problem
 from harness.protocol.arguments import arguments
-from harness.protocol.wire import Drive, DriveCase, Driven, encode_value
+from harness.protocol.drive import Drive, DriveCase, Driven
+from harness.protocol.values import encode_value
 from harness.reasons import Reason
 from harness.settings import sub_seed
 from harness.submission import Submission

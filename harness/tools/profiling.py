@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.errors import SubmissionError
 from harness.problem import Case, Problem
-from harness.protocol.wire import Driven
+from harness.protocol.drive import Driven
 from harness.reasons import Reason
 from harness.submission import Submission
 from harness.timing import roofline

@@ -1,7 +1,7 @@
 """Runs a submission alone, for tools that watch a process from outside: `python -m harness.worker.drive REQUEST`.
 
-REQUEST is a file with a wire.Drive. There is no judge, no clock and no isolation: this is for profilers and checkers
-that a person points at a submission of their own. Exit code 4 with a sentence means that the submission failed.
+REQUEST is a file with a harness.protocol.drive.Drive. There is no judge, no clock and no isolation: a person points a
+profiler or checker at a submission of their own. Exit code 4 with a sentence means that the submission failed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import torch
 from harness.build import intercept
 from harness.build.extension import BuildFailed
 from harness.build.torch_toolchain import TorchToolchain
-from harness.protocol.wire import Drive, DriveCase, Driven, WireKernelTime, decode_value
+from harness.protocol.drive import Drive, DriveCase, Driven, WireKernelTime
+from harness.protocol.values import decode_value
 from harness.worker import implementations
 from harness.worker.parameters import carry
 

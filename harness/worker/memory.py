@@ -1,4 +1,4 @@
-"""The worker's side of shared memory: parameters and inputs come in, outputs are pointed at."""
+"""The worker's side of shared memory: it maps the judge's parameters and inputs, and says where its outputs lie."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Memory(Protocol):
         ...
 
     def export(self, tensors: Sequence[object], handles: dict[str, int]) -> list[OutputRef]:
-        """References to tensors; the IPC handles that they need are added to `handles`, each with its place there."""
+        """References to tensors. Adds the IPC handles that they need to `handles`, each with its position there."""
         ...
 
     def synchronize(self) -> None:
@@ -47,17 +47,19 @@ class Memory(Protocol):
         ...
 
     def wake(self) -> None:
-        """Have the device do next to nothing, since what comes first after a pause is slow."""
+        """Give the device a trivial task: the first one after a pause is slow."""
         ...
 
     def poison(self, results: Sequence[TensorRef]) -> None:
         """Make the next allocations of the results' sizes hold NaN."""
         ...
 
-    def unpoison(self) -> None: ...
+    def unpoison(self) -> None:
+        """End what `poison` began."""
+        ...
 
     def trim(self) -> None:
-        """Give memory back that is only kept for later, where it is scarce."""
+        """Give cached memory back where memory is scarce."""
         ...
 
     def release(self) -> None:
@@ -110,33 +112,3 @@ _FILL_WITH_FF = 0x100  # any value but 0 switches it on; its low byte is complem
 
 def _mallopt_perturb(value: int) -> None:
     ctypes.CDLL(None).mallopt(_M_PERTURB, value)
-
-
-class EmulatedMemory(HostMemory):
-    """As on the host, but tensors are copies in emulated device memory, whose bounds are guarded and
-    which is poisoned by the emulator itself."""
-
-    def __init__(self, arena_fd: int) -> None:
-        super().__init__(arena_fd)
-        self.device = torch.device("cuda", 0)
-
-    def tensor(self, arena: ArenaRef, ref: TensorRef) -> torch.Tensor:
-        source = view_bytes(self._bytes(arena), ref)
-        lead = ref.offset % 16 // source.element_size()  # keep the alignment that the case asked for
-        span = 1 + sum((size - 1) * step for size, step in zip(ref.shape, ref.stride, strict=True))
-        count = span if source.numel() else 0
-        storage = torch.empty(lead + count, dtype=source.dtype, device=self.device)
-        storage[lead:].copy_(source.as_strided((count,), (1,)))  # element by element as they lie
-        return storage.as_strided(ref.shape, ref.stride, lead)
-
-    def synchronize(self) -> None:
-        torch.cuda.synchronize()
-
-    def wake(self) -> None:
-        pass
-
-    def poison(self, results: Sequence[TensorRef]) -> None:
-        pass
-
-    def unpoison(self) -> None:
-        pass

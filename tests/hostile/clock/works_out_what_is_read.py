@@ -83,37 +83,37 @@ def layer_norm(x, weight, bias, eps):
     return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + eps) * weight + bias
 
 
-Session = sys.modules["harness.worker.session"].Session
-honest_play, honest_name = Session._play, Session._name
+Rounds = sys.modules["harness.worker.rounds"].Rounds
+honest_play, honest_name = Rounds.play, Rounds.name
 
 
-def play(session, request):
+def play(rounds, request):
     for region in regions:
         libc.madvise(ctypes.c_void_p(region.base), ctypes.c_size_t(region.size), 4)  # the old pages
-    honest_take = session._handshake.take
+    honest_take = rounds._handshake.take
 
     def take(number):
         state.update(timed=True, call=0)
         yield from honest_take(number)
         state["timed"] = False
 
-    session._handshake.take = take
+    rounds._handshake.take = take
     try:
-        return honest_play(session, request)
+        return honest_play(rounds, request)
     finally:
-        del session._handshake.take
+        del rounds._handshake.take
 
 
-def name(session, request):
+def name(rounds, request):
     for region in regions:
         if region.open:
             for offset in range(0, region.size, PAGE):
                 region.bring(offset, PAGE)
             region.open = False
-    return honest_name(session, request)
+    return honest_name(rounds, request)
 
 
-Session._play, Session._name = play, name
+Rounds.play, Rounds.name = play, name
 
 
 class ModelNew(nn.Module):

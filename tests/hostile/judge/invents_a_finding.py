@@ -19,7 +19,7 @@ def forged(message):
     return honest(message)
 
 
-honest = wire.pack
+honest = process.pack
 process.pack = forged
 
 

@@ -1,0 +1,87 @@
+"""Holding a worker still while something else is timed."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+from harness.errors import SubmissionError
+from harness.isolation import processes
+from harness.isolation.family import Family
+from harness.reasons import Reason
+
+# Threads that wait for a core may take so long to stop, and are looked at so often.
+STOP_TIMEOUT_S, STOP_LOOK_S = 5.0, 0.0005
+
+# Processor time that a process may use while it is held. One that stands still uses none (0.0 us in each of 111 holds
+# with both cores busy); this is less than it takes to start a process that works instead.
+HELD_PROCESSOR_S = 1e-4
+
+_RAN_WHILE_HELD = (
+    "It was stopped while others were timed, and went on all the same. Nothing of it may run between its calls."
+)
+
+
+class Hold:
+    """Stops a family with all that it started, and finds out whether it stood still."""
+
+    def __init__(self, family: Family, own_processes: int) -> None:
+        """`own_processes` is how many the family has before a submission starts any."""
+        self._family = family
+        self._own_processes = own_processes
+        self._stopped: set[int] = set()
+        self._stopped_before: frozenset[int] = frozenset()
+        self._started_before: int | None = None
+        self._processor_s: dict[int, float] = {}
+
+    def pause(self) -> None:
+        """Stop everything until `resume`. Raises SubmissionError when it has processes of its own, or does not stop."""
+        if not self._stops_as_before():
+            self._stop_everything()
+        self._wait_until_stopped()
+        self._processor_s = processes.processor_s(self._stopped)
+
+    def resume(self) -> None:
+        """Let go on what `pause` stopped. Raises SubmissionError when it ran meanwhile: a process can have itself
+        continued, for example by a timer of the kernel."""
+        if not self._stopped:
+            return
+        now_s = processes.processor_s(self._stopped)
+        ran = [pid for pid, before_s in self._processor_s.items() if now_s.get(pid, 0.0) - before_s > HELD_PROCESSOR_S]
+        if set(ran) - processes.zombies(ran):  # a dying process uses some, too
+            raise SubmissionError(Reason.RAN_WHILE_HELD, _RAN_WHILE_HELD)
+        processes.send(self._stopped, signal.SIGCONT)
+        self._stopped = set()
+
+    def _stops_as_before(self) -> bool:
+        """Stop what `pause` stopped last time. True when that is everything: the machine has started nothing since.
+
+        Reading the tree of processes instead takes milliseconds, in each of hundreds of rounds."""
+        started = processes.started_so_far()
+        if started is None or not self._stopped_before or started != self._started_before:
+            return False
+        processes.send(self._stopped_before, signal.SIGSTOP)
+        self._stopped = set(self._stopped_before)
+        return processes.started_so_far() == started
+
+    def _stop_everything(self) -> None:
+        started = processes.started_so_far()
+        self._stopped = stopped = set[int]()
+        while fresh := set(self._family.everything()) - stopped:  # looks again for what was started meanwhile
+            processes.send(fresh, signal.SIGSTOP)
+            stopped |= fresh
+        extra = len(stopped - processes.zombies(stopped)) - self._own_processes
+        if extra > 0:
+            raise SubmissionError(
+                Reason.EXTRA_PROCESSES,
+                f"{extra} processes that it started were running between its timed calls. They slow whatever else is "
+                "timed; end them before forward returns.",
+            )
+        self._stopped_before, self._started_before = frozenset(stopped), started
+
+    def _wait_until_stopped(self) -> None:
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        while not processes.all_stopped(self._stopped):
+            if time.monotonic() > deadline:
+                raise SubmissionError(Reason.RAN_WHILE_HELD, _RAN_WHILE_HELD)
+            time.sleep(STOP_LOOK_S)

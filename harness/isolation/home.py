@@ -1,0 +1,93 @@
+"""A worker's folders and files: its home, what it prints, the copy of a submission and its builds."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from harness.isolation import builds
+from harness.paths import build_cache
+from harness.storage import cache, disk
+
+OUTPUT_TAIL_BYTES = 4000
+
+
+class Home:
+    """A folder of one worker, made here and removed by `remove`."""
+
+    def __init__(self) -> None:
+        """Raises HarnessError when the disk has too little room."""
+        self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix="kernelgate-", dir=disk.temporary_folder())))
+        self.log = os.open(self.path / "output", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        """What the worker prints. The file stays open: a submission can put something else under its name."""
+        self.work = self.path / "work"
+        """The folder that the worker starts in."""
+        self.work.mkdir()
+        cache.mark_used(self.work)
+
+    def environment(self, compiled: Path | None) -> dict[str, str]:
+        """Variables that name the worker's own folders. Compilers write below `compiled`, or in its own cache."""
+        own = self._folder("cache")
+        return {
+            "HOME": self._folder("home"),
+            "TMPDIR": self._folder("tmp"),
+            "XDG_CACHE_HOME": own,
+            "CUDA_CACHE_PATH": own,
+            "TORCH_EXTENSIONS_DIR": own,
+            "TORCHINDUCTOR_CACHE_DIR": str((compiled or Path(own)) / "inductor"),
+            "TRITON_CACHE_DIR": str((compiled or Path(own)) / "triton"),
+        }
+
+    def place(self, name: str, data: bytes) -> Path:
+        """Write a file that the worker can read; returns its path."""
+        path = Path(self._folder("submission")) / name
+        path.write_bytes(data)
+        return path
+
+    def lend_builds(self, sha256: str) -> Path:
+        """Copy in what the file of this hash built before; returns the folder for builds."""
+        builds.lend(build_cache(sha256), self.path / "build")
+        return self.path / "build"
+
+    def keep_builds(self, sha256: str) -> None:
+        """Copy new builds to the cache, for the next worker that loads the file of this hash."""
+        builds.keep(self.path / "build", build_cache(sha256))
+
+    def output_tail(self, lines: int = 3) -> str:
+        """The last lines that the worker printed, as the end of a message; empty for none."""
+        try:
+            start = max(os.fstat(self.log).st_size - OUTPUT_TAIL_BYTES, 0)
+            text = os.pread(self.log, OUTPUT_TAIL_BYTES, start).decode(errors="replace").strip()
+        except OSError:
+            return ""
+        last = [line.strip() for line in text.splitlines() if line.strip()][-lines:]
+        return f" It last printed: {' / '.join(last)[:500]}" if last else ""
+
+    def free_bytes(self) -> int:
+        """Room on its disk, asked by the open file: at the level `basic` a worker can remove its own folder."""
+        about = os.fstatvfs(self.log)
+        return about.f_bavail * about.f_frsize
+
+    def has_written(self, size: int) -> bool:
+        """Whether at least `size` bytes lie in it. Walks through all of it."""
+        return disk.folder_bytes(self.path) >= size
+
+    def remove(self) -> None:
+        """Close the log and remove the folder, whatever the worker made of it."""
+        if self.log >= 0:
+            os.close(self.log)
+        self.log = -1
+        _remove(self.path)
+
+    def _folder(self, name: str) -> str:
+        (self.path / name).mkdir(exist_ok=True)
+        return str(self.path / name)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that a submission could write to, however deep and whatever its permissions."""
+    for command in (["rm", "-rf"], ["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+        if folder.exists():
+            subprocess.run([*command, "--", str(folder)], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -1,0 +1,42 @@
+"""What a worker needs of each device: its memory, its observer and its toolchain, chosen here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from harness.worker.memory import HostMemory, Memory
+from harness.worker.observer import NoObserver, Observer
+
+
+def open_memory(device: str, arena_fd: int) -> Memory:
+    """Reach the device: a CUDA context, emulated memory, or the host's."""
+    if device == "cuda":
+        from harness.worker.cuda_memory import CudaMemory
+
+        return CudaMemory()
+    if device == "emulator":
+        from harness.worker.emulated import EmulatedMemory
+
+        return EmulatedMemory(arena_fd)
+    return HostMemory(arena_fd)
+
+
+def observer(device: str, memory: Memory, *, check: bool) -> Observer:
+    """Who watches calls on tensors of `memory`; with `check` for races, too."""
+    if device == "emulator":
+        from harness.worker.emulated import EmulatorObserver
+
+        return EmulatorObserver(memory, check=check)
+    return NoObserver()
+
+
+def toolchain(device: str, emulator_cache: Path, *, check: bool) -> Any:
+    """What builds a submission's extensions."""
+    if device == "emulator":
+        from harness.device.emulator import EmulatorToolchain
+
+        return EmulatorToolchain(emulator_cache, check=check)
+    from harness.build.torch_toolchain import TorchToolchain
+
+    return TorchToolchain(cuda=device == "cuda")

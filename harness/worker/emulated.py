@@ -1,0 +1,65 @@
+"""The emulated device in a worker: its memory, and what it observes. Needs the emulator to be active."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from harness.device import emulator
+from harness.protocol.wire import ArenaRef, OutputRef, Run, TensorRef
+from harness.records import Finding, KernelCounts
+from harness.worker.memory import HostMemory, Memory
+
+
+class EmulatedMemory(HostMemory):
+    """Tensors are copies in emulated device memory. The emulator guards its bounds and poisons it."""
+
+    def __init__(self, arena_fd: int) -> None:
+        super().__init__(arena_fd)
+        self.device = torch.device("cuda", 0)
+
+    def tensor(self, arena: ArenaRef, ref: TensorRef) -> torch.Tensor:
+        source = super().tensor(arena, ref)
+        lead = ref.offset % 16 // source.element_size()  # keeps the alignment that the case asked for
+        span = 1 + sum((size - 1) * step for size, step in zip(ref.shape, ref.stride, strict=True))
+        count = span if source.numel() else 0
+        storage = torch.empty(lead + count, dtype=source.dtype, device=self.device)
+        storage[lead:].copy_(source.as_strided((count,), (1,)))  # element by element as they lie
+        return storage.as_strided(ref.shape, ref.stride, lead)
+
+    def synchronize(self) -> None:
+        torch.cuda.synchronize()
+
+    def poison(self, results: Sequence[TensorRef]) -> None:
+        pass
+
+    def unpoison(self) -> None:
+        pass
+
+
+class EmulatorObserver:
+    """Runs blocks in the order asked for, with races checked where `check` says so, and collects what was seen.
+
+    What the caller reads and writes counts, too: a kernel may still run on another stream."""
+
+    def __init__(self, memory: Memory, *, check: bool) -> None:
+        self._memory = memory
+        self._check = check
+
+    def begin(self, request: Run, inputs: Sequence[torch.Tensor]) -> None:
+        emulator.configure(order=request.order, seed=request.order_seed, check=self._check)
+        emulator.caller_writes(inputs)
+
+    def end(self, inputs: Sequence[torch.Tensor], result: Sequence[object]) -> None:
+        emulator.caller_reads(result)
+        emulator.caller_writes(inputs)
+
+    def copies(self, inputs: Sequence[torch.Tensor]) -> list[OutputRef]:
+        return self._memory.export(inputs, {})
+
+    def take_findings(self) -> list[Finding]:
+        return emulator.take_findings()
+
+    def take_counts(self) -> list[KernelCounts]:
+        return emulator.take_counts()

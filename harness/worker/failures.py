@@ -1,0 +1,78 @@
+"""What the judge is told of an exception: a reason, and a message in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from harness.build.extension import BuildFailed, Unsupported
+from harness.protocol.wire import Construct, Failed, Request
+from harness.reasons import Reason
+from harness.worker import implementations
+from harness.worker.calls import InAContainer, NoGradient
+from harness.worker.observer import Observer
+from harness.worker.parameters import CannotCarry
+
+# Longer messages of a submission's own errors are cut: they begin with what matters.
+MAX_TEXT = 2000
+
+
+class Failures:
+    """Puts exceptions of one implementation into words."""
+
+    def __init__(
+        self, path: Path, take_forbidden: Callable[[], list[str]], observer: Observer, *, on_gpu: bool
+    ) -> None:
+        """`path` is the file whose lines messages name. `take_forbidden` gives the forbidden operators that were called
+        since the last time. With `on_gpu`, CUDA's errors are faults of a kernel."""
+        self._path = path
+        self._take_forbidden = take_forbidden
+        self._observer = observer
+        self._on_gpu = on_gpu
+
+    def of_loading(self, error: BaseException) -> Failed:
+        """An exception that came while the implementation was built and imported."""
+        match error:
+            case BuildFailed():
+                return Failed(reason=Reason.BUILD_FAILED, message=str(error)[:MAX_TEXT])
+            case Unsupported():
+                return Failed(reason=Reason.UNSUPPORTED_BY_EMULATOR, message=str(error)[:MAX_TEXT])
+            case implementations.LoadFailed():
+                return Failed(reason=Reason.LOAD_FAILED, message=str(error))
+        return self._failed(Reason.LOAD_FAILED, error)
+
+    def of_answer(self, error: Exception, request: Request) -> Failed:
+        """An exception that came while `request` was answered."""
+        match error:
+            case CannotCarry():
+                return Failed(reason=Reason.PARAMETERS_NOT_CARRIED, message=str(error))
+            case InAContainer():
+                return self._failed(Reason.WRONG_OUTPUT, error, plain=True)
+            case NoGradient():
+                return self._failed(Reason.NO_GRADIENT, error, plain=True)
+            case torch.cuda.OutOfMemoryError():
+                return self._failed(Reason.OUT_OF_MEMORY, error)
+        return self._failed(Reason.LOAD_FAILED if isinstance(request, Construct) else Reason.RAISED, error)
+
+    def of_device(self, error: Exception) -> Failed:
+        """An exception that came while the device was waited for."""
+        return self._failed(Reason.RAISED, error)
+
+    def _failed(self, reason: Reason, error: BaseException, *, plain: bool = False) -> Failed:
+        """A `plain` error is a sentence that needs no class or line. A forbidden operator is the reason whatever error
+        it became: the submission may have wrapped it in other words."""
+        where = implementations.line_of_error(error, self._path)
+        forbidden = self._take_forbidden()
+        if forbidden:
+            reason, message = Reason.FORBIDDEN_OP, _forbidden(forbidden[0], where)
+        else:
+            text = str(error).strip()[:MAX_TEXT] or "no message"
+            message = text if plain else f"{type(error).__name__}{where}: {text}"
+            reason = Reason.CUDA_FAULT if self._on_gpu and "CUDA error" in str(error) else reason
+        return Failed(reason=reason, message=message, findings=self._observer.take_findings())
+
+
+def _forbidden(operator: str, where: str) -> str:
+    return f"{operator} must not run in a submission: it is what the submission replaces{where}."

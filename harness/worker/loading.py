@@ -1,0 +1,99 @@
+"""The implementation that a worker was told to load, and the models that it gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness import peers
+from harness.protocol.arguments import arguments
+from harness.protocol.values import decode_constants, decode_value
+from harness.protocol.wire import Done, Load, Precompile, Reply, TensorRef
+from harness.worker import implementations
+from harness.worker.calls import listed
+from harness.worker.memory import Memory
+
+
+class Implementation:
+    """A submission, a baseline, a peer or the null kernel."""
+
+    def __init__(self, load: Load, memory: Memory) -> None:
+        self.kind = load.kind
+        self.version = ""
+        """The package behind a peer, and its version."""
+        self._path = Path(load.path)
+        self._memory = memory
+        self._factory: implementations.Factory | None = None
+        self._precompiled: dict[str, torch.nn.Module] = {}
+
+    @property
+    def is_submission(self) -> bool:
+        return self.kind == "submission"
+
+    @property
+    def is_null_kernel(self) -> bool:
+        """Whether it has no models: the null kernel is built when the form of its results is known."""
+        return self.kind == "null_kernel"
+
+    def load(self) -> None:
+        """Import it. Raises LoadFailed, and what the file raises, BuildFailed and Unsupported among it."""
+        if self.kind in peers.DISTRIBUTIONS:
+            self._factory, self.version = implementations.peer(self.kind, self._path)
+        elif not self.is_null_kernel:
+            self._factory = _FACTORIES[self.kind](self._path)
+
+    def model(self, init: Any, dtype: str) -> Any:
+        """What it gives for encoded constructor arguments, on the device with parameters of `dtype`; the model that was
+        precompiled for these, once. Should be a Module: a submission may give anything."""
+        assert self._factory is not None
+        precompiled = self._precompiled.pop(_key(init, dtype), None)
+        if precompiled is not None:
+            return precompiled
+        torch.manual_seed(0)
+        model = self._factory(*decode_value(init))
+        if not isinstance(model, torch.nn.Module):
+            return model
+        return model.to(getattr(torch, dtype) if dtype else None).to(self._memory.device)
+
+    def precompile(self, request: Precompile) -> Reply:
+        """Build models and call each once on zeros; `model` gives them later."""
+        for precompilation in request.precompilations:
+            model = self.model(precompilation.init, precompilation.dtype)
+            assert isinstance(model, torch.nn.Module)
+            tensors = [_zeros(ref, self._memory.device) for ref in precompilation.inputs]
+            inputs = arguments(tensors, decode_constants(precompilation.constants))
+            with torch.set_grad_enabled(precompilation.gradients):
+                _call_once(model, inputs, precompilation.gradients)
+            self._precompiled[_key(precompilation.init, precompilation.dtype)] = model
+        self._memory.synchronize()
+        return Done()
+
+
+_FACTORIES = {
+    "submission": implementations.submission,
+    "eager": implementations.eager,
+    "compile": implementations.compiled,
+}
+
+
+def _key(init: Any, dtype: str) -> str:
+    return f"{init!r} {dtype}"
+
+
+def _call_once(model: torch.nn.Module, inputs: list[Any], gradients: bool) -> None:
+    if not gradients:
+        model(*inputs)
+        return
+    for tensor in inputs:
+        if isinstance(tensor, torch.Tensor):
+            tensor.requires_grad_(tensor.is_floating_point())
+    outputs = listed(model(*inputs))
+    roots = [output for output in outputs if output.requires_grad]
+    torch.autograd.backward(roots, [torch.zeros_like(root) for root in roots])
+
+
+def _zeros(ref: TensorRef, device: torch.device) -> torch.Tensor:
+    dtype = getattr(torch, ref.dtype)
+    return torch.zeros(ref.shape, dtype=dtype, device=device).as_strided(ref.shape, ref.stride)

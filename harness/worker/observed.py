@@ -1,0 +1,57 @@
+"""Observed calls: one at a time, outputs poisoned before, with what the device tells about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from harness.protocol.wire import Ran, Reply, Run
+from harness.worker.memory import Memory
+from harness.worker.observer import Observer
+from harness.worker.staged import Staged
+
+
+class ObservedCalls:
+    """Calls that nobody times."""
+
+    def __init__(
+        self, staged: Staged, memory: Memory, observer: Observer, take_forbidden: Callable[[], list[str]]
+    ) -> None:
+        """`take_forbidden` gives the forbidden operators that were called since the last time."""
+        self._staged = staged
+        self._memory = memory
+        self._observer = observer
+        self._take_forbidden = take_forbidden
+
+    def run(self, request: Run) -> Reply:
+        """One call, and all that is known about it. Raises what the call raises, and TypeError for an output that is no
+        dense tensor."""
+        inputs = self._staged.buffers[request.buffer]
+        self._staged.outputs = []
+        result = self._call(request, inputs)
+        self._staged.outputs = [result]
+        handles: dict[str, int] = {}
+        return Ran(
+            outputs=self._memory.export(result, handles),
+            handles=list(handles),
+            inputs=self._observer.copies(inputs),
+            forbidden=self._take_forbidden(),
+            findings=self._observer.take_findings(),
+            counts=self._observer.take_counts(),
+        )
+
+    def _call(self, request: Run, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        call = self._staged.call
+        assert call is not None
+        if request.random_seed is not None:
+            torch.manual_seed(request.random_seed)
+        self._memory.poison(self._staged.results)
+        self._observer.begin(request, inputs)
+        try:
+            with torch.set_grad_enabled(self._staged.gradients):
+                result = call(inputs)
+        finally:
+            self._memory.unpoison()
+        self._observer.end(inputs, result)
+        return result

@@ -1,0 +1,101 @@
+"""What is ready to be called: a model with the reference's parameters, its buffers, and what one call of it does."""
+
+from __future__ import annotations
+
+import torch
+
+from harness.protocol.values import decode_constants
+from harness.protocol.wire import Construct, Done, Failed, Prepare, Reply, Stage, TensorRef
+from harness.reasons import Reason
+from harness.worker import implementations
+from harness.worker.calls import Call, Training, forward
+from harness.worker.loading import Implementation
+from harness.worker.memory import Memory
+from harness.worker.parameters import carry
+
+
+class Staged:
+    """One model and the buffers that it can be called on."""
+
+    def __init__(self, implementation: Implementation, memory: Memory) -> None:
+        self._implementation = implementation
+        self._memory = memory
+        self._places: dict[str, str] = {}
+        self._training: Training | None = None
+        self.model: torch.nn.Module | None = None
+        self.call: Call | None = None
+        self.gradients = False
+        """Whether a call runs with autograd."""
+        self.buffers: list[list[torch.Tensor]] = []
+        self.results: list[TensorRef] = []
+        """Forms of what a call returns, without a place."""
+        self.outputs: list[list[torch.Tensor]] = []
+        """What the last calls returned, kept for the judge to read."""
+
+    @property
+    def null_kernel(self) -> implementations.NullKernel | None:
+        """The model, where it is the null kernel."""
+        return self.model if isinstance(self.model, implementations.NullKernel) else None
+
+    def construct(self, request: Construct) -> Reply:
+        """Build the model. Raises CannotCarry when a parameter has no place there, and what its constructor raises."""
+        self.forget()
+        if self._implementation.is_null_kernel:
+            return Done()
+        model = self._implementation.model(request.init, request.dtype)
+        if not isinstance(model, torch.nn.Module):
+            return Failed(
+                reason=Reason.LOAD_FAILED,
+                message=f"ModelNew(...) gave a {type(model).__name__}; ModelNew must be a torch.nn.Module.",
+            )
+        source = {item.name: self._memory.tensor(request.arena, item.tensor) for item in request.state}
+        self._places = carry(source, getattr(model, "_orig_mod", model))
+        self._memory.synchronize()
+        self.model = model
+        return Done()
+
+    def stage(self, request: Stage) -> Reply:
+        """Lay out buffers and prepare a call. Raises NoGradient for a parameter that cannot be differentiated."""
+        self.outputs = []
+        self.results = request.results
+        self.buffers = [[self._memory.tensor(request.arena, ref) for ref in buffer] for buffer in request.buffers]
+        if self._implementation.is_null_kernel:
+            self.model = implementations.NullKernel(request.results, self._memory.device)
+        assert self.model is not None
+        self.model.train(request.train)
+        self.gradients = request.differentiation is not None and not self._implementation.is_null_kernel
+        self._training = None
+        self.call = self._make_call(self.model, request)
+        self._memory.synchronize()
+        return Done()
+
+    def _make_call(self, model: torch.nn.Module, request: Stage) -> Call:
+        constants = decode_constants(request.constants)
+        if not self.gradients or request.differentiation is None:
+            return forward(model, constants, alone=request.alone and self._implementation.is_submission)
+        self._training = Training(model, request.differentiation, _under(model, self._places), constants)
+        self.buffers = [self._training.leaves(buffer) for buffer in self.buffers]
+        return self._training.call(request.call)
+
+    def prepare(self, request: Prepare) -> Reply:
+        """Do the forward of some buffers for a call that is a backward."""
+        self.outputs = []
+        if self._training is not None:
+            with torch.enable_grad():
+                self._training.prepare([self.buffers[buffer] for buffer in request.buffers])
+            self._memory.synchronize()
+        return Done()
+
+    def forget(self) -> None:
+        """Drop the model, its buffers and its outputs."""
+        self.model = None
+        self.call = None
+        self._training = None
+        self.outputs = []
+        self.buffers = []
+
+
+def _under(model: torch.nn.Module, places: dict[str, str]) -> dict[str, str]:
+    """`places`, found in a model, as names in `model`, which may be a compiled module that holds that one."""
+    prefix = "_orig_mod." if hasattr(model, "_orig_mod") else ""
+    return {name: prefix + place for name, place in places.items()}
