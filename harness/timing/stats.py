@@ -24,8 +24,8 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float]:
 
     The binomial interval of Conover, Practical Nonparametric Statistics (1999), section 3.2: the number B of samples
     below the median is binomial (n, 1/2), so the k-th smallest and the k-th largest enclose it with probability
-    1 - 2 P(B < k). scipy.stats.quantile_test returns the same (a test compares them), but importing it takes a second.
-    Raises ValueError for fewer than MIN_SAMPLES samples.
+    1 - 2 P(B < k). scipy.stats.quantile_test returns the same (a test compares them), but importing it takes one of
+    the few seconds that an evaluation has. Raises ValueError for fewer than MIN_SAMPLES samples.
     """
     n = len(samples)
     if n < MIN_SAMPLES:
