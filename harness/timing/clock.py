@@ -45,7 +45,7 @@ from harness.timing.round import Evidence, Round
 from harness.timing.sample_plan import Sampler, Samples, plan_comparison
 
 # What messages call the null kernel.
-NULL_KERNEL = "The null, which the judge's clock is compared with,"
+NULL_KERNEL = "The null kernel, which the judge's clock is compared with,"
 
 # Calls before the clock starts. The first calls after a pause are slow in Python and at launch, by 30 to 190 µs on the
 # machine with the H200, and not equally in every process. A call over the first limit is made once, one over the second
