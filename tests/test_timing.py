@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,13 +16,14 @@ import torch
 from harness import oracle
 from harness.device.host import HostDevice
 from harness.device.memory_file import MemoryFile
-from harness.errors import Inconclusive, SubmissionError
+from harness.errors import SubmissionError
 from harness.oracle.products import _find_out
-from harness.timing import clock, dealing
-from harness.timing.calls import choose_calls
-from harness.timing.clock import Clock
+from harness.timing import expected_rounds
+from harness.timing.case_data import prepare_case
 from harness.timing.contender import Contender
-from harness.timing.input_pool import DataSet, InputPool, SamplePlan
+from harness.timing.data_set import DataSet
+from harness.timing.pooled_input import SparseInput, WholeInput
+from harness.timing.sample_plan import SamplePlan
 from harness.timing.timer import Timer
 from tests import machine
 from tests.helpers import ROOT, run_timed
@@ -203,67 +205,6 @@ def test_what_is_not_timed_takes_no_longer_than_a_few_timeouts(tmp_path):
     assert "12.5 s is the limit for a case" in evaluation["message"]
 
 
-class Scripted(Clock):
-    """A clock whose rounds of one contender are given."""
-
-    def __init__(self, contender, calls_us):
-        device, pool = HostDevice("cpu", MemoryFile()), SimpleNamespace(buffer_count=1000)
-        super().__init__(device, pool, null=None, timeout_s=1.0, round_us=1_000.0)
-        self._one, self._calls_us = contender, iter(calls_us)
-
-    def _choose_calls(self):
-        self._one.calls = 4
-
-    def _measure_once(self):
-        self._one.round_s.append(next(self._calls_us) * self._one.calls / 1e6)
-        self._one.null_s.append(0.0)
-
-
-@pytest.mark.parametrize("slow_rounds", range(1, 30))
-def test_who_is_fast_at_last_has_as_many_rounds_as_are_needed_or_no_time(monkeypatch, slow_rounds):
-    """Rounds do not go on for ever, and nobody may start again with too few of them left."""
-    monkeypatch.setattr(clock, "MAX_ROUNDS", 30)
-    contender = Contender("submission", None, None)
-    calls_us = [300.0 + 100 * (n % 2) for n in range(slow_rounds)] + [50.0 + 20 * (n % 2) for n in range(30)]
-    told = True
-    try:
-        Scripted(contender, calls_us).measure([contender], budget_s=60.0, half_width=0.0, least_rounds=9)
-    except Inconclusive:
-        told = False
-    assert len(contender.round_s) >= 9
-    fast = statistics.median(contender.samples_us()) < 100
-    assert told == (not fast or contender.calls > 4)
-
-
-def test_who_becomes_faster_again_and_again_is_not_told_a_time_and_does_not_start_again_each_time():
-    """Each time costs all the rounds so far, which may be as long as timeouts allow."""
-    contender = Contender("submission", None, None)
-    times = [300.0 / 3 ** (n // 9) for n in range(5, 205)]  # the last five of each nine rounds are faster
-    played = iter(range(200))
-    scripted = Scripted(contender, (times[n] for n in played))
-    with pytest.raises(Inconclusive, match="faster again and again"):
-        scripted.measure([contender], budget_s=0.0, half_width=0.01, least_rounds=9)
-    assert next(played) <= 30
-    assert len(contender.round_s) >= 9
-
-
-def test_nobody_is_left_out_because_another_became_faster():
-    steady = Contender("submission", None, None, calls=4, round_s=[800e-6] * 9, null_s=[0.0] * 9)
-    faster = Contender("eager", None, None, calls=4, round_s=[80e-6] * 9, null_s=[0.0] * 9, trusted=False)
-    scripted = Scripted(steady, [])
-    scripted._first, scripted._running = steady, [steady, faster]
-    scripted._leave_out_the_unsteady()
-    assert scripted._running == [steady]
-
-
-def test_rounds_are_as_long_as_they_should_be_and_have_the_same_calls_where_they_can():
-    assert choose_calls({"a": 100.0}, 6_000.0, most=200) == {"a": 60}
-    assert choose_calls({"a": 100.0, "b": 190.0}, 6_000.0, most=200) == {"a": 60, "b": 60}
-    assert choose_calls({"a": 100.0, "b": 400.0}, 6_000.0, most=200) == {"a": 60, "b": 30}
-    assert choose_calls({"a": 100.0, "b": 8_000.0}, 6_000.0, most=200) == {"a": 60, "b": 2}
-    assert choose_calls({"a": 10.0, "b": 90_000.0}, 6_000.0, most=200) == {"a": 200, "b": 2}
-
-
 def test_a_null_kernel_that_dies_is_said_and_costs_the_next_submission_nothing(tmp_path):
     """On a machine that stands still for seconds, whatever the judge waits for may be lost: also its own."""
     program = tmp_path / "unlucky.py"
@@ -322,18 +263,19 @@ def test_rounds_that_are_too_much_to_compute_together_are_computed_one_after_the
     model = torch.nn.LayerNorm(shape[1:])
     inputs = [torch.randn(shape) for _ in range(2)]
     sets = [DataSet([x], oracle.expect(model, [x], 0)) for x in inputs]
-    pool = InputPool(device, model, sets, [[ref] for ref in device.arena.lay_out([(x, "contiguous") for x in inputs])])
-    pool.fill()
-    changes = pool.prepare(range(2))
+    buffers = [[ref] for ref in device.arena.lay_out([(x, "contiguous") for x in inputs])]
+    data = prepare_case(device, model, sets, buffers)
+    data.pool.fill()
+    contents = data.pool.prepare(range(2))
     elements = np.arange(2 * 2 * 5).reshape(2, 2, 5)
     both = np.array([[1, 3], [0, 2]])
     rounds = [
-        (SamplePlan([0, 1], both[[n % 2, 0]], [elements + n], None if n == 3 else n % 2), changes) for n in range(5)
+        (SamplePlan([0, 1], both[[n % 2, 0]], [elements + n], None if n == 3 else n % 2), contents) for n in range(5)
     ]
-    together = list(pool.expected(rounds))
+    together = list(data.expected.of(rounds))
     for limit_bytes in (1, 250_000):
-        monkeypatch.setattr(dealing, "TOGETHER_BYTES", limit_bytes)
-        apart = list(pool.expected(rounds))
+        monkeypatch.setattr(expected_rounds, "TOGETHER_BYTES", limit_bytes)
+        apart = list(data.expected.of(rounds))
         for one, other in zip(together, apart, strict=True):
             np.testing.assert_allclose(one.elements, other.elements)
             torch.testing.assert_close(one.full, other.full)
@@ -354,7 +296,7 @@ def test_what_is_as_long_as_there_are_rows_is_not_taken_for_rows(model, inputs):
     device, given = HostDevice("cpu", MemoryFile()), [torch.randn(6, 6) for _ in range(inputs)]
     sets = [DataSet(given, oracle.expect(model, given, 0))]
     buffers = [device.arena.lay_out([(x, "contiguous") for x in given]) for _ in range(2)]
-    assert InputPool(device, model, sets, buffers).rows == 1
+    assert prepare_case(device, model, sets, buffers).outputs.rows == 1
 
 
 def test_a_right_answer_stays_within_the_tolerance_when_elements_change():
@@ -369,12 +311,12 @@ def test_a_right_answer_stays_within_the_tolerance_when_elements_change():
         x = (4 * torch.randn(shape, generator=draw) + offset).bfloat16()
         sets.append(DataSet([x], oracle.expect(model, [x], seed)))
     buffers = [[ref] for ref in device.arena.lay_out([(s.inputs[0], "contiguous") for s in sets])]
-    pool = InputPool(device, model, sets, buffers)
-    pool.fill()
-    changes = pool.prepare(range(2))
-    pool.change(changes)
-    (wanted,) = pool.expected([(SamplePlan([0], np.array([[0]]), [np.array([[[0]]])], full=1), changes)])
-    (values,), (tolerance,) = wanted.full, pool.tolerances
+    data = prepare_case(device, model, sets, buffers)
+    data.pool.fill()
+    contents = data.pool.prepare(range(2))
+    data.pool.change(contents)
+    (expected,) = data.expected.of([(SamplePlan([0], np.array([[0]]), [np.array([[[0]]])], full=1), contents)])
+    (values,), (tolerance,) = expected.full, data.outputs.tolerances
     assert (values.bfloat16().double() - values).abs().max() <= tolerance
 
 
@@ -412,11 +354,11 @@ class Mish(torch.nn.Module):
         return x * torch.tanh(torch.nn.functional.softplus(x))
 
 
-def pool_of(model, shape, dtype=torch.float32):
+def case_of(model, shape, dtype=torch.float32):
     device = HostDevice("cpu", MemoryFile())
     sets = [DataSet([x], oracle.expect(model, [x], 0)) for x in (torch.randn(shape).to(dtype) for _ in range(3))]
     buffers = [[ref] for ref in device.arena.lay_out([(s.inputs[0], "contiguous") for s in sets])]
-    return InputPool(device, model, sets, buffers)
+    return prepare_case(device, model, sets, buffers)
 
 
 @pytest.mark.parametrize(
@@ -426,22 +368,22 @@ def pool_of(model, shape, dtype=torch.float32):
 )  # fmt: skip
 def test_who_repairs_what_was_worked_out_before_is_wrong_in_much(model, shape, dtype):
     """Elements whose own input is the same as before are kept, the others are right."""
-    pool = pool_of(model.to(dtype), shape, dtype)
-    pool.fill()
-    changes = pool.prepare([0])
-    before = pool._buffer_inputs(0, [None])[0].clone()
-    after = pool._buffer_inputs(0, changes)[0]
-    wanted = pool._outputs([after])[0]
-    repaired = torch.where(before == after, pool._outputs([before])[0], wanted)
-    kept = (before == after) & ((repaired - wanted).abs() <= pool.tolerances[0])
+    data = case_of(model.to(dtype), shape, dtype)
+    data.pool.fill()
+    contents = data.pool.prepare([0])
+    before = replace(contents, changes=[None]).of_buffer(data.inputs, 0)[0].clone()
+    after = contents.of_buffer(data.inputs, 0)[0]
+    expected = data.reference([after])[0]
+    repaired = torch.where(before == after, data.reference([before])[0], expected)
+    kept = (before == after) & ((repaired - expected).abs() <= data.outputs.tolerances[0])
     assert kept.double().mean() < 0.6
 
 
 def test_changed_elements_are_equal_to_no_other():
     """A reference that gives the places of the largest has no order for equal ones."""
-    pool = pool_of(torch.nn.LayerNorm(512).double(), (64, 512), torch.float64)
-    pool.fill()
-    (after,) = pool._buffer_inputs(0, pool.prepare([0]))
+    data = case_of(torch.nn.LayerNorm(512).double(), (64, 512), torch.float64)
+    data.pool.fill()
+    (after,) = data.pool.prepare([0]).of_buffer(data.inputs, 0)
     assert all(len(row.unique()) == len(row) for row in after)
 
 
@@ -454,8 +396,52 @@ def test_inputs_of_no_elements_lie_in_memory_that_can_be_opened():
 @pytest.mark.parametrize("model", [Mish(), torch.nn.LayerNorm(2)])
 def test_what_changes_in_very_short_rows_takes_no_more_memory_than_the_inputs(model):
     """One element in two, each with a position and those it is drawn from, would be many times as much."""
-    pool = pool_of(model, (4096, 2))
+    pool = case_of(model, (4096, 2)).pool
     pool.fill()
-    for change in pool.prepare(range(pool.buffer_count)):
+    for change in pool.prepare(range(pool.buffer_count)).changes:
         tensors = change.values() if isinstance(change, dict) else (change.positions, change.values, change.places)
         assert sum(t.nbytes for t in tensors) <= pool.buffer_count * 4096 * 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "kind"),
+    [(torch.nn.LayerNorm(4096), (64, 4096), SparseInput), (torch.nn.Linear(64, 4), (64, 64), WholeInput),
+     (Mish(), (64, 1024), WholeInput)],
+)  # fmt: skip
+def test_every_element_changes_of_what_is_multiplied_or_stays_right(model, shape, kind):
+    (tensor,) = case_of(model, shape).inputs
+    assert isinstance(tensor, kind)
+
+
+@pytest.mark.parametrize("model", [torch.nn.LayerNorm(512), torch.nn.Linear(512, 4)])
+def test_buffers_hold_what_is_expected_of_them_and_a_strange_element_is_found(model):
+    """Of the data sets, once they have changed, and in the next round."""
+    data = case_of(model, (64, 512))
+    pool, views = data.pool, data.inputs[0].buffers.views
+    pool.fill()
+    for _ in range(2):
+        contents = pool.prepare(range(pool.buffer_count))
+        assert not any(torch.equal(views[n], contents.of_buffer(data.inputs, n)[0]) for n in range(len(views)))
+        pool.change(contents)
+        assert all(torch.equal(views[n], contents.of_buffer(data.inputs, n)[0]) for n in range(len(views)))
+        assert not pool.written_by_others(range(pool.buffer_count))
+    views[1][5, 7] += 1
+    assert not pool.written_by_others([0, 2]) and pool.written_by_others([1])
+
+
+def test_what_is_late_is_zero_until_the_early_part_is_done_and_only_it_changes():
+    device, shape = HostDevice("cpu", MemoryFile()), (64, 512)
+    model = torch.nn.Bilinear(512, 512, 2)
+    sets = [DataSet(x, oracle.expect(model, x, 0)) for x in ([torch.randn(shape) for _ in range(2)] for _ in range(3))]
+    given = [(x, "contiguous") for s in sets for x in s.inputs]
+    refs = device.arena.lay_out(given)
+    data = prepare_case(device, model, sets, [refs[i : i + 2] for i in range(0, 6, 2)], early=1)
+    early, late = (tensor.buffers.views for tensor in data.inputs)
+    data.pool.fill()
+    data.pool.hide_late()
+    assert early.all() and not late.any()
+    data.pool.fill_late()
+    assert not data.pool.written_by_others(range(3))
+    before = early.clone(), late.clone()
+    data.pool.change(data.pool.prepare(range(3)))
+    assert torch.equal(early, before[0]) and not torch.equal(late, before[1])

@@ -1,4 +1,4 @@
-"""What is timed, and the rounds that it has had."""
+"""An implementation that is timed, its rounds so far, and what they say about a call."""
 
 from __future__ import annotations
 
@@ -10,71 +10,78 @@ from harness.device.base import Reader
 from harness.isolation.sandbox import Worker
 from harness.timing import stats
 
-# A call that is at least this share Python and launch is labelled launch-bound.
+# A call of which Python and launching take at least this share is labelled launch-bound.
 LAUNCH_BOUND_SHARE = 0.9
 
 
 @dataclass
 class Contender:
-    """An implementation being timed: its worker, and its rounds so far in the order they were run."""
+    """The worker of an implementation, and its rounds so far, in the order they were played."""
 
     name: str
     worker: Worker
     reader: Reader
     trusted: bool = False
-    """Whether it runs our own code and the problem's, and nothing of a submission's."""
+    """Whether it runs only our own code and the problem's, and nothing of a submission."""
     calls: int = 1
+    """Calls of a round."""
     call_us: float = 0.0
-    """A first estimate, which decides how many calls a round has."""
+    """An estimate of the time of a call, which decides how many calls a round has; 0 before there is one."""
     round_s: list[float] = field(default_factory=list)
+    """Time of each round."""
     null_s: list[float] = field(default_factory=list)
+    """What each round cost beside its calls."""
     issue_us: list[float] = field(default_factory=list)
+    """How long a call took to return in each round, as the worker says."""
     spent_s: float = 0.0
-    """What its rounds took in all, with what is not timed."""
+    """Time of all rounds, including what is not timed."""
     finished: bool = False
+    """Whether it has a time to be reported."""
     masks: dict[int, list[np.ndarray]] = field(default_factory=dict)
-    """What was dropped of an output, by its position, in calls of the first rounds."""
+    """Dropped elements (booleans) in calls of the first rounds, by the output's position."""
 
     def start_again(self, calls: int) -> None:
-        """With other rounds, of so many calls."""
+        """Drop all rounds; further ones have so many calls."""
         self.calls = calls
         for rounds in (self.round_s, self.null_s, self.issue_us):
             rounds.clear()
 
     def samples_us(self) -> list[float]:
-        """Time of a call in each round, microseconds; never below a nanosecond."""
+        """Time of a call in each round, at least a nanosecond."""
         return [max(sample, 1e-3) for sample in self.net_us()]
 
     def net_us(self) -> list[float]:
-        """Time of a call in each round, which noise may make negative."""
+        """Time of a call in each round. Noise may make it negative."""
         fixed_us = self.fixed_us()
         return [(t * 1e6 - fixed_us) / self.calls for t in self.round_s]
 
     def below_noise(self) -> bool:
-        """Whether its calls cannot be told from what a round costs without any, as where others keep the machine
-        busy."""
+        """Whether its rounds cannot be told from rounds without calls, as on a machine that others keep busy."""
         return stats.median_interval(self.net_us())[0] <= 0.0
 
     def at_most_us(self, doubt_us: float) -> float:
-        """What a call took at the most, all doubts in its favour: the least that a null kernel's round ever cost is taken
-        off, less what its rounds may cost otherwise, and the interval's upper end counts."""
+        """Upper bound of a call's time: the interval's upper end, with the least overhead subtracted.
+
+        That is the cheapest null round less `doubt_us`, by which other rounds may cost less than null rounds."""
         least_us = min(self.null_s) * 1e6 - doubt_us
         return stats.median_interval([(t * 1e6 - least_us) / self.calls for t in self.round_s])[1]
 
     def null_spread_us(self) -> float:
-        """By how much the null kernel's rounds differed: no time of a round is known better."""
+        """Range of the null rounds' costs. The time of a round is known no better."""
         return (max(self.null_s) - min(self.null_s)) * 1e6
 
     def fixed_us(self) -> float:
-        """What a round costs beside its calls, microseconds."""
+        """What a round costs beside its calls: the median."""
         return float(np.median(self.null_s)) * 1e6
 
     def median_issue_us(self) -> float:
-        """How long a call took to return, as the worker says."""
+        """How long a call took to return, as the worker says: the median."""
         return float(np.median(self.issue_us))
 
     def known_within(self, half_width: float) -> bool:
+        """Whether half the width of its time's interval is at most the share `half_width` of its time."""
         return stats.relative_half_width(self.samples_us()) <= half_width
 
     def launch_bound(self) -> bool:
+        """Whether a call takes hardly longer than Python and launching do."""
         return self.median_issue_us() >= LAUNCH_BOUND_SHARE * float(np.median(self.samples_us()))

@@ -1,4 +1,4 @@
-"""The GPU's own time for a call, which a worker tells by events: shown beside the clock's, never instead of it."""
+"""The GPU's own time of a call, by events in the worker. Reports show it beside the clock's time, never instead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from harness.judging.runner import Runner
 from harness.protocol.wire import DeviceTimeMethod
 from harness.timing.input_pool import InputPool
 
-# A worker takes fewer where their launches do not all fit into the device's queue.
+# A worker takes fewer if their launches do not all fit into the device's queue.
 MAX_CALLS = 64
 
 PASSES = 7
@@ -20,9 +20,10 @@ PASSES = 7
 def of_a_call(
     runner: Runner, buffers: Sequence[int], pool: InputPool, *, in_a_graph: bool
 ) -> verdict.DeviceTime | None:
-    """From calls on some of `buffers`; None where they cannot be timed so. Raises SubmissionError.
+    """Times calls on up to MAX_CALLS of `buffers`; `in_a_graph` asks for CUDA graphs of them, too. None if the calls
+    cannot be timed by events. Raises SubmissionError.
 
-    A pass begins as a round does: the judge changes data on the device, and leaves nothing in its cache."""
+    A pass begins as a round does: the judge flushes the device's cache and changes the inputs."""
     buffers = buffers[:MAX_CALLS]
     graph_us, launches = _median_us(runner, buffers, pool, "graph") if in_a_graph else (None, None)
     graphs_us, _ = _median_us(runner, buffers, pool, "graphs") if graph_us is not None else (None, None)
@@ -38,8 +39,8 @@ def of_a_call(
 def _median_us(
     runner: Runner, buffers: Sequence[int], pool: InputPool, method: DeviceTimeMethod
 ) -> tuple[float | None, float | None]:
-    """The median over passes, and the launches of a call. The first pass runs what is timed before it, and does not
-    count."""
+    """The median of a call over PASSES passes, and the launches of a call; None where `method` cannot time it. One more
+    pass comes first: in it the worker runs the calls once before they are timed, so it does not count."""
     passes_us: list[float] = []
     for left in reversed(range(PASSES + 1)):
         pool.change(pool.prepare(buffers))

@@ -1,109 +1,162 @@
-"""One input of a problem in all buffers of a case: what was dealt into them, and what changes there when a round begins.
+"""One input of a problem in all buffers of a case: the data set that each buffer holds, and what changes in it when a
+round begins.
 
-Positions are drawn anew for each buffer, with values that nobody else knows; harness.timing.input_pool says why these.
+`SparseInput` changes one element of every stretch, `WholeInput` all elements; harness.timing.choose_changes says when
+each is needed. Positions and values are drawn anew for each buffer; only the judge knows them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from harness.protocol.wire import TensorRef
 
+# A sparse change replaces one element of so many, if nothing else is asked for.
 CHANGED_ONE_IN = 1024
 
-# A new value is the largest of so many that stand near: in the same last dimensions, as many of them as have so many
-# elements together.
+# A new value is roughly the largest of LARGEST_OF elements sampled nearby: from the innermost dimensions, as many of
+# them as it takes to have NEAR_ELEMENTS.
 LARGEST_OF = 4
 NEAR_ELEMENTS = 256
 
-# It is less than the largest by up to this share of what their mean is less: where two elements of a row are the same,
-# a reference that sorts, or gives the places of the largest, has no order for them.
+# A new value lies below that largest one by up to this share of the largest one's distance from the sampled mean. It
+# must equal no other element of its row: a reference that sorts, or returns positions of the largest, orders equal
+# elements as it likes.
 BELOW_THE_LARGEST = 1 / 16
 
-# Up to this many bytes a deal is one gather; beyond it a copy for each buffer needs no second copy of everything.
+# Up to this many bytes one gather fills all buffers. Beyond it each buffer is copied by itself, since a gather needs a
+# second copy of everything.
 GATHER_BYTES = 64 << 20
 
 
-@dataclass(frozen=True)
-class Change:
-    """Elements of one input in every buffer: logical positions and new values, both of shape (buffers, count), and
-    where they lie in the arena's elements, (buffers * count)."""
+class InputBuffers:
+    """One input of the problem: its data sets, and its place in every buffer of the arena."""
 
-    positions: torch.Tensor
-    values: torch.Tensor
-    places: torch.Tensor
-
-
-Whole = dict[int, torch.Tensor]
-"""All of one input, by buffer."""
-
-
-class Input:
-    """One input of the problem: its data sets, and its place in every buffer. One element in `spacing` changes when a
-    round begins."""
-
-    def __init__(
-        self,
-        sets: Sequence[torch.Tensor],
-        raw: torch.Tensor,
-        refs: Sequence[TensorRef],
-        spacing: int = CHANGED_ONE_IN,
-    ) -> None:
+    def __init__(self, sets: Sequence[torch.Tensor], raw: torch.Tensor, refs: Sequence[TensorRef]) -> None:
+        """`raw` holds the arena's bytes; `refs` are the places, at equal distances and one for each buffer."""
         self.bank = torch.stack(list(sets))
+        """All data sets, shape (sets, *shape)."""
         size = self.bank.element_size()
-        step = (refs[1].offset - refs[0].offset) // size if len(refs) > 1 else 0
-        self._shape, self._stride, self._step = tuple(refs[0].shape), tuple(refs[0].stride), step
-        span = 1 + sum((n - 1) * s for n, s in zip(self._shape, self._stride, strict=True))
-        count = (len(refs) - 1) * step + span if 0 not in self._shape else 0
-        self._elements = raw[refs[0].offset : refs[0].offset + count * size].view(self.bank.dtype)
-        self._buffers = self._elements.as_strided((len(refs), *self._shape), (step, *self._stride))
-        numel = self.bank[0].numel()
-        self._spacing = spacing
-        self._starts = torch.arange(0, numel, spacing, device=raw.device)
-        self._lengths = (numel - self._starts).clamp(max=spacing)
+        self.shape, self.stride = tuple(refs[0].shape), tuple(refs[0].stride)
+        self.step = (refs[1].offset - refs[0].offset) // size if len(refs) > 1 else 0
+        """Elements from a buffer to the next."""
+        span = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.stride, strict=True))
+        count = (len(refs) - 1) * self.step + span if 0 not in self.shape else 0
+        self.elements = raw[refs[0].offset : refs[0].offset + count * size].view(self.bank.dtype)
+        """Flat: all elements of the arena from the first of the first buffer on."""
+        self.views = self.elements.as_strided((len(refs), *self.shape), (self.step, *self.stride))
+        """What lies in the buffers, shape (buffers, *shape)."""
 
     @property
-    def changes(self) -> bool:
-        """Whether elements of it can be changed at all: an integer may be an index."""
-        return self.bank.is_floating_point() and self.bank[0].numel() > 0
+    def numel(self) -> int:
+        """Elements of one data set."""
+        return self.bank[0].numel()
+
+    @property
+    def can_change(self) -> bool:
+        """Whether its elements may be changed: an integer may be an index."""
+        return self.bank.is_floating_point() and self.numel > 0
 
     def fill(self, chosen: torch.Tensor) -> None:
         """Put data set `chosen[i]` into buffer i."""
-        if self._buffers.numel() * self.bank.element_size() <= GATHER_BYTES:
-            self._buffers.copy_(self.bank[chosen])
+        if self.views.numel() * self.bank.element_size() <= GATHER_BYTES:
+            self.views.copy_(self.bank[chosen])
             return
         for buffer, number in enumerate(chosen.tolist()):
-            self._buffers[buffer].copy_(self.bank[number])
+            self.views[buffer].copy_(self.bank[number])
 
-    def hide(self) -> None:
-        """Zero in every buffer."""
-        self._buffers.zero_()
+    def zero(self) -> None:
+        """Put zeros into every buffer."""
+        self.views.zero_()
 
-    def draw_change(self, chosen: torch.Tensor, _buffers: Sequence[int], generator: torch.Generator) -> Any:
-        """One element of every `spacing`, anew for each buffer."""
-        flat = self.bank.reshape(-1)
-        numel = self.bank[0].numel()
-        device, starts = flat.device, self._starts
-        shape = (len(chosen), len(starts))
-        positions = starts + (torch.rand(shape, generator=generator, device=device) * self._lengths).long()
-        positions = torch.minimum(positions, starts + self._lengths - 1)
-        near = self._near_elements()
+    def bits(self, buffer: int) -> torch.Tensor:
+        """A copy of what lies in `buffer`, contiguous, its last dimension in bytes."""
+        return self.views[buffer].contiguous().view(torch.uint8)
+
+
+class PooledInput(Protocol):
+    """One input of the problem, and how it changes when a round begins. A change is what `draw_change` returned; None
+    stands for no change."""
+
+    buffers: InputBuffers
+
+    def draw_change(self, chosen: torch.Tensor, buffers: Sequence[int], generator: torch.Generator) -> Any:
+        """Draw a change for at least `buffers`; buffer i holds data set `chosen[i]`."""
+        ...
+
+    def put(self, change: Any) -> None:
+        """Make the change in the arena."""
+        ...
+
+    def take_back(self, change: Any, chosen: torch.Tensor) -> None:
+        """Restore the data sets where `change` is."""
+        ...
+
+    def changed(self, number: int, buffer: int, change: Any) -> torch.Tensor:
+        """What lies in `buffer` once `change` is made: data set `number`, changed. Not to be written to."""
+        ...
+
+    def changed_rows(
+        self, numbers: torch.Tensor, buffers: torch.Tensor, rows: torch.Tensor, change: Any
+    ) -> torch.Tensor:
+        """Row `rows[i]` of what lies in buffer `buffers[i]`, which holds data set `numbers[i]`; stacked."""
+        ...
+
+
+@dataclass(frozen=True)
+class SparseChange:
+    """Changed elements of one input in every buffer."""
+
+    positions: torch.Tensor
+    """Logical positions in the input, shape (buffers, count)."""
+    values: torch.Tensor
+    """New values, shape (buffers, count)."""
+    places: torch.Tensor
+    """Where they lie among `InputBuffers.elements`, shape (buffers * count,)."""
+
+
+class SparseInput:
+    """An input of which one element in `spacing` changes when a round begins."""
+
+    def __init__(self, buffers: InputBuffers, spacing: int = CHANGED_ONE_IN) -> None:
+        self.buffers = buffers
+        self._elements = buffers.elements
+        self._flat = buffers.bank.reshape(-1)
+        self._spacing = spacing
+        self._starts = torch.arange(0, buffers.numel, spacing, device=buffers.elements.device)
+        self._lengths = (buffers.numel - self._starts).clamp(max=spacing)
+
+    def draw_change(self, chosen: torch.Tensor, _buffers: Sequence[int], generator: torch.Generator) -> SparseChange:
+        """One element of every stretch of `spacing`, anew for each buffer."""
+        positions = self._draw_positions(len(chosen), generator)
+        values = self._draw_values(positions, chosen, generator)
+        return SparseChange(positions, values, self._places(positions))
+
+    def _draw_positions(self, buffers: int, generator: torch.Generator) -> torch.Tensor:
+        """Shape (buffers, stretches)."""
+        shares = torch.rand((buffers, len(self._starts)), generator=generator, device=self._flat.device)
+        positions = self._starts + (shares * self._lengths).long()
+        return torch.minimum(positions, self._starts + self._lengths - 1)
+
+    def _draw_values(self, positions: torch.Tensor, chosen: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """A large value of the neighbourhood for each of `positions`."""
+        device, near = self._flat.device, self._near_elements()
         apart = near // LARGEST_OF * torch.arange(LARGEST_OF, device=device)
-        others = (torch.randint(near, (*shape, 1), generator=generator, device=device) + apart) % near
-        first = positions // near * near + (chosen * numel)[:, None]
-        found = flat[others + first[:, :, None]]
+        others = (torch.randint(near, (*positions.shape, 1), generator=generator, device=device) + apart) % near
+        first = positions // near * near + (chosen * self.buffers.numel)[:, None]
+        found = self._flat[others + first[:, :, None]]
         largest, mean = found.amax(dim=2), found.mean(dim=2)
-        share = BELOW_THE_LARGEST * torch.rand(shape, generator=generator, device=device)
-        return Change(positions, largest - (largest - mean) * share.to(flat.dtype), self._places(positions))
+        share = BELOW_THE_LARGEST * torch.rand(positions.shape, generator=generator, device=device)
+        return largest - (largest - mean) * share.to(self._flat.dtype)
 
     def _near_elements(self) -> int:
-        """How many neighbouring elements a changed one is like."""
+        """How many elements the neighbourhood of a changed one has."""
         count = 1
-        for size in reversed(self._shape):
+        for size in reversed(self.buffers.shape):
             count *= size
             if count >= NEAR_ELEMENTS:
                 break
@@ -111,38 +164,30 @@ class Input:
 
     def _places(self, positions: torch.Tensor) -> torch.Tensor:
         offsets, rest = torch.zeros_like(positions), positions
-        for size, stride in zip(reversed(self._shape), reversed(self._stride), strict=True):
+        for size, stride in zip(reversed(self.buffers.shape), reversed(self.buffers.stride), strict=True):
             offsets += rest % size * stride
             rest = rest // size
         buffers = torch.arange(len(positions), device=positions.device)[:, None]
-        return (offsets + buffers * self._step).reshape(-1)
+        return (offsets + buffers * self.buffers.step).reshape(-1)
 
-    def put(self, change: Any) -> None:
-        """Make the change in shared memory."""
+    def put(self, change: SparseChange) -> None:
         self._elements[change.places] = change.values.reshape(-1)
 
-    def take_back(self, change: Any, chosen: torch.Tensor) -> None:
-        """Put what was dealt where it changed, which takes as long as the change."""
-        numel = self.bank[0].numel()
-        old = self.bank.reshape(-1)[(change.positions + (chosen * numel)[:, None]).reshape(-1)]
+    def take_back(self, change: SparseChange, chosen: torch.Tensor) -> None:
+        """Takes as long as the change did."""
+        old = self._flat[(change.positions + (chosen * self.buffers.numel)[:, None]).reshape(-1)]
         self._elements[change.places] = old
 
-    def bits(self, buffer: int) -> torch.Tensor:
-        """A copy of what lies in `buffer`, contiguous, its last dimension in bytes."""
-        return self._buffers[buffer].contiguous().view(torch.uint8)
-
-    def changed(self, number: int, buffer: int, change: Any) -> torch.Tensor:
-        """A private copy of what lies in `buffer`, which has data set `number`."""
-        tensor = self.bank[number].clone()
+    def changed(self, number: int, buffer: int, change: SparseChange | None) -> torch.Tensor:
+        tensor = self.buffers.bank[number].clone()
         if change is not None:
             tensor.view(-1)[change.positions[buffer]] = change.values[buffer]
         return tensor
 
     def changed_rows(
-        self, numbers: torch.Tensor, buffers: torch.Tensor, rows: torch.Tensor, change: Any
+        self, numbers: torch.Tensor, buffers: torch.Tensor, rows: torch.Tensor, change: SparseChange | None
     ) -> torch.Tensor:
-        """Row `rows[i]` of what lies in buffer `buffers[i]`, which has data set `numbers[i]`; stacked."""
-        gathered = self.bank[numbers, rows]
+        gathered = self.buffers.bank[numbers, rows]
         if change is None:
             return gathered
         length = gathered[0].numel()
@@ -157,33 +202,61 @@ class Input:
         return gathered
 
 
-class WholeInput(Input):
-    """An input of which every element changes when a round begins."""
+WholeChange = dict[int, torch.Tensor]
+"""All elements of one input, by buffer."""
 
-    def draw_change(self, chosen: torch.Tensor, buffers: Sequence[int], generator: torch.Generator) -> Whole:
-        """Each element that of one of two data sets, at random; for `buffers` only."""
-        others = (chosen + 1) % len(self.bank)
-        return {
-            buffer: self._mixed(self.bank[chosen[buffer]], self.bank[others[buffer]], generator) for buffer in buffers
-        }
 
-    def _mixed(self, one: torch.Tensor, other: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-        heads = torch.randint(2, one.shape, dtype=torch.int8, generator=generator, device=one.device)
-        return torch.where(heads == 0, one, other)
+class WholeInput:
+    """An input of which every element changes when a round begins, to that of one of two data sets at random."""
 
-    def put(self, change: Whole) -> None:
+    def __init__(self, buffers: InputBuffers) -> None:
+        self.buffers = buffers
+        self._bank, self._views = buffers.bank, buffers.views
+
+    def draw_change(self, chosen: torch.Tensor, buffers: Sequence[int], generator: torch.Generator) -> WholeChange:
+        """For `buffers` only."""
+        others = (chosen + 1) % len(self._bank)
+        return {buffer: _mixed(self._bank[chosen[buffer]], self._bank[others[buffer]], generator) for buffer in buffers}
+
+    def put(self, change: WholeChange) -> None:
         for buffer, values in change.items():
-            self._buffers[buffer].copy_(values)
+            self._views[buffer].copy_(values)
 
-    def take_back(self, change: Whole, chosen: torch.Tensor) -> None:
+    def take_back(self, change: WholeChange, chosen: torch.Tensor) -> None:
         for buffer in change:
-            self._buffers[buffer].copy_(self.bank[chosen[buffer]])
+            self._views[buffer].copy_(self._bank[chosen[buffer]])
 
-    def changed(self, number: int, buffer: int, change: Whole | None) -> torch.Tensor:
-        return change[buffer] if change is not None and buffer in change else self.bank[number]
+    def changed(self, number: int, buffer: int, change: WholeChange | None) -> torch.Tensor:
+        return change[buffer] if change is not None and buffer in change else self._bank[number]
 
     def changed_rows(
-        self, numbers: torch.Tensor, buffers: torch.Tensor, rows: torch.Tensor, change: Whole | None
+        self, numbers: torch.Tensor, buffers: torch.Tensor, rows: torch.Tensor, change: WholeChange | None
     ) -> torch.Tensor:
         places = zip(numbers.tolist(), buffers.tolist(), rows.tolist(), strict=True)
         return torch.stack([self.changed(number, buffer, change)[row] for number, buffer, row in places])
+
+
+def _mixed(one: torch.Tensor, other: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Each element that of `one` or of `other`, at random."""
+    heads = torch.randint(2, one.shape, dtype=torch.int8, generator=generator, device=one.device)
+    return torch.where(heads == 0, one, other)
+
+
+Changes = list[Any]
+"""What changes in each input of the problem, as its `draw_change` returned it; None for one that does not change."""
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the buffers hold: data set `chosen[i]` in buffer i, changed by `changes`."""
+
+    chosen: torch.Tensor
+    """Shape (buffers,), int64, on the judge's device."""
+    numbers: list[int]
+    """The same on the host."""
+    changes: Changes
+
+    def of_buffer(self, inputs: Sequence[PooledInput], buffer: int) -> list[torch.Tensor]:
+        """What lies in one buffer, for each of `inputs`. Not to be written to."""
+        number = self.numbers[buffer]
+        return [t.changed(number, buffer, change) for t, change in zip(inputs, self.changes, strict=True)]

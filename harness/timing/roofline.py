@@ -1,4 +1,4 @@
-"""The least time that a call can take: what it must move, over what the memory can move."""
+"""The least time of a call: the bytes it must move, over the memory's bandwidth."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def floor_us(nbytes: int, bandwidth: float) -> float:
 def impossible_us(
     read_bytes: int, written_bytes: int, calls: int, cache_bytes: int, bandwidth: float, headroom: float
 ) -> float:
-    """Microseconds that a call cannot stay below, by a generous count: inputs come from memory, at `headroom` times
-    the copy's bandwidth; parameters may be cached, and so may the last results of a round of `calls`."""
+    """Microseconds below which no call can be, counted generously: inputs come from memory, at `headroom` times the
+    bandwidth of a copy. Parameters may stay in the cache, and so may the last results of a round of `calls`."""
     written_out = max(0, calls * written_bytes - cache_bytes) / calls
     return (read_bytes + written_out) / (bandwidth * headroom) * 1e6

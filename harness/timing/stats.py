@@ -1,4 +1,4 @@
-"""Medians with intervals, and ratios of medians."""
+"""Medians and ratios of medians, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from harness.verdict import Speedup
 
 CONFIDENCE = 0.95
 
-# Below six samples the extreme order statistics no longer enclose the median with 95% probability
-# (1 - 2 * 0.5**n), so no interval of that confidence exists.
+# The smallest and the largest of n samples enclose the median with probability 1 - 2 * 0.5**n, which is below 95% for
+# fewer than six: there is no interval of that confidence.
 MIN_SAMPLES = 6
 
 BOOTSTRAP_RESAMPLES = 2000
@@ -22,11 +22,10 @@ BOOTSTRAP_RESAMPLES = 2000
 def median_interval(samples: Sequence[float]) -> tuple[float, float]:
     """Distribution-free 95% confidence interval of the median, from order statistics.
 
-    The binomial interval of Conover, Practical Nonparametric Statistics (1999), section 3.2: the number of
-    samples below the median is binomial (n, 1/2), so the k-th smallest and the k-th largest enclose it with
-    probability 1 - 2 P(B < k). scipy.stats.quantile_test gives the same (a test says so) and takes a second to
-    import, of the few that an evaluation has.
-    Raises ValueError for fewer than MIN_SAMPLES samples.
+    The binomial interval of Conover, Practical Nonparametric Statistics (1999), section 3.2: the number B of samples
+    below the median is binomial (n, 1/2), so the k-th smallest and the k-th largest enclose it with probability
+    1 - 2 P(B < k). scipy.stats.quantile_test returns the same (a test compares them), but importing it takes one of
+    the few seconds that an evaluation has. Raises ValueError for fewer than MIN_SAMPLES samples.
     """
     n = len(samples)
     if n < MIN_SAMPLES:
@@ -39,7 +38,7 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float]:
 
 
 def relative_half_width(samples: Sequence[float]) -> float:
-    """Half the median's interval over the median: how well a time is known."""
+    """Half the width of the median's interval over the median: how precisely a time is known."""
     low, high = median_interval(samples)
     return (high - low) / 2 / float(np.median(samples))
 
@@ -47,7 +46,8 @@ def relative_half_width(samples: Sequence[float]) -> float:
 def _log_ratio_resamples(
     baseline: Sequence[float], submission: Sequence[float], rng: np.random.Generator
 ) -> np.ndarray:
-    """Bootstrap distribution of log(median baseline / median submission), rounds resampled in pairs."""
+    """Bootstrap distribution of log(median baseline / median submission), shape (BOOTSTRAP_RESAMPLES,). Rounds are
+    resampled in pairs."""
     pairs = np.stack([np.asarray(baseline), np.asarray(submission)])
     picks = rng.integers(0, pairs.shape[1], size=(BOOTSTRAP_RESAMPLES, pairs.shape[1]))
     medians = np.median(pairs[:, picks], axis=2)
@@ -55,6 +55,7 @@ def _log_ratio_resamples(
 
 
 def _interval(log_ratios: np.ndarray) -> tuple[float, float]:
+    """The percentile interval of the ratio."""
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(log_ratios, [tail, 1 - tail])
     return float(np.exp(low)), float(np.exp(high))
@@ -63,8 +64,8 @@ def _interval(log_ratios: np.ndarray) -> tuple[float, float]:
 def speedup(baseline: Sequence[float], submission: Sequence[float]) -> Speedup:
     """Ratio of medians with a paired percentile-bootstrap interval (Efron and Tibshirani 1993, ch. 13).
 
-    The two sequences hold the times of the same rounds in the same order, so that a machine that
-    slows down for a while slows both.
+    The two sequences hold the times of the same rounds in the same order: when the machine slows down for a while, it
+    slows both.
     """
     ratio = float(np.median(baseline) / np.median(submission))
     resamples = _log_ratio_resamples(baseline, submission, np.random.default_rng(0))

@@ -29,9 +29,13 @@ from harness.settings import Settings, sub_seed
 from harness.timing import device_time, roofline, stats
 from harness.timing.background_load import NOTICED_SHARE, BackgroundLoad
 from harness.timing.calls import buffer_count
+from harness.timing.case_data import prepare_case
 from harness.timing.clock import NULL_KERNEL, Clock
 from harness.timing.contender import Contender
-from harness.timing.input_pool import DATA_SETS, DataSet, InputPool
+from harness.timing.data_set import DATA_SETS, DataSet
+from harness.timing.input_pool import InputPool
+from harness.timing.null_cost import NullCost
+from harness.timing.schedule import Schedule
 
 
 @dataclass(frozen=True)
@@ -185,8 +189,8 @@ class Timer:
 
     def _time_part(self, part: _Part, name: str, runners: Mapping[str, Runner]) -> CaseTimes:
         buffers, sets = self._stage_data(part, name, workers=len(runners) + 1)
-        pool = InputPool(self._device, part.drawn.function(part.name), sets, buffers, part.early)
-        del sets  # the pool has copied what it needs
+        data = prepare_case(self._device, part.drawn.function(part.name), sets, buffers, part.early)
+        del sets  # what is needed of them has been copied
         contenders: list[Contender] = []
         notes: list[Note] = []
         shown = "" if part.name == part.drawn.timed_parts[0] else part.name
@@ -199,11 +203,13 @@ class Timer:
                 notes.append(BaselineLeftOut(baseline=label, why=error.message, case=name, part=shown))
         with of_the_judge(NULL_KERNEL):
             null = self._contender("null_kernel", self._null, part, buffers)
-        clock = Clock(self._device, pool, null, self._settings.timeout_s, self._patience.round_us)
-        if pool.changes_nothing:
+        clock = Clock(self._device, data, self._settings.timeout_s)
+        null_cost = NullCost(clock, null, by_length=not self._device.is_cpu)
+        schedule = Schedule(clock, null_cost, contenders, self._patience.round_us)
+        if data.pool.changes_nothing:
             notes.append(InputsUnchanged(case=name, part=shown))
         patience, background = self._patience, BackgroundLoad()
-        left_out = clock.measure(contenders, patience.budget_s, patience.half_width, patience.least_rounds)
+        left_out = schedule.measure(patience.budget_s, patience.half_width, patience.least_rounds)
         notes += [BaselineLeftOut(baseline=label, why=why, case=name, part=shown) for label, why in left_out.items()]
         if self._device.is_cpu and (share := background.share()) >= NOTICED_SHARE:
             notes.append(BusyMachine(case=name, share=share, part=shown))
@@ -216,7 +222,7 @@ class Timer:
             launch_bound=self._launch_bound(contenders[0]),
             late_bytes=part.late_bytes,
             written_bytes=part.written_bytes,
-            device_times=self._device_times(part, [c for c in contenders if c.finished], runners, pool),
+            device_times=self._device_times(part, [c for c in contenders if c.finished], runners, data.pool),
             bytes_min=part.bytes_min,
             notes=notes,
             versions={label: runner.version for label, runner in runners.items()},
@@ -225,8 +231,8 @@ class Timer:
         if contenders[0].below_noise():
             raise Inconclusive(
                 Reason.TOO_NOISY,
-                f"'{name}'{shown and f', {shown}'} could not be timed: rounds of the submission took no longer than rounds without any call. "
-                "Something else keeps the machine busy; run it again when it is quiet.",
+                f"'{name}'{shown and f', {shown}'} could not be timed: rounds of the submission took no longer than "
+                "rounds without any call. Something else keeps the machine busy; run it again when it is quiet.",
             )
         return times
 

@@ -1,0 +1,28 @@
+"""The reference in float64, for data of timed rounds."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+
+import torch
+
+from harness import oracle
+
+Reference = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
+"""From inputs to outputs in float64."""
+
+# Compute at most so many bytes of float64 inputs at a time: what the reference keeps meanwhile and what it returns take
+# several times as much.
+TOGETHER_BYTES = 2 << 30
+
+
+def in_float64(model: torch.nn.Module) -> Reference:
+    """A copy of `model`, the reference, that computes in float64 and keeps no graph."""
+    model64 = copy.deepcopy(model).double()
+
+    @torch.no_grad()
+    def outputs(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        return oracle.exact_outputs(model64, inputs)
+
+    return outputs

@@ -1,0 +1,156 @@
+"""How many rounds contenders have and how many calls a round has, when all start again, and when it is enough."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from harness.errors import Inconclusive
+from harness.protocol.handshake import no_garbage_collection
+from harness.reasons import Reason
+from harness.timing.calls import LONGEST_ROUND, choose_calls, most_calls
+from harness.timing.contender import Contender
+from harness.timing.null_cost import NullCost
+from harness.timing.round import RoundPlayer
+from harness.timing.running import Running
+
+# Calls of the first round, and of the probes from which the number of calls is chosen. A contender whose first round
+# was long keeps to the first number. The fastest probe counts: a round that a busy machine slowed would choose few
+# calls, and few calls say little.
+FIRST_CALLS = 2
+PROBE_CALLS = 16
+PROBES = 2
+
+# All start again when the median of at least so many rounds would give a contender at least so many times its calls.
+TOO_FEW = 2
+ROUNDS_TO_RESTART = 3
+
+# Most need at most one restart. After two, give up: each restart repeats every round, and a round may last as long as
+# several timeouts. Who becomes faster again after that is told no time.
+MOST_RESTARTS = 2
+
+MAX_ROUNDS = 200
+
+
+class Schedule:
+    """Times contenders on one case, by rounds that a player plays."""
+
+    def __init__(
+        self, player: RoundPlayer, null_cost: NullCost, contenders: Sequence[Contender], round_us: float
+    ) -> None:
+        """The first contender is the submission. `round_us` is how long rounds should be."""
+        self._player = player
+        self._null_cost = null_cost
+        self._contenders = contenders
+        self._running = Running(player, contenders)
+        self._round_us = round_us
+        self._most_calls = most_calls(player.buffer_count)
+        self._restarts = 0
+
+    def measure(self, budget_s: float, half_width: float, least_rounds: int) -> dict[str, str]:
+        """Play interleaved rounds until each contender has `least_rounds`, and either every time's interval is within
+        the share `half_width` of it on both sides or the budget is spent.
+
+        Returns why each baseline that failed was left out, by its name. Raises SubmissionError when the submission
+        fails, Inconclusive when it became faster again and again, and JudgeFailed when the null kernel fails."""
+        self._choose_calls()
+        deadline = time.monotonic() + budget_s
+        with no_garbage_collection():
+            for left in reversed(range(MAX_ROUNDS)):
+                if self._is_enough(half_width, least_rounds, out_of_time=time.monotonic() > deadline):
+                    break
+                self._play_round()
+                if left >= least_rounds:  # a restart needs so many
+                    self._restart_if_faster()
+        self._leave_out_the_unsteady()
+        for contender in self._contenders:
+            contender.finished = contender in self._running.contenders
+        return self._running.left_out
+
+    def _is_enough(self, half_width: float, least_rounds: int, *, out_of_time: bool) -> bool:
+        running = self._running.contenders
+        if min(len(contender.round_s) for contender in running) < least_rounds:
+            return False
+        return out_of_time or all(contender.known_within(half_width) for contender in running)
+
+    def _play_round(self) -> None:
+        rounds = self._running.play({contender.name: contender.calls for contender in self._running.contenders})
+        null_s = self._null_cost.of(rounds)
+        for played in rounds:
+            contender = played.contender
+            contender.round_s.append(played.elapsed_s)
+            contender.null_s.append(null_s[contender.name])
+            contender.issue_us.append(played.issue_us / max(played.calls - 1, 1))
+
+    # ------------------------------------------------------------------ calls of a round
+
+    def _choose_calls(self) -> None:
+        """As many calls as fill `round_us`, by probes."""
+        first, probe = min(FIRST_CALLS, self._most_calls), min(PROBE_CALLS, self._most_calls)
+        longest_s = LONGEST_ROUND * self._round_us / 1e6
+        warmed_up = self._running.warm_up(first)
+        calls = {p.contender.name: first if p.elapsed_s > longest_s else probe for p in warmed_up}
+        for _ in range(PROBES):
+            self._probe(calls)
+        chosen = self._calls_for_estimates()
+        for contender in self._running.contenders:
+            contender.calls = chosen[contender.name]
+        self._player.use_buffers_for(max(chosen.values()))
+
+    def _probe(self, calls: Mapping[str, int]) -> None:
+        """Estimate the time of a call by a round of each contender; its fastest probe counts."""
+        rounds = self._running.play(calls)
+        null_s = self._null_cost.of(rounds)
+        for played in rounds:
+            contender = played.contender
+            call_us = max((played.elapsed_s - null_s[contender.name]) * 1e6 / played.calls, 1.0)
+            contender.call_us = min(call_us, contender.call_us or call_us)
+
+    def _calls_for_estimates(self) -> dict[str, int]:
+        """Calls of a round for each contender's `call_us`, by its name."""
+        call_us = {contender.name: contender.call_us for contender in self._running.contenders}
+        return choose_calls(call_us, self._round_us, self._most_calls)
+
+    # ------------------------------------------------------------------ contenders that became faster
+
+    def _restart_if_faster(self) -> None:
+        """Start again where a contender was slow when calls were chosen and is no longer: its rounds are so short that
+        what a round costs beside its calls decides what they seem to take."""
+        done = min(len(contender.round_s) for contender in self._running.contenders)
+        if done < ROUNDS_TO_RESTART or self._restarts == MOST_RESTARTS:
+            return
+        chosen = self._calls_by_medians()
+        if not self._with_too_few(chosen):
+            return
+        self._restarts += 1
+        for contender in self._running.contenders:
+            contender.start_again(max(chosen[contender.name], contender.calls))
+        self._player.use_buffers_for(max(contender.calls for contender in self._running.contenders))
+
+    def _calls_by_medians(self) -> dict[str, int]:
+        """Calls of a round by the rounds so far, by contenders' names."""
+        for contender in self._running.contenders:
+            contender.call_us = max(float(np.median(contender.net_us())), 1.0)
+        return self._calls_for_estimates()
+
+    def _with_too_few(self, chosen: Mapping[str, int]) -> list[Contender]:
+        return [c for c in self._running.contenders if chosen[c.name] >= TOO_FEW * c.calls]
+
+    def _leave_out_the_unsteady(self) -> None:
+        """Leave out who became faster once more than there are restarts. Times below noise are found elsewhere."""
+        for contender in self._with_too_few(self._calls_by_medians()):
+            # By its own time: with the others' it would have more calls if one of them became faster.
+            alone = choose_calls({"": contender.call_us}, self._round_us, self._most_calls)[""]
+            if alone >= TOO_FEW * contender.calls and not contender.below_noise():
+                with self._running.leaving_out(contender):
+                    raise _unsteady(contender)
+
+
+def _unsteady(contender: Contender) -> Inconclusive:
+    return Inconclusive(
+        Reason.TOO_NOISY,
+        f"{contender.name} became faster again and again while it was timed: its rounds were too short at last to "
+        "tell its time. Run it again, alone on the machine.",
+    )
