@@ -15,7 +15,8 @@ device/        a GPU, a CPU, and the emulator that stands in for a GPU
 build/         load_inline, caught on its way to the compiler
 peers/         other implementations to be compared with
 protocol/      what the judge and a worker say to each other
-problem, inputs, submission, against   what users write, read from files and from the command line
+problem/       a problem file: its cases and its reference
+inputs, submission, against   what else users write or name
 verdict        results as values, made of reasons, notes and records
 settings, paths, errors, environment
 """
