@@ -67,7 +67,7 @@ class Reference:
         return list(results[outputs:] if part == "backward" else results[:outputs])
 
     def expect(self, data: Data, seed: int) -> list[Expected]:
-        """Outputs and gradients in evaluation; `seed` draws the signs of the error bound's changes."""
+        """Outputs and gradients in evaluation; `seed` draws the signs of the perturbation."""
         function = self.function()
         names = function.names if isinstance(function, Differentiated) else output_names
         return expect(
