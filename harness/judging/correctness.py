@@ -22,7 +22,7 @@ from harness.reasons import ENDS_THE_WORKER, Reason
 from harness.settings import Settings, sub_seed
 from harness.submission import Submission
 
-# A device error is named after what the emulator saw; both thread orders must give the right result.
+# On the emulator both orders of threads must give the right result, and what it saw names a device error.
 EMULATED_ORDERS = ("forward", "random")
 
 # Runs whose bits are compared where a problem asks for it and threads take the order that they take.
