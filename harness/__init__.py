@@ -18,7 +18,8 @@ device/        a GPU, a CPU, and the emulator that stands in for a GPU
 build/         load_inline, caught on its way to the compiler
 peers/         other implementations to be compared with
 protocol/      what the judge and a worker say to each other
-problem, inputs, submission, against   what users write, read from files and from the command line
+problem/       a problem file: its cases and its reference
+inputs, submission, against   what else users write or name
 events, verdict, reasons, notes, records   what happens, what came out and why, as values
 settings, paths, errors, environment, storage/
 """

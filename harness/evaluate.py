@@ -23,8 +23,9 @@ from harness.protocol.wire import Loaded
 from harness.settings import Settings
 from harness.submission import Submission
 from harness.timing import stats
+from harness.timing.case_times import SUBMISSION, CaseTimes, timing_result
 from harness.timing.clock import NULL_KERNEL
-from harness.timing.timer import SUBMISSION, CaseTimes, Timer, timing_result
+from harness.timing.timer import Timer
 
 
 class Judge:
@@ -142,9 +143,9 @@ class Judge:
                 continue
             self._on_event(Timing(submission.name, case.name))
             baselines, left_out = self._baselines.right_on(case.name, partial(self._draws.draw, case))
-            drawn = self._draws.draw_without_data(case)
+            forms = self._draws.forms(case)
             try:
-                times, *parts = timer.time_case(runner, baselines, drawn, case.name)
+                times, *parts = timer.time_case(runner, baselines, forms, case.name)
             except Stopped as error:
                 return _refusal(error, {**common, "cases": cases})
             notes += [*left_out, *times.notes]

@@ -1,8 +1,9 @@
 """Input distributions and memory layouts that a case can ask for by name.
 
-Every distribution takes a shape, a dtype, a generator and the generator's device and returns a
-contiguous tensor. Rows are what lies along the first dimension. What each one is for stands in its
-docstring; the figures behind them are in docs/judging.md.
+A distribution is a function of a shape and a generator that returns a contiguous tensor on the
+generator's device, in torch's default dtype; `draw` converts it to the case's. Rows lie along the first
+dimension. To add one, write the function and name it in DISTRIBUTIONS. Each docstring says what its
+distribution is for; docs/judging.md has the figures.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def draw(distribution: str, shape: tuple[int, ...], dtype: torch.dtype, generato
     return DISTRIBUTIONS[distribution](shape, generator).to(dtype)
 
 
-# How a tensor lies in memory: name -> (elements before it, order of its dimensions in memory)
+# How a tensor may lie in memory, see `strides` and `elements_before`.
 LAYOUTS = ("contiguous", "transposed", "offset")
 
 # How an upstream gradient may lie: `expanded` is one number with strides of 0, as y.sum().backward() sends it.
@@ -128,9 +129,8 @@ UPSTREAM_LAYOUTS = ("contiguous", "transposed", "expanded")
 
 
 def strides(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-    """Element strides of a dense tensor of `shape`: `transposed` keeps the last two dimensions swapped in
-    memory, so that the tensor is dense but not contiguous; `expanded` is one element seen everywhere; all
-    other layouts are contiguous."""
+    """Strides, in elements, of a tensor of `shape`. `transposed` swaps the last two dimensions in memory: the tensor
+    is dense and not contiguous. `expanded` is one element seen everywhere. Other layouts are contiguous."""
     if layout == "expanded":
         return (0,) * len(shape)
     order = list(range(len(shape)))
@@ -145,5 +145,5 @@ def strides(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
 
 
 def elements_before(layout: str) -> int:
-    """`offset` places the tensor one element behind an aligned address, as a view of a batch may be."""
+    """Elements between an aligned address and the tensor: `offset` has one, as a view of a batch may."""
     return 1 if layout == "offset" else 0

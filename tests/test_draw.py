@@ -18,7 +18,7 @@ def case(name):
 
 
 def same(one, other):
-    return all(torch.equal(a, b) for a, b in zip(one.inputs, other.inputs, strict=True)) and all(
+    return all(torch.equal(a, b) for a, b in zip(one.data.inputs, other.data.inputs, strict=True)) and all(
         torch.equal(a.values, b.values) and (a.form, a.tolerance) == (b.form, b.tolerance)
         for a, b in zip(one.expected, other.expected, strict=True)
     )
@@ -50,9 +50,9 @@ def test_nothing_more_is_drawn_ahead_when_there_is_something_else_to_do():
 def test_timing_has_the_forms_of_a_case_and_no_data():
     large = case("8192x4096")
     draws = Draws(PROBLEM, DEVICE, seed=1)
-    drawn, kept = draws.draw(large), draws.draw_without_data(large)
-    assert [e.form for e in kept.expected] == [e.form for e in drawn.expected]
-    assert [e.tolerance for e in kept.expected] == [e.tolerance for e in drawn.expected]
-    assert all(t.is_meta for t in kept.inputs)
-    assert all(e.values.numel() == 0 for e in kept.expected)
-    assert draws.draw_without_data(large) is kept
+    drawn, kept = draws.draw(large), draws.forms(large)
+    assert kept.reference is drawn.reference
+    assert kept.results == [e.form for e in drawn.expected]
+    assert [(f.shape, f.dtype) for f in kept.inputs] == [(t.shape, t.dtype) for t in drawn.data.inputs]
+    assert not any(isinstance(value, torch.Tensor) for form in kept.inputs for value in vars(form).values())
+    assert draws.forms(large) is kept

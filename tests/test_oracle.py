@@ -9,12 +9,16 @@ import pytest
 import torch
 
 from harness import oracle
+from harness.device.host import HostDevice
+from harness.device.memory_file import MemoryFile
 from harness.errors import SubmissionError
 from harness.oracle import pieces
+from harness.oracle.draw import draw_case, forms_of
 from harness.oracle.form import check_form
 from harness.paths import PROBLEMS, ROOT
 from harness.problem import load_problem
 from harness.protocol.wire import OutputRef
+from harness.timing.part import Part
 
 PROBLEM = load_problem(PROBLEMS / "layernorm.py", random_seed=1)
 CPU = torch.device("cpu")
@@ -278,3 +282,30 @@ def test_other_strides_are_named_with_how_to_get_the_references(wanted, said):
     given = OutputRef(address=0, shape=[3, 4], stride=[1, 3], dtype="float32", device="cpu", type="torch.Tensor")
     with pytest.raises(SubmissionError, match=said):
         check_form([given], [oracle.Form((3, 4), wanted, torch.float32)], "cpu", emulated=False)
+
+
+def tolerances(tmp_path, more=""):
+    """Those of a step on one case, as the judge draws it and as timing draws its own data."""
+    path = tmp_path / "rmsnorm_train.py"
+    path.write_text((PROBLEMS / "rmsnorm_train.py").read_text() + more)
+    problem = load_problem(path, 0)
+    case = min((c for c in problem.cases if min(c.shapes[0]) > 1), key=lambda c: c.shapes[0])
+    drawn = draw_case(problem, case, HostDevice("cpu", MemoryFile()), seed=1)
+    _, timed = Part(forms_of(drawn), "step", case.name).draw(problem, 1, 0, CPU)
+    return [e.tolerance for e in drawn.expected], [e.tolerance for e in timed]
+
+
+def test_a_problems_own_factor_counts_for_outputs_and_gradients_judged_and_timed(tmp_path):
+    usual, stricter = tolerances(tmp_path), tolerances(tmp_path, "\nTOLERANCE_FACTOR = 1\n")
+    assert tolerances(tmp_path, "\nTOLERANCE_FACTOR = 4\n") == usual
+    assert [[t / 4 for t in some] for some in usual] == list(stricter)
+    assert all(t > 0 for some in stricter for t in some)
+
+
+def test_a_stricter_problem_rejects_what_others_accept():
+    model, inputs, expected = drawn("16x1024")
+    off = expected.values + 0.5 * expected.tolerance
+    (stricter,) = oracle.expect(model, inputs, 3, factor=1.0)
+    assert torch.equal(stricter.values, expected.values)
+    assert oracle.compare(off, expected).ok
+    assert not oracle.compare(off, stricter).ok

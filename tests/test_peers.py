@@ -106,6 +106,15 @@ def test_a_problem_of_another_name_says_which_operator_it_is(tmp_path):
         implementations.peer("unfused", problem)
 
 
+def test_a_file_is_a_peer_once_it_names_its_distribution(tmp_path):
+    (tmp_path / "_shared.py").write_text("")
+    (tmp_path / "trial.py").write_text("import no_such_package\n\nDISTRIBUTION = 'trial-kernels'\n")
+    assert peers.find([str(tmp_path)]) == {"trial": "trial-kernels"}
+    (tmp_path / "silent.py").write_text("IMPLEMENTATIONS = {}\n")
+    with pytest.raises(ValueError, match=r"silent\.py sets no DISTRIBUTION"):
+        peers.find([str(tmp_path)])
+
+
 def test_an_unknown_name_is_a_usage_error_that_lists_the_known_ones():
     run = run_eval(CONTROL, *CASE, "--against", "eager,nobody", json_results=False)
     assert run.code == 2

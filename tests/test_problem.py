@@ -193,6 +193,17 @@ BROKEN = {
     "a misspelt operator": ("FORBIDDEN_OPS = ['native_droput']", "did you mean 'native_dropout'"),
     "an unknown overload": ("FORBIDDEN_OPS = ['gelu.into']", "did you mean 'gelu.out'"),
     "an allowed overload": ("ALLOWED_OPS = ['native_layer_norm.out']", "it takes operators: 'native_layer_norm'"),
+    "a tolerance that is no number": (
+        "TOLERANCE_FACTOR = '2'",
+        "TOLERANCE_FACTOR is '2'; it is a finite number above 0",
+    ),
+    "a tolerance that is a truth": ("TOLERANCE_FACTOR = True", "TOLERANCE_FACTOR is True; it is a finite number"),
+    "a tolerance of nothing": ("TOLERANCE_FACTOR = 0", "TOLERANCE_FACTOR is 0; .* 4 where nothing is set"),
+    "a tolerance below nothing": ("TOLERANCE_FACTOR = -1.5", "TOLERANCE_FACTOR is -1.5"),
+    "a tolerance without end": ("TOLERANCE_FACTOR = float('inf')", "TOLERANCE_FACTOR is inf"),
+    "a tolerance that is nan": ("TOLERANCE_FACTOR = float('nan')", "TOLERANCE_FACTOR is nan"),
+    "a tolerance that no float holds": ("TOLERANCE_FACTOR = 10 ** 400", "it is a finite number above 0"),
+    "a misspelt tolerance": ("TOLERANCE_FAKTOR = 2", "TOLERANCE_FACTOR was meant"),
     "a misspelt setting": ("FORBIDEN_OPS = ['gelu']", "FORBIDDEN_OPS was meant"),
     "a repeated name": ("CASES = [dict(name='a', shapes=[(1,)])] * 2", "named 'a'"),
 }
@@ -201,7 +212,7 @@ BROKEN = {
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_problem_file_gets_a_sentence(what, tmp_path):
     text, sentence = BROKEN[what]
-    if text.startswith(("FORBID", "ALLOWED", "RANDOM")):
+    if text.startswith(("FORBID", "ALLOWED", "RANDOM", "TOLERANCE")):
         text = f"CASES = [dict(name='a', shapes=[(1,)])]\n{text}"
     if text.startswith(("CASES", "def")):
         text = "import torch.nn as nn\nclass Model(nn.Module): pass\n" + text
@@ -232,6 +243,11 @@ def test_a_submission_given_as_the_problem_is_called_one(more, tmp_path):
     text = f"import torch.nn as nn\nclass ModelNew(nn.Module): pass\n{more}"
     with pytest.raises(UsageError, match="looks like a submission and not a problem"):
         load_problem(write(tmp_path, text), 0)
+
+
+def test_a_problem_says_how_many_error_bounds_are_allowed(tmp_path):
+    assert load_problem(write(tmp_path, KERNELBENCH), 0).tolerance_factor == 4.0
+    assert load_problem(write(tmp_path, KERNELBENCH + "TOLERANCE_FACTOR = 2\n"), 0).tolerance_factor == 2.0
 
 
 def test_names_of_its_own_are_a_problem_files_business(tmp_path):

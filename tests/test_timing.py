@@ -326,7 +326,7 @@ class LetGo:
     def __init__(self, dies=False):
         self.released, self._dies = False, dies
 
-    def construct(self, drawn, state):
+    def construct(self, reference, state):
         pass
 
     def release(self):
@@ -343,9 +343,9 @@ def test_a_submission_that_fails_when_timed_leaves_no_baseline_holding_memory_an
     gone, baseline, null = LetGo(dies=True), LetGo(), LetGo(dies=True)
     timed = Timer(device, problem=None, settings=SimpleNamespace(effort="quick"), null=null)
     monkeypatch.setattr(timed, "_time_part", fails)
-    drawn = SimpleNamespace(random={}, state={}, timed_parts=["forward"])
+    forms = SimpleNamespace(reference=SimpleNamespace(state={}, timed_parts=["forward"]))
     with pytest.raises(SubmissionError, match="A wrong element"):
-        timed.time_case(LetGo(), {"compile": gone, "eager": baseline}, drawn, "a case")
+        timed.time_case(LetGo(), {"compile": gone, "eager": baseline}, forms, "a case")
     assert gone.released and baseline.released and null.released
 
 

@@ -13,6 +13,7 @@ from harness import oracle
 from harness.errors import SubmissionError
 from harness.judging.observe import Observation
 from harness.judging.runner import Runner
+from harness.oracle.data import Data
 from harness.oracle.draw import Drawn
 from harness.reasons import Reason
 
@@ -26,16 +27,16 @@ GRADCHECK_ATOL = 1e-5
 GRADCHECK_RTOL = 1e-3
 
 
-def require_accumulation(observation: Observation, seed: int) -> None:
+def require_accumulation(observation: Observation, expected: Sequence[oracle.Expected], seed: int) -> None:
     """Two steps, the second with ACCUMULATED - 1 times the upstream gradient, leave their sum in `.grad`.
 
-    Raises SubmissionError when they do not."""
-    drawn = observation.drawn
-    sums = [_accumulated(expected) for expected in drawn.expected_of("backward")]
-    observation.stage("accumulate", sums, train=not drawn.random)
+    `expected` is that of one step. Raises SubmissionError when they do not."""
+    reference = observation.reference
+    sums = [_accumulated(gradient) for gradient in reference.of_part(expected, "backward")]
+    observation.stage("accumulate", sums, train=not reference.random)
     seen = observation.call("forward", seed)
-    for tensor, expected in zip(seen.tensors, sums, strict=True):
-        comparison = oracle.compare(tensor, expected)
+    for tensor, wanted in zip(seen.tensors, sums, strict=True):
+        comparison = oracle.compare(tensor, wanted)
         if not comparison.ok:
             at = ", ".join(map(str, comparison.worst_index))
             raise SubmissionError(
@@ -57,9 +58,8 @@ def gradcheck(runner: Runner, drawn: Drawn, seed: int) -> None:
 
     Raises SubmissionError when the numerical and the analytical Jacobian differ."""
     remote = _Remote(runner, drawn, seed)
-    wanted = drawn.differentiation
-    assert wanted is not None
-    leaves = [drawn.inputs[i] for i in wanted.inputs] + [drawn.state[name] for name in wanted.parameters]
+    wanted, state = remote.wanted, drawn.reference.state
+    leaves = [drawn.data.inputs[i] for i in wanted.inputs] + [state[name] for name in wanted.parameters]
     leaves = [leaf.detach().clone().requires_grad_() for leaf in leaves]
     try:
         torch.autograd.gradcheck(
@@ -79,35 +79,38 @@ class _Remote:
     """Steps of the submission on inputs and parameters of the caller's choice."""
 
     def __init__(self, runner: Runner, drawn: Drawn, seed: int) -> None:
+        assert drawn.reference.differentiation is not None
         self._runner = runner
         self._drawn = drawn
         self._seed = seed
+        self.wanted = drawn.reference.differentiation
 
     def step(self, leaves: Sequence[torch.Tensor], upstream: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Outputs and gradients."""
-        observation = Observation(self._runner, self._with(leaves, upstream))
-        observation.stage("step", self._drawn.expected, train=not self._drawn.random)
+        reference = self._drawn.reference
+        data = Data(self._inputs(leaves), tuple(upstream))
+        parameters = [leaf.detach() for leaf in leaves[len(self.wanted.inputs) :]]
+        weights = dict(zip(self.wanted.parameters, parameters, strict=True))
+        observation = Observation(self._runner, reference, data, weights)
+        observation.stage("step", self._drawn.expected, train=not reference.random)
         return observation.call("forward", self._seed).tensors
 
+    def _inputs(self, leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The case's inputs, those that are differentiated replaced by the first of `leaves`."""
+        inputs = list(self._drawn.data.inputs)
+        for position, leaf in zip(self.wanted.inputs, leaves, strict=False):
+            inputs[position] = leaf.detach()
+        return inputs
+
     def no_upstream(self) -> list[torch.Tensor]:
-        return [torch.zeros_like(tensor) for tensor in self._drawn.upstream]
+        return [torch.zeros_like(tensor) for tensor in self._drawn.data.upstream]
 
     def differentiated(self, outputs: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-        assert self._drawn.differentiation is not None
-        return tuple(outputs[i] for i in self._drawn.differentiation.outputs)
+        return tuple(outputs[i] for i in self.wanted.outputs)
 
     @property
     def gradient_count(self) -> int:
-        return len(self._drawn.expected_of("backward"))
-
-    def _with(self, leaves: Sequence[torch.Tensor], upstream: Sequence[torch.Tensor]) -> Drawn:
-        wanted = self._drawn.differentiation
-        assert wanted is not None
-        inputs = list(self._drawn.inputs)
-        for position, leaf in zip(wanted.inputs, leaves, strict=False):
-            inputs[position] = leaf.detach()
-        parameters = dict(zip(wanted.parameters, leaves[len(wanted.inputs) :], strict=True))
-        return replace(self._drawn, inputs=inputs, upstream=tuple(upstream), parameters=parameters)
+        return len(self.wanted.inputs) + len(self.wanted.parameters)
 
 
 class _RemoteFunction(torch.autograd.Function):

@@ -23,7 +23,7 @@ from harness.reasons import ENDS_THE_WORKER, Reason
 from harness.settings import Settings, sub_seed
 from harness.submission import Submission
 
-# A device error is named after what the emulator saw; both thread orders must give the right result.
+# On the emulator both orders of threads must give the right result, and what it saw names a device error.
 EMULATED_ORDERS = ("forward", "random")
 
 # Runs whose bits are compared where a problem asks for it and threads take the order that they take.
@@ -34,8 +34,9 @@ def check_case(runner: Runner, problem: Problem, drawn: Drawn, seed: int) -> tup
     """Run one case, several times where the order of threads must not matter, and compare everything.
 
     Returns the first run's comparisons, or those of the run that failed. Raises SubmissionError."""
-    observation = Observation(runner, drawn)
-    observation.stage(drawn.call, drawn.expected, train=not drawn.random)
+    reference = drawn.reference
+    observation = Observation(runner, reference, drawn.data)
+    observation.stage(reference.call, drawn.expected, train=not reference.random)
     runs: list[tuple[list[oracle.Comparison], Seen]] = []
     for number, order in enumerate(_orders(runner.device, problem)):
         seen = observation.call(order, seed + number)
@@ -44,13 +45,13 @@ def check_case(runner: Runner, problem: Problem, drawn: Drawn, seed: int) -> tup
             return comparisons, seen.ran
         runs.append((comparisons, seen))
     if problem.deterministic:
-        _require_same_bits([seen for _, seen in runs], drawn)
-    if drawn.differentiation:
-        backward.require_accumulation(observation, seed)
-    if drawn.case.gradcheck:
+        _require_same_bits([seen for _, seen in runs], drawn.expected)
+    if reference.differentiation:
+        backward.require_accumulation(observation, drawn.expected, seed)
+    if reference.case.gradcheck:
         backward.gradcheck(runner, drawn, seed)
-    if drawn.random:
-        randomness.check(observation, seed, dropout.FALSE_ALARM_RATE / len(problem.cases))
+    if reference.random:
+        randomness.check(observation, drawn.expected, seed, dropout.FALSE_ALARM_RATE / len(problem.cases))
     comparisons, seen = runs[0]
     return comparisons, seen.ran
 
@@ -61,9 +62,9 @@ def _orders(device: Device, problem: Problem) -> Sequence[str]:
     return ("forward",) * (DETERMINISM_RUNS if problem.deterministic else 1)
 
 
-def _require_same_bits(runs: Sequence[Seen], drawn: Drawn) -> None:
+def _require_same_bits(runs: Sequence[Seen], expected: Sequence[oracle.Expected]) -> None:
     for seen in runs[1:]:
-        for first, again, wanted in zip(runs[0].tensors, seen.tensors, drawn.expected, strict=True):
+        for first, again, wanted in zip(runs[0].tensors, seen.tensors, expected, strict=True):
             if not same_bits(first, again):
                 differ = int((first != again).sum())
                 raise SubmissionError(
@@ -83,8 +84,8 @@ def case_result(
     ratio = comparison.error / wanted.reference_error if wanted.reference_error else 0.0
     common: dict[str, Any] = dict(
         name=name,
-        shape=drawn.case.shape_text,
-        scaled=drawn.scaled,
+        shape=drawn.reference.case.shape_text,
+        scaled=drawn.reference.scaled,
         error=comparison.error,
         tolerance=wanted.tolerance,
         error_ratio=ratio,
@@ -160,8 +161,8 @@ class Correctness:
             self._note_failure(runner, error)
             return verdict.CaseFailed(
                 name=case.name,
-                shape=drawn.case.shape_text,
-                scaled=drawn.scaled,
+                shape=drawn.reference.case.shape_text,
+                scaled=drawn.reference.scaled,
                 reason=error.reason,
                 message=error.message,
                 repeat=repeat,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,8 +10,9 @@ import torch
 from harness import oracle
 from harness.errors import SubmissionError
 from harness.judging.runner import Runner
-from harness.oracle.draw import Drawn
+from harness.oracle.data import Data
 from harness.oracle.form import check_form
+from harness.oracle.reference import Reference
 from harness.protocol.replies import as_error
 from harness.protocol.wire import Ran
 from harness.reasons import Reason
@@ -28,25 +29,28 @@ class Seen:
 class Observation:
     """A case's weights, inputs and upstream gradients in the arena, and the submission's model built on them."""
 
-    def __init__(self, runner: Runner, drawn: Drawn) -> None:
-        """Raises SubmissionError when the model cannot be built."""
+    def __init__(
+        self, runner: Runner, reference: Reference, data: Data, weights: Mapping[str, torch.Tensor] | None = None
+    ) -> None:
+        """`weights` stand for the reference's own of these names. Raises SubmissionError when the model cannot be
+        built."""
         self.runner = runner
-        self.drawn = drawn
-        state = list(drawn.state.values())
-        layouts = [(t, "contiguous") for t in state] + list(zip(drawn.given, drawn.layouts, strict=True))
-        refs = runner.device.arena.lay_out(layouts)
+        self.reference = reference
+        self.data = data
+        state = [(tensor, "contiguous") for tensor in {**reference.state, **(weights or {})}.values()]
+        refs = runner.device.arena.lay_out([*state, *data.placed(reference.case)])
         self._given = refs[len(state) :]
         self._forms: list[oracle.Form] = []
-        runner.construct(drawn, refs[: len(state)])
+        runner.construct(reference, refs[: len(state)])
 
     def stage(self, call: str, expected: Sequence[oracle.Expected], *, train: bool = True) -> None:
-        """What calls do from now on (see wire.Stage), and what must come out of them. Raises SubmissionError."""
+        """What calls do from now on (see wire.Stage), and what must come out. Raises SubmissionError."""
         self._forms = [e.form for e in expected]
-        drawn = self.drawn
-        self.runner.stage([self._given], expected, call, drawn.differentiation, train, drawn.case.constants)
+        reference = self.reference
+        self.runner.stage([self._given], self._forms, call, reference.differentiation, train, reference.case.constants)
 
     def call(self, order: str, seed: int, random_seed: int | None = None) -> Seen:
-        """One call, on the emulator with threads in `order`; its form is checked and nothing compared.
+        """One call, on the emulator with threads in `order`. The outputs' form is checked, and no value.
 
         Raises SubmissionError for a call that failed, has the wrong form, or changed its inputs."""
         device = self.runner.device
@@ -57,20 +61,20 @@ class Observation:
             raise as_error(ran.findings[0])
         check_form(ran.outputs, self._forms, device.torch_device.type, emulated=device.name == "emulator")
         tensors = [self.runner.reader.read(ref, ran.handles).clone() for ref in ran.outputs]
-        device.synchronize()  # what is copied here is the worker's to use again as soon as it is asked for more
+        device.synchronize()  # the next request lets the worker write over what is copied here
         self._require_unchanged(ran)
         return Seen(tensors, ran)
 
     def _require_unchanged(self, ran: Ran) -> None:
         views = [self.runner.device.arena.view(ref) for ref in self._given]
-        if ran.inputs:  # the emulator's own copies, if they have the form of what was given
+        if ran.inputs:  # the emulator's own copies, which must have the form of what was given
             said = [(ref.shape, ref.stride, ref.dtype) for ref in ran.inputs]
             if said != [(ref.shape, ref.stride, ref.dtype) for ref in self._given]:
                 raise SubmissionError(
                     Reason.BAD_MESSAGE, "The worker names inputs that are not of the form it was given."
                 )
             views += [self.runner.reader.read(ref, ran.handles) for ref in ran.inputs]
-        given = self.drawn.given
+        given = self.data.given
         pristine = given * (len(views) // max(len(given), 1))
         for position, (view, tensor) in enumerate(zip(views, pristine, strict=True)):
             if not same_bits(view, tensor):
@@ -81,7 +85,7 @@ class Observation:
                 )
 
     def _name(self, position: int) -> str:
-        count = len(self.drawn.inputs)
+        count = len(self.data.inputs)
         return f"Input {position}" if position < count else f"Upstream gradient {position - count}"
 
 

@@ -7,8 +7,8 @@ everything else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -16,18 +16,33 @@ from harness import oracle
 from harness.errors import SubmissionError
 from harness.judging.observe import Observation, Seen, same_bits
 from harness.oracle import dropout
-from harness.oracle.draw import Drawn
+from harness.oracle.data import Data
+from harness.oracle.reference import Reference
 from harness.reasons import Reason
 from harness.settings import sub_seed
 
-# So many elements that look dropped and may be 0 by themselves are tried, each with gradients computed anew.
+# Try at most so many elements that look dropped and may be 0 by themselves; each needs gradients computed anew.
 MOST_DOUBTFUL = 8
 
 
-def check(observation: Observation, seed: int, false_alarm_rate: float) -> None:
-    """Judge calls in training mode. Raises SubmissionError."""
-    drawn = observation.drawn.in_training()
-    observation.stage(drawn.call, drawn.expected, train=True)
+def check(observation: Observation, expected: Sequence[oracle.Expected], seed: int, false_alarm_rate: float) -> None:
+    """Judge calls in training mode; `expected` is that of evaluation. Raises SubmissionError."""
+    reference = observation.reference
+    expected = reference.in_training(expected)
+    observation.stage(reference.call, expected, train=True)
+    calls = _independent_calls(observation, seed)
+    judge = _Masks(reference, observation.data, expected)
+    for seen in calls:
+        judge.compare(seen)
+    for position, p in reference.random.items():
+        masks = [(seen.tensors[position] == 0).cpu().numpy() for seen in calls]
+        text = masks[0].size and dropout.unlikely(masks, p, false_alarm_rate / len(reference.random))
+        if text:
+            raise SubmissionError(Reason.NOT_RANDOM, f"The mask of {expected[position].form.name}: {text}.")
+
+
+def _independent_calls(observation: Observation, seed: int) -> list[Seen]:
+    """Calls whose masks must have nothing in common. Raises SubmissionError when a seed does not repeat its own."""
     seeds = [sub_seed(seed, "first") % 2**31, sub_seed(seed, "second") % 2**31]
     first = observation.call("forward", seed, seeds[0])
     again = observation.call("random", seed + 1, seeds[0])
@@ -37,66 +52,79 @@ def check(observation: Observation, seed: int, false_alarm_rate: float) -> None:
             "Two calls after torch.manual_seed with the same seed gave different results. Draw the seed of a kernel's "
             "random numbers from torch's generator, and let each element's number depend on its place alone.",
         )
-    calls = [first, observation.call("forward", seed, seeds[1]), observation.call("forward", seed)]
-    for seen in calls:
-        _compare(drawn, seen)
-    for position, p in drawn.random.items():
-        masks = [(seen.tensors[position] == 0).cpu().numpy() for seen in calls]
-        text = masks[0].size and dropout.unlikely(masks, p, false_alarm_rate / len(drawn.random))
-        if text:
-            raise SubmissionError(Reason.NOT_RANDOM, f"The mask of {drawn.expected[position].form.name}: {text}.")
+    return [first, observation.call("forward", seed, seeds[1]), observation.call("forward", seed)]
 
 
-def _compare(drawn: Drawn, seen: Seen) -> None:
-    """Each tensor of one call: outputs against what is kept, gradients against those of the mask that outputs show.
+@dataclass(frozen=True)
+class _Masks:
+    """Compares calls in training with what belongs to the masks that their outputs show."""
 
-    What is kept may be 0 as well, once in some hundred million elements, and then looks dropped: where gradients
-    belong to no other mask, they may belong to one in which a single such element was kept."""
-    shown = {position: seen.tensors[position] != 0 for position in drawn.random}
-    failure = _failure(drawn, seen, shown)
-    for position, kept in shown.items():
-        wanted = drawn.expected[position]
+    reference: Reference
+    data: Data
+    expected: list[oracle.Expected]
+    """In training."""
+
+    def compare(self, seen: Seen) -> None:
+        """Raises SubmissionError for an output that is neither kept nor dropped, or gradients of another mask.
+
+        A kept element may be 0 as well, once in some hundred million, and then looks dropped: gradients may also be
+        those of a mask in which a single such element was kept."""
+        shown = {position: seen.tensors[position] != 0 for position in self.reference.random}
+        failure = self._failure(seen, shown)
+        for position, kept in shown.items():
+            for place in self._doubtful(position, kept):
+                if failure is None or failure.reason != Reason.WRONG_GRADIENT:
+                    break
+                other = kept.clone(memory_format=torch.contiguous_format)
+                other.view(-1)[place] = True
+                if self._failure(seen, {**shown, position: other}) is None:
+                    return
+        if failure:
+            raise failure
+
+    def _doubtful(self, position: int, kept: torch.Tensor) -> list[int]:
+        """Elements that look dropped and may be 0 by themselves: the first few."""
+        wanted = self.expected[position]
         doubtful = ~kept & (wanted.values.abs() <= wanted.tolerance)
-        for place in doubtful.reshape(-1).nonzero()[:MOST_DOUBTFUL, 0].tolist():
-            if failure is None or failure.reason != Reason.WRONG_GRADIENT:
-                break
-            other = kept.clone(memory_format=torch.contiguous_format)
-            other.view(-1)[place] = True
-            if _failure(drawn, seen, {**shown, position: other}) is None:
-                return
-    if failure:
-        raise failure
+        return doubtful.reshape(-1).nonzero()[:MOST_DOUBTFUL, 0].tolist()
+
+    def _failure(self, seen: Seen, kept: Mapping[int, torch.Tensor]) -> SubmissionError | None:
+        """What is wrong with a call that kept these elements of its random outputs."""
+        for tensor, wanted in zip(seen.tensors, self._expected_with(kept), strict=True):
+            comparison = oracle.compare(tensor, wanted)
+            if not comparison.ok:
+                return _wrong(comparison, wanted)
+        return None
+
+    def _expected_with(self, kept: Mapping[int, torch.Tensor]) -> list[oracle.Expected]:
+        """Outputs, and the gradients that belong to a mask, in float64."""
+        differentiation = self.reference.differentiation
+        if not differentiation:
+            return self.expected
+        masked = [
+            upstream * self._factor(kept, position)
+            for position, upstream in zip(differentiation.outputs, self.data.upstream, strict=True)
+        ]
+        laid_out = Data(self.data.inputs, tuple(masked)).laid_out(self.reference.case)
+        forms = [expected.form for expected in self.reference.of_part(self.expected, "backward")]
+        gradients = self.reference.expect_in_training("backward", laid_out, 0, forms)
+        return [*self.reference.of_part(self.expected, "forward"), *gradients]
+
+    def _factor(self, kept: Mapping[int, torch.Tensor], position: int) -> torch.Tensor | float:
+        """What dropout multiplied an output by, element by element."""
+        p = self.reference.random.get(position)
+        if p is None:
+            return 1.0
+        factor = kept[position].double()
+        return factor / (1 - p) if p < 1 else factor
 
 
-def _failure(drawn: Drawn, seen: Seen, kept: Mapping[int, torch.Tensor]) -> SubmissionError | None:
-    """What is wrong with a call that kept these elements of its random outputs."""
-    masked = [
-        upstream * _factor(drawn, kept, position)
-        for position, upstream in zip(_differentiated(drawn), drawn.upstream, strict=True)
-    ]
-    expected = replace(drawn, upstream=tuple(masked)).expected_after_masking() if masked else drawn.expected
-    for tensor, wanted in zip(seen.tensors, expected, strict=True):
-        comparison = oracle.compare(tensor, wanted)
-        if comparison.ok:
-            continue
-        at = ", ".join(map(str, comparison.worst_index))
-        what = "" if wanted.form.dropout else ", with the mask that the output shows"
-        return SubmissionError(
-            Reason.WRONG_OUTPUT if wanted.form.dropout else Reason.WRONG_GRADIENT,
-            f"In training{what}: {comparison.message}; the worst, at [{at}], is {comparison.got:.9g} and should be "
-            f"{comparison.expected:.9g}{' or 0' if wanted.form.dropout else ''}.",
-        )
-    return None
-
-
-def _differentiated(drawn: Drawn) -> list[int]:
-    return drawn.differentiation.outputs if drawn.differentiation else []
-
-
-def _factor(drawn: Drawn, kept: Mapping[int, torch.Tensor], position: int) -> torch.Tensor | float:
-    """What dropout multiplied an output by, element by element."""
-    p = drawn.random.get(position)
-    if p is None:
-        return 1.0
-    factor = kept[position].double()
-    return factor / (1 - p) if p < 1 else factor
+def _wrong(comparison: oracle.Comparison, wanted: oracle.Expected) -> SubmissionError:
+    is_random = bool(wanted.form.dropout)
+    at = ", ".join(map(str, comparison.worst_index))
+    what = "" if is_random else ", with the mask that the output shows"
+    return SubmissionError(
+        Reason.WRONG_OUTPUT if is_random else Reason.WRONG_GRADIENT,
+        f"In training{what}: {comparison.message}; the worst, at [{at}], is {comparison.got:.9g} and should be "
+        f"{comparison.expected:.9g}{' or 0' if is_random else ''}.",
+    )

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import torch
 
-from harness import oracle
 from harness.device.base import Device, Reader
 from harness.errors import Inconclusive, one_line
 from harness.inputs import strides
 from harness.isolation.sandbox import Worker
-from harness.oracle.draw import Drawn
+from harness.oracle.outputs import Form
+from harness.oracle.reference import Reference
 from harness.problem import Case, Problem
 from harness.protocol.replies import required
 from harness.protocol.values import encode_constants, encode_value
@@ -48,9 +48,9 @@ class Runner:
     """A worker with one implementation loaded, and the requests that a case needs."""
 
     def __init__(self, device: Device, worker: Worker, load: Load, sha256: str, timeout_s: float) -> None:
-        """Asks for the loading, which begins when the worker has started; nothing is waited for.
+        """Ask for the loading, which begins when the worker has started; do not wait for it.
 
-        `sha256` is of the submission's source and names its builds; empty for what builds nothing."""
+        `sha256`, of the submission's source, names its builds; it is empty for what builds nothing."""
         self.device = device
         self.timeout_s = timeout_s
         self.worker = worker
@@ -65,7 +65,7 @@ class Runner:
         return not self._sha256
 
     def _placed(self, load: Load) -> Load:
-        """`load` with the submission's copy and the folder for builds that its worker has."""
+        """`load` with the worker's copy of the submission and its folder for builds."""
         source = Path(load.path)
         copy = self.worker.place(one_line(source.name), source.read_bytes())
         builds = self.worker.lend_builds(self._sha256)
@@ -73,12 +73,12 @@ class Runner:
 
     @property
     def has_answered(self) -> bool:
-        """Whether there is something to hear of it: nothing is until it has started."""
+        """Whether there is an answer to hear; there is none before the worker has started."""
         return self.worker.has_answered
 
     def finish_loading(self) -> Loaded:
-        """Wait for the build. Raises SubmissionError and Inconclusive, and HarnessError when the worker could not start or
-        there was no room for it."""
+        """Wait for the build. Raises SubmissionError and Inconclusive; HarnessError when the worker could not start or
+        had no room."""
         self.worker.wait_until_ready()
         said = self.worker.hear(LOAD_TIMEOUT_S)
         if (
@@ -103,31 +103,32 @@ class Runner:
         """Raises SubmissionError."""
         required(self.worker.hear(LOAD_TIMEOUT_S), Done)
 
-    def construct(self, drawn: Drawn, state: Sequence[TensorRef]) -> None:
+    def construct(self, reference: Reference, state: Sequence[TensorRef]) -> None:
+        """Build the model on weights that lie where `state` says, in the reference's order. Raises SubmissionError."""
         request = Construct(
             arena=self.device.arena.ref,
-            init=encode_value(tuple(drawn.init)),
-            state=[NamedTensor(n, ref) for n, ref in zip(drawn.state, state, strict=True)],
-            dtype=model_dtype(drawn.case),
+            init=encode_value(tuple(reference.init)),
+            state=[NamedTensor(n, ref) for n, ref in zip(reference.state, state, strict=True)],
+            dtype=model_dtype(reference.case),
         )
         required(self.worker.ask(request, self.timeout_s), Done)
 
     def stage(
         self,
         buffers: list[list[TensorRef]],
-        expected: Sequence[oracle.Expected],
+        results: Sequence[Form],
         call: str = "forward",
         differentiation: Differentiation | None = None,
         train: bool = True,
         constants: Mapping[int, Any] | None = None,
     ) -> None:
-        """Lay out the buffers: inputs, then the upstream gradients. `call`, `differentiation`, `train` and
-        `constants` are those of wire.Stage."""
+        """Stage buffers, each of inputs and then upstream gradients; calls give `results`. `call`, `differentiation`,
+        `train` and `constants` are those of wire.Stage. Raises SubmissionError."""
         request = Stage(
             arena=self.device.arena.ref,
             buffers=buffers,
-            results=[TensorRef(0, list(e.form.shape), list(e.form.stride), dtype_name(e.form.dtype)) for e in expected],
-            alone=any(e.form.alone for e in expected),
+            results=[TensorRef(0, list(form.shape), list(form.stride), dtype_name(form.dtype)) for form in results],
+            alone=any(form.alone for form in results),
             call=call,
             differentiation=differentiation,
             train=train,
@@ -136,7 +137,8 @@ class Runner:
         required(self.worker.ask(request, self.timeout_s), Done)
 
     def observe(self, order: str, seed: int, random_seed: int | None = None) -> Ran:
-        """One call of what is staged, its outputs' memory poisoned before; `random_seed` as in wire.Run."""
+        """One call of what is staged, after its outputs' memory was poisoned; `random_seed` as in wire.Run. Raises
+        SubmissionError."""
         request = Run(buffer=0, order=order, order_seed=seed, random_seed=random_seed)
         return required(self.worker.ask(request, self.timeout_s), Ran)
 

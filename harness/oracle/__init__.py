@@ -1,4 +1,4 @@
-"""What a right answer is: the reference in float64, and how far from it a result may be. It knows no worker."""
+"""What a right answer is: the reference in float64 and the error bound. It knows no worker."""
 
 from harness.oracle.comparison import Comparison, compare
 from harness.oracle.error_bound import expect, expect_more

@@ -13,7 +13,7 @@ from harness.oracle.pieces import pieces
 @dataclass(frozen=True)
 class Comparison:
     """How one output compares. `error` is the largest absolute difference over finite elements;
-    `worst_index` the element that decides, None when nothing is wrong with any element."""
+    `worst_index` the element with the largest difference, empty when no element is wrong."""
 
     ok: bool
     error: float
@@ -57,8 +57,8 @@ def compare(got: torch.Tensor, expected: Expected) -> Comparison:
 
 
 def _difference(value: torch.Tensor, exact: torch.Tensor, *, dropout: bool) -> torch.Tensor:
-    """How far each element is off. Equal infinities and NaN beside NaN are right, and 0 where it may have been dropped;
-    any other non-finite pair is infinitely wrong."""
+    """How far each element is off. Equal infinities are right, NaN beside NaN is, and with `dropout` 0 is; any other
+    non-finite pair is infinitely wrong."""
     difference = (value - exact).abs()
     right = (value == exact) | (value.isnan() & exact.isnan())
     if dropout:

@@ -1,7 +1,7 @@
 """A reference and its backward as one function: outputs and gradients of inputs and upstream gradients.
 
-The oracle, its tolerance, and the clock's data then treat a training step as any other reference: what is
-perturbed are inputs, parameters and upstream gradients, and what comes out is compared tensor by tensor.
+The oracle and the clock's data then treat a training step as any other reference: inputs, parameters and
+upstream gradients are perturbed, and each tensor that comes out is compared.
 """
 
 from __future__ import annotations

@@ -1,36 +1,38 @@
-"""What a right answer is: the reference in float64, and how far from it a submission may be.
+"""How far from the reference in float64 a result may be.
 
-The tolerance has to depend on the problem and the data, and never on the machine: the reference's own
-error cannot be the error bound, because eager on a CPU is ten times more accurate than eager on a GPU.
-The error bound is therefore a model of the error that an ordinary implementation in the case's dtype is
-entitled to, computed in float64:
+The tolerance depends on the problem and the data, and never on the machine. The reference's own error
+cannot be the error bound: eager on a CPU is ten times more accurate than eager on a GPU. The error bound
+models what an ordinary implementation in the case's dtype may be off, computed in float64:
 
-    error bound = max |f(p + dp) - f(p)|  +  4 eps max |f(p)|,       tolerance = 4 x error bound
+    error bound = max |f(p + dp) - f(p)|  +  4 eps max |f(p)|,       tolerance = factor x error bound
 
-where f is the reference in float64, p its inputs and parameters, and dp changes each element by one
-unit roundoff (eps / 2) of the case's dtype with a random sign. The first term is the conditioning: no
-algorithm that stores its inputs in that dtype can be expected to do better (Higham, Accuracy and
-Stability of Numerical Algorithms, 2nd ed., sections 1.6 and 2.2: forward error <= condition number x
-backward error). The second term is the rounding of the result and of the sums on the way to it. Both
-are largest values over the whole output. docs/judging.md has the figures for LayerNorm: eager on both
-kinds of machine passes, E[x^2] - m^2 on data with a large mean does not.
+Here f is the reference in float64, p its inputs and parameters, and dp perturbs each element by one unit
+roundoff (eps / 2) of the case's dtype with a random sign. The maxima run over the whole output. The factor
+is 4 unless the problem sets another.
 
-In 16 bits the second term and the changes of p would be too wide: sums are kept in float32, and what is given in 16
-bits is not rounded again. There p changes by float32's roundoff, each operator's result by that of the 16 bits, and
-the second term is one rounding of the result.
+The first term is the conditioning: no algorithm that stores its inputs in that dtype can be expected to do
+better (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 1.6 and 2.2: forward error
+<= condition number x backward error). The second term is the rounding of the result and of the sums on the
+way to it. docs/judging.md has the figures for LayerNorm: eager on both kinds of machine passes,
+E[x^2] - m^2 on data with a large mean does not.
 
-Where f multiplies matrices or convolves, or gives a sum, a mean or a running sum, each of these is changed by what
-adding its terms one after the other rounds away: with 4,096 terms that is more than the rest, and eager on a GPU needs
-it (see harness.oracle.products).
+16 bits. Sums are kept in float32, and inputs are given in 16 bits and not rounded again. So dp is float32's
+roundoff, each operator's result is perturbed by that of the 16 bits, and the second term is one rounding of
+the result.
 
-Of a small case several changes are drawn, and the largest move counts: one row of two elements may decide, and a
-change moves their difference only where its signs differ. In float32 every second draw changes the result of each
-operator instead of p, also inside of LayerNorm and its like: a row whose rounded mean is off shows in no change of p.
+Long sums. Where f multiplies matrices or convolves, or gives a sum, a mean or a running sum, each of these
+is perturbed by what adding its terms one after the other rounds away. With 4,096 terms that is more than the
+rest, and eager on a GPU needs it (see harness.oracle.products).
+
+Small cases. Several perturbations are drawn, and the largest move counts: one row of two elements may decide,
+and their difference moves only where the signs differ. In float32 every second draw perturbs the result of
+each operator instead of p, also inside of LayerNorm and its like: no change of p shows that a row's mean is
+rounded.
 
 Integers and booleans are not rounded: as outputs they have to be equal.
 
-A backward works with what its forward stored. There the result of each operator of the reference is
-changed, too, by 2 eps (Monte Carlo arithmetic, Parker 1997): a mean that was rounded once is off in the
+Backwards. A backward works with what its forward stored, so the result of each operator of the reference is
+perturbed by 2 eps as well (Monte Carlo arithmetic, Parker 1997): a mean that was rounded once is off in the
 same direction for a whole row, and no change of p shows that.
 """
 
@@ -51,30 +53,27 @@ from harness.oracle.operators import Operators
 from harness.oracle.outputs import Expected, Form, exact_outputs, outputs_of
 from harness.oracle.pieces import pieces
 from harness.oracle.products import RoundedSums, adds_up, multiplies_matrices
+from harness.problem.values import DEFAULT_TOLERANCE_FACTOR
 
-# The issue's rule: at most four times what the error bound allows.
-TOLERANCE_FACTOR = 4.0
-
-# Rounding of the result and of partial sums, in eps of the output's scale.
-# Four, because that is what the reference itself needs: eager on a GPU
-# sums a row of four million elements in 128 running sums and is then off by 11 eps in every element.
+# Rounding of the result and of partial sums, in eps of the output's scale. The reference itself needs four: eager on a
+# GPU adds a row of four million elements in 128 running sums and is then off by 11 eps in every element.
 ROUNDING_EPS = 4.0
 
-# Of a case with at most so many elements in its inputs and outputs, and of one with so few in an output, several
-# changes are drawn. With one eager itself, in float32 on rows of two to four elements with offsets of ten, was beyond
-# the tolerance in 172 of 800 cases, with these in none; and so was a sum of 37 terms of N(0, 1) added in order in 1 of
-# 400, and is in none of 4,000. In larger outputs other elements show as much.
+# A case with at most SMALL_ELEMENTS in its inputs and outputs, or with an output of fewer than FEW_ELEMENTS, is
+# perturbed SMALL_DRAWS times. One draw rejected eager in float32, on rows of two to four elements with offsets of ten,
+# in 172 of 800 small cases; eight draws, in none. One draw rejected a sum of 37 terms of N(0, 1), added in order, in 1
+# of 400 cases; eight draws, in none of 4,000. In larger outputs other elements show as much.
 SMALL_ELEMENTS = 1 << 18
 FEW_ELEMENTS = 8
 SMALL_DRAWS = 8
 
-# Sums over 16-bit numbers are kept in float32, by PyTorch (at::opmath_type) and by everybody else: of such a result
-# only its own rounding to 16 bits is as coarse as its dtype.
+# PyTorch (at::opmath_type) and everybody else keep sums over 16-bit numbers in float32: only the rounding of the
+# result itself is as coarse as 16 bits.
 SUMS_EPS = torch.finfo(torch.float32).eps
 
 
 def _perturbed(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> torch.Tensor:
-    """`tensor` (float64) with each element changed by a relative eps / 2 of random sign."""
+    """A copy of `tensor` (float64), each element perturbed by a relative eps / 2 of random sign."""
     return _perturb(tensor.clone(memory_format=torch.preserve_format), eps, generator)
 
 
@@ -87,7 +86,7 @@ def _perturb(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> to
     return tensor
 
 
-# Operators that store statistics or add several terms inside: as the simple operators that PyTorch has for them.
+# PyTorch's decompositions, into simple operators, of those that store statistics or add several terms inside.
 _STEP_BY_STEP = get_decompositions(
     [
         getattr(torch.ops.aten, name)
@@ -99,8 +98,8 @@ _STEP_BY_STEP = get_decompositions(
 
 
 class _RoundedResults(Operators):
-    """Changes what each operator gives by a relative `eps` / 2, signs at random; views and what is written in place
-    stay. With `step_by_step` the results inside of some operators, too."""
+    """Perturbs each operator's result by a relative `eps` / 2, signs at random. Views stay, and what is written in
+    place. With `step_by_step` also the results inside of operators that are in _STEP_BY_STEP."""
 
     def __init__(self, eps: float, generator: torch.Generator, *, step_by_step: bool) -> None:
         super().__init__()
@@ -119,7 +118,7 @@ class _RoundedResults(Operators):
 
 
 def _finite_max(tensor: torch.Tensor, taken_off: torch.Tensor | None = None) -> float:
-    """Largest finite absolute value, of the difference in float64 where something is `taken_off`; 0 for none."""
+    """Largest finite absolute value of `tensor`, less `taken_off` in float64 if that is given; 0 for none."""
     if tensor.numel() == 0:
         return 0.0
     largest = 0.0
@@ -137,23 +136,25 @@ def expect(
     names: Callable[[int], Sequence[str]] = lambda count: [f"output {i}" for i in range(count)],
     *,
     stores: bool = False,
+    factor: float = DEFAULT_TOLERANCE_FACTOR,
 ) -> list[Expected]:
     """The expected outputs of `model` on `inputs`, with their tolerances.
 
-    `model` is the reference in the case's dtype; inputs keep their layout, which decides the strides
-    that the output must have. `seed` draws the signs of the perturbation. `names(count)` gives the names
-    of so many outputs. `stores` says that results of operators are stored and used later, as by a backward.
+    `model` is the reference in the case's dtype. Inputs keep their layout, which decides the strides that
+    the output must have. `seed` draws the signs of the perturbation. `names(count)` gives the names of so many
+    outputs. `stores` says that results of operators are stored and used later, as by a backward. `factor` is the
+    number of error bounds in a tolerance.
     """
     returned = model(*inputs)
     own, alone = outputs_of(returned), isinstance(returned, torch.Tensor)
     named = zip(own, names(len(own)), strict=True)
     forms = [Form(tuple(o.shape), o.stride(), o.dtype, name, alone=alone) for o, name in named]
-    exact, tolerances = _exact(model, inputs, forms, seed, stores)
+    exact, bounds = _exact(model, inputs, forms, seed, stores)
     eps = _working_eps(inputs, forms)
     return [
         # Eager may be exact (D = 1), and a ratio to nothing says nothing: half an ulp at least.
-        Expected(e, form, tolerance, max(_finite_max(o, e), eps / 2 * _finite_max(e)))
-        for o, e, form, tolerance in zip(own, exact, forms, tolerances, strict=True)
+        Expected(e, form, factor * bound, max(_finite_max(o, e), eps / 2 * _finite_max(e)))
+        for o, e, form, bound in zip(own, exact, forms, bounds, strict=True)
     ]
 
 
@@ -162,23 +163,20 @@ def expect_more(
     model: torch.nn.Module,
     inputs: Sequence[torch.Tensor],
     seed: int,
-    like: Sequence[Expected],
+    forms: Sequence[Form],
     *,
     stores: bool = False,
+    factor: float = DEFAULT_TOLERANCE_FACTOR,
 ) -> list[Expected]:
-    """As `expect`, for more data of a case whose forms are known: the reference does not run in its own dtype."""
-    forms = [e.form for e in like]
-    exact, tolerances = _exact(model, inputs, forms, seed, stores)
-    return [
-        Expected(values, old.form, tolerance, old.reference_error)
-        for values, tolerance, old in zip(exact, tolerances, like, strict=True)
-    ]
+    """As `expect`, for outputs whose `forms` are known: the reference does not run in its own dtype."""
+    exact, bounds = _exact(model, inputs, forms, seed, stores)
+    return [Expected(*each) for each in zip(exact, forms, [factor * bound for bound in bounds], strict=True)]
 
 
 def _exact(
     model: torch.nn.Module, inputs: Sequence[torch.Tensor], forms: Sequence[Form], seed: int, stores: bool
 ) -> tuple[list[torch.Tensor], list[float]]:
-    """The float64 outputs and the tolerance of each."""
+    """The float64 outputs and the error bound of each."""
     model64, inputs64 = _in_float64(model, inputs)
     exact = exact_outputs(model64, inputs64)
     changing = {t.untyped_storage().data_ptr() for t in (*inputs64, *model64.parameters(), *model64.buffers())}
@@ -198,22 +196,22 @@ def _exact(
             moved = exact_outputs(model64, inputs64)
         moves = [max(move, _finite_max(m, e)) for move, m, e in zip(moves, moved, exact, strict=True)]
     rounding = max(eps / 2, ROUNDING_EPS * kept_eps)
-    error_bounds = [
+    bounds = [
         move + rounding * _finite_max(e) if form.dtype.is_floating_point else 0.0
         for move, e, form in zip(moves, exact, forms, strict=True)
     ]
-    return exact, [TOLERANCE_FACTOR * error_bound for error_bound in error_bounds]
+    return exact, bounds
 
 
 def _in_float64(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> tuple[torch.nn.Module, list[torch.Tensor]]:
-    """Copies, which may be changed."""
+    """Copies that may be perturbed."""
     return copy.deepcopy(model).double(), [
         t.to(torch.float64, copy=True) if t.is_floating_point() else t for t in inputs
     ]
 
 
 def _draws(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> int:
-    """How many changes are drawn."""
+    """How many perturbations are drawn."""
     elements = sum(t.numel() for t in (*inputs, *outputs))
     fewest = min((t.numel() for t in outputs if t.numel()), default=FEW_ELEMENTS)
     return SMALL_DRAWS if elements <= SMALL_ELEMENTS or fewest < FEW_ELEMENTS else 1
@@ -222,7 +220,7 @@ def _draws(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> i
 def _perturb_all(
     model64: torch.nn.Module, inputs64: Sequence[torch.Tensor], eps: float, generator: torch.Generator
 ) -> list[torch.Tensor]:
-    """The inputs, and in place the parameters, with each element changed by a relative eps / 2."""
+    """The inputs and, in place, the parameters, each element perturbed by a relative eps / 2."""
     for parameter in model64.parameters():
         parameter.copy_(_perturbed(parameter, eps, generator))
     return [_perturb(t, eps, generator) for t in inputs64]
@@ -237,7 +235,7 @@ def _rounding(
     stores: bool,
     inside: bool,
 ) -> Iterator[None]:
-    """Operators' results are changed in here by what an implementation that works with `eps` rounds away."""
+    """Within it, results of operators are perturbed by what an implementation with machine epsilon `eps` rounds."""
     kept_eps = min(eps, SUMS_EPS)
     with contextlib.ExitStack() as rounded:
         if stores:

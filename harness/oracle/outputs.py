@@ -1,7 +1,8 @@
-"""What a reference gives: its outputs in float64, and the form that a submission's must have."""
+"""Outputs of a reference: their values in float64, and the form that a submission's must have."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import torch
 
 @dataclass(frozen=True)
 class Form:
-    """What an output must look like: that of the reference in its own dtype."""
+    """What a tensor looks like; for an output, as the reference gives it in its own dtype."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -22,19 +23,28 @@ class Form:
     alone: bool = False
     """Whether the reference returns it as it is, and not in a tuple or list."""
 
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+def form_of(tensor: torch.Tensor) -> Form:
+    """What `tensor` looks like."""
+    return Form(tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
 
 @dataclass(frozen=True)
 class Expected:
     """One output as it should be.
 
-    `values` is the float64 reference; `tolerance` and `reference_error` (that of the reference in its own
-    dtype on this device) are absolute, in the output's unit.
+    `values` is the float64 reference. `tolerance` is absolute, in the output's unit, and so is `reference_error`, the
+    error of the reference in its own dtype on this device; 0 where it did not run there.
     """
 
     values: torch.Tensor
     form: Form
     tolerance: float
-    reference_error: float
+    reference_error: float = 0.0
 
 
 def outputs_of(result: object) -> list[torch.Tensor]:
@@ -48,7 +58,7 @@ def outputs_of(result: object) -> list[torch.Tensor]:
 
 
 def exact_outputs(model64: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """What a reference in float64 gives for `inputs`, integers and booleans as float64, too."""
+    """The outputs of a reference in float64; integers and booleans become float64, too."""
     return [t.double() for t in outputs_of(model64(*[t.double() if t.is_floating_point() else t for t in inputs]))]
 
 

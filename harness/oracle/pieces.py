@@ -1,4 +1,4 @@
-"""Going through large tensors so many elements at a time, so that what is computed with them is small beside them."""
+"""Large tensors in pieces, so that what is computed from a piece is small beside the whole."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import torch
 
-# A KernelBench file's inputs fill a GPU's memory in a few copies.
+# The inputs of some KernelBench files fill a GPU's memory in a few copies.
 PIECE_ELEMENTS = 1 << 24
 
 
 def pieces(*tensors: torch.Tensor) -> Iterator[tuple[tuple[int, int], tuple[torch.Tensor, ...]]]:
-    """Tensors of one shape as views of so many elements at a time, along their longest dimension; before each its
-    number and where in it the views begin."""
+    """Views of tensors of one shape, each of about PIECE_ELEMENTS, along their longest dimension. Before each stand
+    that dimension's number and where in it the views begin."""
     shape = tensors[0].shape
     dim = max(range(len(shape)), key=lambda d: shape[d], default=0)
     count = -(-tensors[0].numel() // PIECE_ELEMENTS)

@@ -1,28 +1,27 @@
 """Other implementations to be compared with, where they are installed: `--against unfused,liger`.
 
-A file each, with a class for each operator that it has; all of them are written against the public functions
-of their packages. They run in workers of their own, are judged like a submission on each case before they are
+A peer is a file in this folder; its name is what `--against` takes. The file sets
+
+    DISTRIBUTION      the distribution whose version is reported, a string literal
+    IMPLEMENTATIONS   operator -> what takes the constructor arguments of the problem's Model and gives a module
+                      with its parameters
+
+and imports the public functions of its package. Nothing else names it, but the extra `peers` in pyproject.toml, which
+installs the package. Peers run in workers of their own, are judged like a submission on each case before they are
 timed on it, and may refuse: whatever they raise becomes a note.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from harness.errors import KernelgateError
-
-# How `--against` calls them -> the distribution whose version is reported.
-DISTRIBUTIONS = {
-    "unfused": "torch",
-    "liger": "liger-kernel",
-    "apex": "apex",
-    "cudnn": "nvidia-cudnn-frontend",
-    "quack": "quack-kernels",
-}
 
 
 class NotAvailable(KernelgateError):
@@ -35,6 +34,28 @@ class Peer:
 
     build: Callable[..., Any]
     version: str
+
+
+def find(folders: Iterable[str]) -> dict[str, str]:
+    """The peers in these folders by name, each with its distribution. Files that begin with _ are none.
+
+    Raises ValueError for a file that declares no distribution."""
+    files = sorted(file for folder in folders for file in Path(folder).glob("[!_]*.py"))
+    return {file.stem: _declared_distribution(file) for file in files}
+
+
+def _declared_distribution(file: Path) -> str:
+    """Read from the text: without its package a peer's file cannot be imported, and the judge never imports one."""
+    for node in ast.parse(file.read_bytes()).body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(t, ast.Name) and t.id == "DISTRIBUTION" for t in node.targets
+        ):
+            return str(ast.literal_eval(node.value))
+    raise ValueError(f"{file} sets no DISTRIBUTION; a peer names the distribution whose version is reported.")
+
+
+# How `--against` calls them -> the distribution whose version is reported.
+DISTRIBUTIONS = find(__path__)
 
 
 def load(name: str, operator: str) -> Peer:

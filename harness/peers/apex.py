@@ -6,6 +6,8 @@ import torch
 from apex.normalization.fused_layer_norm import fused_layer_norm, fused_layer_norm_affine, fused_rms_norm_affine
 from torch import nn
 
+DISTRIBUTION = "apex"
+
 
 class LayerNorm(nn.LayerNorm):
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,9 @@ import cudnn
 import torch
 from torch import nn
 
+DISTRIBUTION = "nvidia-cudnn-frontend"
+
+
 _DTYPES = {
     torch.float32: cudnn.data_type.FLOAT,
     torch.float16: cudnn.data_type.HALF,

@@ -6,6 +6,8 @@ import torch
 from liger_kernel.ops import LigerLayerNormFunction, LigerRMSNormFunction
 from torch import nn
 
+DISTRIBUTION = "liger-kernel"
+
 
 class LayerNorm(nn.LayerNorm):
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -8,6 +8,8 @@ import torch
 from quack.rmsnorm import layernorm_fwd, rmsnorm_fwd
 from torch import nn
 
+DISTRIBUTION = "quack-kernels"
+
 
 class LayerNorm(nn.LayerNorm):
     @cached_property

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+DISTRIBUTION = "torch"
+
 
 class LayerNorm(nn.LayerNorm):
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,95 @@
+"""A problem's reference on one case, and what can be said of it whatever the data are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import torch
+
+from harness.oracle.data import Data
+from harness.oracle.differentiate import Differentiated, output_names
+from harness.oracle.error_bound import expect, expect_more
+from harness.oracle.outputs import Expected, Form
+from harness.oracle.training import Kept, kept, kept_form
+from harness.problem import Case
+from harness.problem.values import DEFAULT_TOLERANCE_FACTOR
+from harness.protocol.wire import Differentiation
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The reference's model on a case, built from `init`; in evaluation mode where outputs are random."""
+
+    case: Case
+    """The case that the device runs, which may stand in for the one that was asked for."""
+    scaled: bool
+    """Whether it does."""
+    model: torch.nn.Module
+    init: tuple[object, ...]
+    differentiation: Differentiation | None = None
+    random: dict[int, float] = field(default_factory=dict)
+    """Outputs that dropout makes random in training, and its p."""
+    tolerance_factor: float = DEFAULT_TOLERANCE_FACTOR
+
+    @property
+    def call(self) -> str:
+        """What one observed call of a worker does, see wire.Stage."""
+        return "step" if self.differentiation else "forward"
+
+    @property
+    def timed_parts(self) -> tuple[str, ...]:
+        """Parts of a call, each timed alone; the first is the whole call."""
+        return ("step", "forward", "backward") if self.differentiation and not self.random else ("forward",)
+
+    @property
+    def state(self) -> dict[str, torch.Tensor]:
+        """Parameters, and floating-point buffers, by name."""
+        tensors = {name: parameter.detach() for name, parameter in self.model.named_parameters()}
+        return tensors | {name: b for name, b in self.model.named_buffers() if b.is_floating_point()}
+
+    def function(self, part: str = "step") -> torch.nn.Module:
+        """In evaluation, as a function of inputs and upstream gradients, see Differentiated."""
+        return Differentiated(self.model, self.differentiation, part) if self.differentiation else self.model
+
+    def function_in_training(self, part: str) -> torch.nn.Module:
+        """As `function`; random outputs are scaled as what dropout keeps."""
+        return Kept(self.model, self.random) if self.random and part == "forward" else self.function(part)
+
+    def of_part(self, results: Sequence[Result], part: str) -> list[Result]:
+        """Those that belong to one part, of a step's results: outputs, then gradients."""
+        if part == "step" or self.differentiation is None:
+            return list(results)
+        outputs = len(results) - len(self.differentiation.inputs) - len(self.differentiation.parameters)
+        return list(results[outputs:] if part == "backward" else results[:outputs])
+
+    def expect(self, data: Data, seed: int) -> list[Expected]:
+        """Outputs and gradients in evaluation; `seed` draws the signs of the perturbation."""
+        function = self.function()
+        names = function.names if isinstance(function, Differentiated) else output_names
+        return expect(
+            function, data.laid_out(self.case), seed, names, stores=self._stores, factor=self.tolerance_factor
+        )
+
+    def expect_in_training(
+        self, part: str, tensors: Sequence[torch.Tensor], seed: int, forms: Sequence[Form]
+    ) -> list[Expected]:
+        """What a part gives in training for what it is given, laid out as it will lie; the results have `forms`."""
+        function = self.function_in_training(part)
+        return expect_more(function, tensors, seed, forms, stores=self._stores, factor=self.tolerance_factor)
+
+    def in_training(self, expected: Sequence[Expected]) -> list[Expected]:
+        """`expected` in evaluation, as calls in training give it: what dropout keeps is scaled, all else may be 0."""
+        return [kept(e, self.random[i]) if i in self.random else e for i, e in enumerate(expected)]
+
+    def forms_in_training(self, forms: Sequence[Form]) -> list[Form]:
+        """As `in_training`, without values."""
+        return [kept_form(form, self.random[i]) if i in self.random else form for i, form in enumerate(forms)]
+
+    @property
+    def _stores(self) -> bool:
+        """Whether results of operators are stored for a backward."""
+        return self.differentiation is not None

@@ -1,0 +1,123 @@
+"""A problem and its cases, as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from harness.errors import UsageError
+from harness.inputs import draw
+from harness.problem.kernelbench import call_get_inputs, sorted_out, with_constants
+
+# At most four times what the error bound allows.
+DEFAULT_TOLERANCE_FACTOR = 4.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One set of shapes and data on which a submission is judged.
+
+    `shapes` are the shapes of the inputs, all of one `dtype`, `distribution` and `layout`. `init` are the
+    constructor's arguments. `upstream` says how upstream gradients lie in memory, `gradcheck` whether
+    torch.autograd.gradcheck runs. On a CPU `scaled`, a smaller case, stands in for this one, and on the emulator
+    `emulated`, a still smaller one. With `from_functions` the problem's own `get_inputs` and `get_init_inputs` give
+    the data; `dtypes` are then those of the inputs, and `constants` the inputs that are no tensors, by position.
+    """
+
+    name: str
+    shapes: tuple[tuple[int, ...], ...] = ()
+    init: tuple[Any, ...] = ()
+    dtype: torch.dtype = torch.float32
+    parameter_dtype: torch.dtype = torch.float32
+    distribution: str = "normal"
+    layout: str = "contiguous"
+    upstream: str = "contiguous"
+    gradcheck: bool = False
+    timed: bool = False
+    scaled: Case | None = None
+    emulated: Case | None = None
+    from_functions: bool = False
+    dtypes: tuple[torch.dtype, ...] = ()
+    constants: Mapping[int, Any] = field(default_factory=dict)
+
+    def on(self, device: str) -> Case:
+        """The case that `device` runs in its place: what a CPU times in milliseconds takes the emulator seconds."""
+        if device == "cuda":
+            return self
+        return (self.emulated if device == "emulator" else None) or self.scaled or self
+
+    @property
+    def shape_text(self) -> str:
+        return ", ".join("×".join(map(str, shape)) or "scalar" for shape in self.shapes)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A loaded problem file."""
+
+    name: str
+    path: Path
+    model: type[torch.nn.Module]
+    cases: tuple[Case, ...]
+    allowed_ops: frozenset[str]
+    """Normalisation operators that a submission may call although others may not, by their ATen names."""
+    forbidden_ops: frozenset[str]
+    """Further operators that a submission must not call, by their ATen names."""
+    gradients: tuple[str, ...] | None
+    """What is differentiated, by the names of inputs and parameters; empty for all that can be, None for a
+    problem without a backward."""
+    deterministic: bool
+    """Whether results have to be bitwise equal from run to run."""
+    random: dict[int, str]
+    """Outputs that are random in training, and the name of the reference's module that makes each so."""
+    tolerance_factor: float
+    """How many error bounds a result may be off."""
+    get_inputs: Callable[[], Sequence[Any]] | None
+    get_init_inputs: Callable[[], Sequence[Any]] | None
+
+    def init_args(self, case: Case, seed: int) -> tuple[Any, ...]:
+        """The constructor's arguments for `case`."""
+        if not case.from_functions or self.get_init_inputs is None:
+            return case.init
+        torch.manual_seed(seed)
+        return tuple(self.get_init_inputs())
+
+    def draw_inputs(self, case: Case, seed: int, device: torch.device) -> list[torch.Tensor]:
+        """The inputs of `case`, drawn from `seed`, contiguous, on `device`."""
+        if case.from_functions:
+            return [tensor.detach().to(device).contiguous() for tensor in self._called(case, seed, device)]
+        generator = torch.Generator(device).manual_seed(seed)
+        return [draw(case.distribution, shape, case.dtype, generator) for shape in case.shapes]
+
+    def _called(self, case: Case, seed: int, device: torch.device) -> list[torch.Tensor]:
+        """The tensors of get_inputs(). Raises UsageError when its constants are not the case's."""
+        assert self.get_inputs is not None
+        tensors, constants = sorted_out(self.path, call_get_inputs(self.get_inputs, seed, device))
+        for position in {*constants, *case.constants}:
+            now, before = constants.get(position, "a tensor"), case.constants.get(position, "a tensor")
+            if now != before:
+                raise UsageError(
+                    f"{self.path}: get_inputs() gave {now!r} as input {position}, and {before!r} before; what is no "
+                    "tensor must be the same in each call. Make it a constant, or a tensor without dimensions."
+                )
+        return tensors
+
+    def build_model(self, case: Case, seed: int, device: torch.device) -> torch.nn.Module:
+        """The reference on `device`, its weights random: drawn from `seed`, never all ones or zeros."""
+        torch.manual_seed(seed)
+        model = with_constants(self.model, case.constants)(*self.init_args(case, seed))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.is_floating_point() and _is_constant(parameter):
+                    parameter.add_(torch.randn(parameter.shape), alpha=0.5)
+        if not case.from_functions:
+            model = model.to(case.parameter_dtype)
+        return model.to(device)
+
+
+def _is_constant(parameter: torch.Tensor) -> bool:
+    return parameter.numel() == 0 or bool((parameter == parameter.flatten()[0]).all())

@@ -1,0 +1,77 @@
+"""The times of one part of a case, and the verdict values that are made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from harness import verdict
+from harness.notes import Note
+from harness.timing import roofline, stats
+from harness.timing.contender import Contender
+
+SUBMISSION = "submission"
+
+
+@dataclass(frozen=True)
+class CaseTimes:
+    """One part of a case with its contenders and their rounds, the submission first, and what else was seen.
+
+    `late_bytes` are given to a call when the clock starts, `written_bytes` are what it gives; `bytes_min` is all."""
+
+    part: str
+    contenders: dict[str, Contender]
+    launch_bound: bool
+    late_bytes: int
+    written_bytes: int
+    device_times: dict[str, verdict.DeviceTime]
+    bytes_min: int
+    notes: list[Note]
+    versions: dict[str, str]
+    """Of baselines that are not made from the reference."""
+
+    def samples_us(self, name: str) -> list[float]:
+        return self.contenders[name].samples_us()
+
+    @property
+    def baselines(self) -> list[str]:
+        return [name for name in self.contenders if name != SUBMISSION]
+
+
+def timing_result(times: CaseTimes, bandwidth: float) -> verdict.CaseTiming:
+    """What reports show of one part's samples; `bandwidth` is the device's, in bytes a second."""
+    own = times.samples_us(SUBMISSION)
+    baselines = {
+        name: verdict.Baseline(
+            **_timing(times, name),
+            speedup=stats.speedup(times.samples_us(name), own),
+            version=times.versions[name],
+        )
+        for name in times.baselines
+    }
+    floor_us = roofline.floor_us(times.bytes_min, bandwidth)
+    best = min(baselines.values(), key=lambda b: b.median_us, default=None)
+    return verdict.CaseTiming(
+        **_timing(times, SUBMISSION),
+        floor_us=floor_us,
+        floor_fraction=floor_us / float(np.median(own)),
+        bytes_min=times.bytes_min,
+        launch_bound=times.launch_bound,
+        baselines=baselines,
+        speedup_over_best=best.speedup if best else None,
+    )
+
+
+def _timing(times: CaseTimes, name: str) -> dict:
+    contender, device = times.contenders[name], times.device_times.get(name)
+    samples_us = contender.samples_us()
+    return dict(
+        median_us=float(np.median(samples_us)),
+        interval_us=stats.median_interval(samples_us),
+        samples_us=samples_us,
+        calls_per_round=contender.calls,
+        fixed_us=contender.fixed_us(),
+        issue_us=contender.median_issue_us(),
+        device=device,
+    )

@@ -1,0 +1,126 @@
+"""What is timed of a case, and what its rounds say, by plain values."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from harness import oracle
+from harness.errors import Inconclusive, SubmissionError
+from harness.oracle.data import Data
+from harness.oracle.draw import CaseForms
+from harness.oracle.outputs import Form
+from harness.oracle.reference import Reference
+from harness.problem import Case
+from harness.protocol.wire import Differentiation
+from harness.reasons import Reason
+from harness.timing import concluding
+from harness.timing.case_times import SUBMISSION, CaseTimes
+from harness.timing.contender import Contender
+from harness.timing.part import Part
+
+ROWS, COLUMNS = 4, 8
+X_BYTES, WEIGHT_BYTES = ROWS * COLUMNS * 4, COLUMNS * 4
+
+
+def form(*shape):
+    return Form(shape, tuple(torch.empty(shape).stride()), torch.float32)
+
+
+def forms(random=None):
+    """A step of LayerNorm without a bias: y, and the gradients of x and the weight."""
+    case = Case("a", layout="transposed", upstream="expanded")
+    wanted = Differentiation(outputs=[0], inputs=[0], parameters=["weight"])
+    model = torch.nn.LayerNorm(COLUMNS, bias=False)
+    reference = Reference(case, False, model, (), wanted, random or {})
+    x, weight = form(ROWS, COLUMNS), form(COLUMNS)
+    return CaseForms(reference, [x], [x], [x, x, weight])
+
+
+def test_a_step_is_timed_whole_then_forward_then_backward():
+    assert forms().reference.timed_parts == ("step", "forward", "backward")
+    assert forms(random={0: 0.5}).reference.timed_parts == ("forward",)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "written", "late", "layouts"),
+    [
+        ("step", 2 * X_BYTES, 2 * X_BYTES + WEIGHT_BYTES, 2 * X_BYTES, ["transposed", "expanded"]),
+        ("forward", X_BYTES, X_BYTES, X_BYTES, ["transposed"]),
+        ("backward", 2 * X_BYTES, X_BYTES + WEIGHT_BYTES, X_BYTES, ["transposed", "expanded"]),
+    ],
+)
+def test_each_part_has_its_bytes_and_layouts(name, given, written, late, layouts):
+    part = Part(forms(), name, "a")
+    assert (part.read_bytes, part.written_bytes, part.late_bytes) == (given, written, late)
+    assert part.bytes_min == given + WEIGHT_BYTES + written
+    assert part.layouts == layouts
+    assert part.shown == ("" if name == "step" else name)
+    results = 2 * X_BYTES + WEIGHT_BYTES
+    assert part.held_bytes == results + results // 2
+
+
+def test_results_of_training_may_be_dropped_where_the_case_is_random():
+    (y,) = Part(forms(random={0: 0.25}), "forward", "a").results
+    assert y.dropout == 0.25
+    assert all(result.dropout == 0.0 for result in Part(forms(), "step", "a").results)
+
+
+def test_what_is_expected_in_training_is_scaled_and_its_tolerance_with_it():
+    reference = forms(random={0: 0.75}).reference
+    y, gradient = (oracle.Expected(torch.ones(2).double(), form(2), 0.1) for _ in range(2))
+    kept, same = reference.in_training([y, gradient])
+    assert kept.values.tolist() == [4.0, 4.0]
+    assert (kept.tolerance, kept.form.dropout) == (pytest.approx(0.4), 0.75)
+    assert same is gradient
+
+
+def test_data_lie_as_the_case_says():
+    data = Data([torch.arange(6.0).reshape(2, 3)], (torch.ones(()).expand(2, 3),))
+    x, upstream = data.laid_out(Case("a", layout="transposed", upstream="expanded"))
+    assert (x.stride(), upstream.stride()) == ((1, 2), (0, 0))
+    assert torch.equal(x, data.inputs[0])
+
+
+def contender(name, round_us, null_us=1_000.0, calls=10):
+    """Nine rounds of so long, of which the null kernel's take `null_us`."""
+    return Contender(
+        name, None, None, calls=calls, finished=True,
+        round_s=[round_us / 1e6] * 9, null_s=[null_us / 1e6] * 9, issue_us=[1.0] * 9,
+    )  # fmt: skip
+
+
+def test_baselines_below_the_noise_are_no_longer_finished():
+    clear, lost = contender("eager", 2_000.0), contender("compile", 999.0)
+    assert concluding.leave_out_those_below_noise([clear, lost]) == [lost]
+    assert (clear.finished, lost.finished) == (True, False)
+
+
+def test_a_submission_below_the_noise_is_inconclusive_and_the_sentence_names_the_part():
+    part = Part(forms(), "backward", "a case")
+    concluding.require_a_time(contender(SUBMISSION, 2_000.0), part)
+    with pytest.raises(Inconclusive, match="'a case', backward could not be timed") as error:
+        concluding.require_a_time(contender(SUBMISSION, 999.0), part)
+    assert error.value.reason == Reason.TOO_NOISY
+
+
+CPU = SimpleNamespace(is_cpu=True, cache_bytes=0, headroom=1.0)
+
+
+def times(*contenders, late_bytes):
+    return CaseTimes(
+        part="forward", contenders={c.name: c for c in contenders}, launch_bound=False, late_bytes=late_bytes,
+        written_bytes=0, device_times={}, bytes_min=late_bytes, notes=[], versions={},
+    )  # fmt: skip
+
+
+def test_less_time_than_the_bytes_need_is_refused_unless_the_reference_needs_less_too():
+    """Calls of 100 µs. At 10 GB/s 0.9 MB take 90 µs, and 10 MB take 1 ms."""
+    fast, bandwidth = contender(SUBMISSION, 2_000.0), 1e10
+    concluding.refuse_the_impossible(times(fast, late_bytes=900_000), CPU, bandwidth)
+    too_much = times(fast, contender("eager", 20_000.0), late_bytes=10_000_000)
+    with pytest.raises(SubmissionError, match="A call took at most 100 µs") as error:
+        concluding.refuse_the_impossible(too_much, CPU, bandwidth)
+    assert error.value.reason == Reason.IMPOSSIBLE_TIME
+    view = times(fast, contender("eager", 2_000.0), late_bytes=10_000_000)
+    concluding.refuse_the_impossible(view, CPU, bandwidth)
