@@ -195,9 +195,9 @@ def _accuracy_checks(folder: Path) -> Iterator[list[str]]:
     content = _accuracy(folder)
     date = content["environment"]["date"][:10]
     for events in _ways(content):
-        for long, what, asked in ((True, "over 50 µs", "within 2%"), (False, "shorter", "within 1 µs")):
+        for long, what, target in ((True, "over 50 µs", "within 2%"), (False, "shorter", "within 1 µs")):
             shown = _agreement(content["rows"], events, long)
-            yield [f"the clock against {events.name}, {what}", asked, shown, date]
+            yield [f"the clock against {events.name}, {what}", target, shown, date]
 
 
 # ---------------------------------------------------------------------- from run to run
@@ -259,9 +259,9 @@ def _warm_checks(folder: Path) -> Iterator[list[str]]:
     device, date = content["device"], content["environment"]["date"][:10]
     for way, entry in content["ways"].items():
         times_less = content["timed_cases"] and "--no-timing" in way
-        asked = f"under {WARM_S[device]} s" if device in WARM_S and not times_less else ""
+        target = f"under {WARM_S[device]} s" if device in WARM_S and not times_less else ""
         what = f"a warm evaluation of `{content['submission']}` on {device}, {content['cases']} cases, {way}"
-        yield [what, asked, f"{entry['median_s']:.1f} s", date]
+        yield [what, target, f"{entry['median_s']:.1f} s", date]
 
 
 # ---------------------------------------------------------------------- hostile files and sanitizers
