@@ -35,7 +35,7 @@ import plan
 from common import INCOMPLETE, ROOT
 from plan import FOLDER, Step
 
-from harness.cli import EXIT_HARNESS
+from harness.exits import Exit
 from harness.peers import DISTRIBUTIONS
 
 PLANS = {"gpu": plan.gpu, "cpu": plan.cpu}
@@ -97,7 +97,7 @@ def run(step: Step, words: Sequence[str], folder: Path, limit_s: float) -> Done:
         outcome = f"left no {', '.join(missing)}"
     if process.returncode == INCOMPLETE:
         outcome = "ran out of its own time; what was done is there"
-    elif words[0] == "eval.py" and process.returncode == EXIT_HARNESS:
+    elif words[0] == "eval.py" and process.returncode == Exit.HARNESS:
         outcome = "the harness or the device failed"
     elif step.printed and process.returncode:
         outcome = f"exit code {process.returncode}"

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 import common  # noqa: F401  makes the harness importable
-from rich.console import Console
 
-from harness.report import json, terminal
+from harness.report.formats import json, terminal
+from harness.report.view import View
 from harness.verdict import Results
 
 
@@ -31,9 +31,8 @@ def main():
     used = {device: level for device, level in results.environment.get("isolation", {}).items()
             if device in {e.device for e in chosen}}  # fmt: skip
     environment = results.environment | {"isolation": used}
-    console = Console(file=sys.stdout, no_color=True, width=200, highlight=False)
     shown = Results(schema=results.schema, environment=environment, evaluations=chosen)
-    terminal.print_results(console, shown, check=False)
+    sys.stdout.write(terminal.render(shown, View()))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,14 @@ USUAL, QUICK = "eager,compile", "eager"
 OF_THE_REFERENCE = ("eager", "compile")
 
 
+def known() -> tuple[str, ...]:
+    """The names that are no files."""
+    return (*OF_THE_REFERENCE, *peers.DISTRIBUTIONS)
+
+
 def is_file(name: str) -> bool:
     """Whether a name that `read` let pass is a submission's file."""
-    return name not in OF_THE_REFERENCE and name not in peers.DISTRIBUTIONS
+    return name not in known()
 
 
 def read(text: str) -> list[str]:
@@ -24,8 +29,8 @@ def read(text: str) -> list[str]:
     names = list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     for name in names:
         if is_file(name) and not Path(name).is_file():
-            known = ", ".join((*OF_THE_REFERENCE, *peers.DISTRIBUTIONS))
             raise UsageError(
-                f"--against does not know '{name}', and there is no such file. It takes {known}, and submission files."
+                f"--against does not know '{name}', and there is no such file. It takes {', '.join(known())}, and "
+                "submission files."
             )
     return names

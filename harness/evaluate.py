@@ -11,9 +11,10 @@ from typing import Any
 from harness import verdict
 from harness.device.base import Device
 from harness.errors import Inconclusive, Stopped, SubmissionError, UsageError, memory_is_said, of_the_judge
+from harness.events import Building, OnEvent, Timing
 from harness.isolation.starter import Starter
 from harness.judging.baselines import Baselines
-from harness.judging.correctness import Correctness, Progress
+from harness.judging.correctness import Correctness
 from harness.judging.runner import Runner, load_request
 from harness.notes import Note, NotTimed, OneCaseTimed
 from harness.oracle.draw import Draws
@@ -37,7 +38,7 @@ class Judge:
         starter: Starter,
         settings: Settings,
         against: Sequence[str],
-        progress: Progress,
+        on_event: OnEvent,
     ) -> None:
         self._starter = starter
         self._problem = problem
@@ -45,7 +46,7 @@ class Judge:
         self._device = device
         self._draws = Draws(problem, device, settings.seed)
         self._settings = settings
-        self._progress = progress
+        self._on_event = on_event
         could_be_timed = [case.name for case in cases if case.timed] if settings.timing and device.can_time else []
         self._timed = could_be_timed[:1] if settings.one_timed_case else could_be_timed
         self._untimed = len(could_be_timed) - len(self._timed)
@@ -85,7 +86,7 @@ class Judge:
     def evaluate(self, submission: Submission) -> verdict.Evaluation:
         """Judge one submission. Whatever it does becomes a verdict; raises HarnessError and UsageError only
         for what is not its doing."""
-        self._progress(f"{submission.name}: building")
+        self._on_event(Building(submission.name))
         with of_the_judge("A process that had run nothing yet"):
             runner = self._start("submission", submission.path, submission.sha256)
         try:
@@ -109,7 +110,7 @@ class Judge:
         except Stopped as error:
             return _refusal(error, {**common, "cases": []})
         correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings)
-        correctness.run(runner, self._cases, self._progress)
+        correctness.run(runner, self._cases, self._on_event)
         common["cases"] = correctness.results
         if correctness.first_failure:
             return _refusal(_overall(correctness.first_failure, correctness.results), common)
@@ -139,7 +140,7 @@ class Judge:
         for position, case in enumerate(self._cases):
             if case.name not in self._timed:
                 continue
-            self._progress(f"{submission.name}: timing {case.name}")
+            self._on_event(Timing(submission.name, case.name))
             baselines, left_out = self._baselines.right_on(case.name, partial(self._draws.draw, case))
             drawn = self._draws.draw_without_data(case)
             try:

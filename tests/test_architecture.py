@@ -11,15 +11,25 @@ from harness.paths import ROOT
 # it imports.
 LEAVES = {"errors", "inputs", "notes", "paths", "reasons", "records", "settings", "verdict"}
 ALLOWED = {
-    "cli": LEAVES
-    | {"against", "device", "environment", "evaluate", "isolation", "problem", "report", "storage"}
-    | {"submission", "tools"},
-    "report": {"errors", "notes", "records", "tools", "verdict"},
-    "tools": LEAVES | {"judging", "problem", "protocol", "submission", "timing"},
-    "evaluate": LEAVES | {"device", "isolation", "judging", "oracle", "problem", "protocol", "submission", "timing"},
+    "cli": {"crash", "environment", "errors", "exits", "isolation", "options", "paths", "plan", "report", "run"}
+    | {"storage", "verdict"},
+    "options": {"against", "errors", "exits", "isolation", "plan", "report", "verbs"},
+    "verbs": {"device", "environment", "errors", "evaluate", "exits", "paths", "plan", "problem", "report", "settings"}
+    | {"storage", "submission", "tools"},
+    "exits": {"errors", "verdict"},
+    "report": {"errors", "events", "notes", "records", "tools", "verdict"},
+    "run": {"crash", "device", "errors", "evaluate", "events", "isolation", "plan", "problem", "reasons", "settings"}
+    | {"storage", "submission", "tools", "verdict"},
+    "plan": {"against", "device", "errors", "events", "isolation", "paths", "settings", "submission", "tools"},
+    "crash": set(),
+    "tools": LEAVES | {"events", "judging", "problem", "protocol", "submission", "timing"},
+    "evaluate": LEAVES
+    | {"events"}
+    | {"device", "isolation", "judging", "oracle", "problem", "protocol", "submission", "timing"},
     "timing": LEAVES | {"device", "isolation", "judging", "oracle", "problem", "protocol"},
     "against": {"errors", "peers"},
-    "judging": LEAVES | {"against", "device", "isolation", "oracle", "peers", "problem", "protocol", "submission"},
+    "judging": LEAVES
+    | {"against", "events", "device", "isolation", "oracle", "peers", "problem", "protocol", "submission"},
     "oracle": LEAVES | {"device", "problem", "protocol"},
     "isolation": {"device", "errors", "paths", "protocol", "reasons", "storage"},
     "worker": {"build", "device", "errors", "peers", "protocol", "reasons", "records"},
@@ -31,6 +41,7 @@ ALLOWED = {
     "submission": {"errors", "paths"},
     "environment": {"paths", "storage"},
     "storage": {"errors", "paths"},
+    "events": {"verdict"},
     "verdict": {"notes", "reasons", "records"},
     "records": {"reasons"},
     "errors": {"reasons"},

@@ -52,12 +52,12 @@ def test_rejected_is_1_and_gives_a_command_that_repeats_it():
         ([CONTROL, *SMALL, "--json", ROOT], "is a folder; name a file in it"),
         ([CONTROL, *SMALL, "--timeout", "0"], "--timeout must be more than 0 seconds"),
         ([CONTROL, *SMALL, "--timeout", "-3"], "--timeout must be more than 0 seconds"),
-        (["--bogus"], "unrecognized arguments"),
-        (["--quik"], "unrecognized arguments: --quik; did you mean --quick?"),
-        ([CONTROL, "--devise=cpu"], "unrecognized arguments: --devise=cpu; did you mean --device?"),
-        (["profile", CONTROL, "--problm", "x"], "did you mean --problem?"),
-        (["list", "--jsn"], "did you mean --json?"),
-        (["--quick", "--thorough"], "not allowed with argument --quick"),
+        (["--bogus"], "No such option '--bogus'"),
+        (["--quik"], "No such option '--quik'. (Did you mean one of: '--quick'"),
+        ([CONTROL, "--devise=cpu"], "Did you mean one of: '--device'"),
+        (["profile", CONTROL, "--problm", "x"], "Did you mean '--problem'?"),
+        (["list", "--jsn"], "Did you mean '--json'?"),
+        (["--quick", "--thorough"], "--quick and --thorough exclude each other"),
     ],
 )
 def test_usage_is_2_with_a_sentence(arguments, sentence):
@@ -177,14 +177,14 @@ def test_an_option_without_effect_is_named(options, said):
 def test_who_waits_for_the_emulator_to_be_built_is_told(tmp_path, monkeypatch):
     from harness.device import choose, emulator
 
-    said, built = [], []
+    announced, built = [], []
     monkeypatch.setattr(choose, "emulator_cache", lambda: tmp_path)
     monkeypatch.setattr(emulator, "prepare", lambda cache, check: built.append(cache))
-    choose.prepare_device("emulator", check=False, notice=said.append)
+    choose.prepare_device("emulator", check=False, on_build=lambda: announced.append("building"))
     monkeypatch.setattr(emulator, "is_prepared", lambda cache, check: True)
-    choose.prepare_device("emulator", check=False, notice=said.append)
-    choose.prepare_device("cpu", check=False, notice=said.append)
-    assert said == ["The emulator is built, once for this version of it and of torch: about a minute."]
+    for device in ("emulator", "cpu"):
+        choose.prepare_device(device, check=False, on_build=lambda: announced.append("building again"))
+    assert announced == ["building"]
     assert built == [tmp_path, tmp_path]
 
 

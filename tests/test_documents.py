@@ -1,8 +1,6 @@
 """What the documents say is what the files hold."""
 
-import contextlib
 import importlib.util
-import io
 import re
 import shlex
 import subprocess
@@ -10,6 +8,7 @@ import sys
 
 import pytest
 
+from harness.errors import UsageError
 from harness.verdict import Accepted, Results
 from tests.documents import blocks, commands, documents, prose
 from tests.helpers import ROOT
@@ -25,7 +24,7 @@ def test_tables_quotes_and_plots_are_made_from_what_is_committed():
 
 
 def test_committed_results_are_of_this_schema_and_hold_what_is_shipped():
-    from harness.report.json import load
+    from harness.report.formats.json import load
 
     results = load(ROOT / "results" / "h200" / "layernorm.json")
     assert isinstance(results, Results)
@@ -48,12 +47,16 @@ def test_files_that_the_documents_link_exist():
 
 
 def test_options_in_the_readme_are_those_of_the_command():
-    from harness.cli import _parser
+    from harness.options import judging
 
-    known = {option for action in _parser()._actions for option in action.option_strings}
+    known = options_of(judging)
     shown = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", README.split("## The command")[1].split("## ")[0]))
     assert shown <= known
-    assert known - shown <= {"-h", "--help", "--quiet", "--verbose"}
+    assert known - shown <= {"--quiet", "--verbose"}
+
+
+def options_of(command):
+    return {option for parameter in command.params for option in parameter.opts if option.startswith("-")}
 
 
 def test_a_baseline_that_was_left_out_of_a_case_is_a_dash_in_the_table_of_cases():
@@ -128,18 +131,13 @@ def complaint_about(command):
 
 
 def complaint_of_eval(arguments):
-    from harness.cli import _parser, _profile_parser, _verb_parser
+    from harness.options import parse
 
-    if arguments[:1] in (["list"], ["env"]):
-        parser, arguments = _verb_parser(arguments[0]), arguments[1:]
-    elif arguments[:1] == ["profile"]:
-        parser, arguments = _profile_parser(), arguments[1:]
-    else:
-        parser = _parser()
-    said = io.StringIO()
-    with contextlib.suppress(SystemExit), contextlib.redirect_stderr(said):
-        parser.parse_args(arguments)
-    return said.getvalue()
+    try:
+        parse(arguments)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 @pytest.mark.parametrize("block", [b for b in BLOCKS if b.language == "sh"], ids=str)
@@ -161,9 +159,10 @@ def test_a_cheaper_command_judges_the_same_files(block):
 
 
 def test_commands_in_prose_name_options_and_files_that_exist():
-    from harness.cli import _parser, _profile_parser
+    from harness.options import judging
+    from harness.verbs import profile
 
-    known = {o for parser in (_parser(), _profile_parser()) for a in parser._actions for o in a.option_strings}
+    known = options_of(judging) | options_of(profile.command) | {"-h", "--help"}
     for document in documents():
         for span in re.findall(r"`([^`]+)`", prose(document)):
             words = span.split()
@@ -220,7 +219,7 @@ CLAIMS = {
 def test_what_a_page_says_of_its_table_was_measured(page):
     from documents.ladder import ladder
 
-    from harness.report.json import load
+    from harness.report.formats.json import load
 
     sentence, holds = CLAIMS[page]
     rungs = {r.name[:5]: r.times for r in ladder(load(ROOT / "results" / "h200" / "layernorm.json")).rungs}

@@ -2,7 +2,6 @@
 
 import importlib
 import importlib.util
-import io
 import json
 import sys
 from pathlib import Path
@@ -31,19 +30,18 @@ def module(path):
 
 
 def parse(words):
-    """What the program's own parser makes of its words; SystemExit where it refuses them."""
-    from harness.cli import _parser, _profile_parser
+    """What the program's own parser makes of its words; SystemExit or UsageError where it refuses them."""
+    from harness.options import parse as parse_eval
 
     program, *rest = words
     if program == "eval.py":
-        parser = _profile_parser() if rest[0] == "profile" else _parser()
-        return parser.parse_args(rest[1:] if rest[0] == "profile" else rest)
+        return parse_eval(rest)
     if program == "-m":
         program, *rest = rest
         return importlib.import_module(f"{program}.__main__").parser().parse_args(rest)
     options, unknown = module(program).parser().parse_known_args(rest)
     assert program in PASS_ON or not unknown, unknown
-    _parser().parse_args(["submission.py", *unknown])
+    parse_eval(["submission.py", *unknown])
     return options
 
 
@@ -205,20 +203,17 @@ def test_a_report_is_printed_from_kept_results(monkeypatch, capsys):
 
 
 def test_places_are_of_a_device_and_of_those_with_a_speedup():
-    from rich.console import Console
-
-    from harness.report import json as results_json
-    from harness.report import terminal
+    from harness.report.formats import json as results_json
+    from harness.report.formats import terminal
+    from harness.report.view import View
 
     results = results_json.load(ROOT / "results" / "h200" / "layernorm.json")
-    console = Console(file=io.StringIO(), width=200)
-    terminal.print_results(console, results, check=False)
-    ranking = console.file.getvalue().split("Ranking · layernorm\n")[1].splitlines()[1:]
+    wide = View()
+    ranking = terminal.render(results, wide).split("Ranking · layernorm\n")[1].splitlines()[1:]
     rows = [line.split()[:3] for line in ranking if line[0].isdigit()]
     assert [place for place, _, device in rows if device == "cuda"] == ["1", "2", "3", "4", "5", "6"]
     assert ["1", "cpu_vectorised", "cpu"] in rows
     untimed = [msgspec.structs.replace(e, geomean_speedup=None) for e in results.evaluations]
-    console = Console(file=io.StringIO(), width=200)
-    terminal.print_results(console, msgspec.structs.replace(results, evaluations=untimed), check=False)
-    ranking = console.file.getvalue().split("Verdicts · layernorm\n")[1].splitlines()[1:]
+    report = terminal.render(msgspec.structs.replace(results, evaluations=untimed), wide)
+    ranking = report.split("Verdicts · layernorm\n")[1].splitlines()[1:]
     assert [line[0] for line in ranking[: len(untimed)]] == ["–"] * len(untimed)

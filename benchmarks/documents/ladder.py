@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from documents.age import TIMING, older
-from harness.report.format import duration, ratio
+from harness.report.figures import duration, ratio
 from harness.verdict import Accepted, CasePassed, CaseTiming, Results, Speedup, Timing
 
 BASELINES = {"eager": "nn.LayerNorm", "compile": "torch.compile"}

@@ -29,8 +29,8 @@ from documents.age import TIMING, older
 from documents.ladder import figures, ladder, ladder_table, rung_table
 from documents.quotes import quote
 from harness.paths import PROBLEMS, ROOT, SUBMISSIONS
-from harness.report import json
-from harness.report.format import duration, with_interval
+from harness.report.figures import duration, with_interval
+from harness.report.formats import json
 from harness.verdict import Accepted, CasePassed, CaseTiming, Results, Timing
 
 _BLOCK = re.compile(

@@ -15,7 +15,7 @@ from typing import Any
 
 from documents.age import KERNELS, TIMING, older
 from harness.paths import PROBLEMS, ROOT
-from harness.report.format import duration
+from harness.report.figures import duration
 from harness.verdict import Accepted, Baseline, CasePassed, CaseTiming, Results
 
 # Below this a call is launch and Python, whose noise is not the clock's. Targets hold above it.
@@ -352,7 +352,7 @@ def _said(entry: dict[str, Any]) -> str:
 
 def _fastest(folder: Path) -> Iterator[tuple[str, str, Accepted]]:
     """Each problem, the day it was measured, and its fastest submission on a GPU."""
-    from harness.report.json import load
+    from harness.report.formats.json import load
 
     for path in sorted(folder.glob("*.json")):
         if (PROBLEMS / path.name).with_suffix(".py").exists():

@@ -46,8 +46,8 @@ def can_time(device: str) -> bool:
     return device != "emulator"
 
 
-def prepare_device(name: str, *, check: bool, notice: Callable[[str], None]) -> None:
-    """Build what workers of the device read and must not write; `notice` is told where that takes a while. Raises
+def prepare_device(name: str, *, check: bool, on_build: Callable[[], None]) -> None:
+    """Build what workers of the device read and must not write; `on_build` is called where that takes a while. Raises
     HarnessError when it cannot be built."""
     if name != "emulator":
         return
@@ -56,7 +56,7 @@ def prepare_device(name: str, *, check: bool, notice: Callable[[str], None]) -> 
     try:
         with full_is_said():
             if not is_prepared(emulator_cache(), check=check):
-                notice("The emulator is built, once for this version of it and of torch: about a minute.")
+                on_build()
             prepare(emulator_cache(), check=check)
     except CompilerError as error:
         said = "\n".join(error.log.strip().splitlines()[:5])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from harness import oracle, verdict
 from harness.device.base import Device
 from harness.errors import SubmissionError, one_line
+from harness.events import Judging, OnEvent
 from harness.judging import backward, randomness
 from harness.judging.observe import Observation, Seen, same_bits
 from harness.judging.runner import Runner
@@ -120,9 +121,6 @@ def repeat_command(
     return one_line(shlex.join(words))
 
 
-Progress = Callable[[str], None]
-
-
 class Correctness:
     """Judges every case of one submission and keeps what was found, whatever happens on the way."""
 
@@ -137,9 +135,9 @@ class Correctness:
         self.results: list[verdict.Case] = []
         self.first_failure: SubmissionError | None = None
 
-    def run(self, runner: Runner, cases: Sequence[Case], progress: Progress) -> None:
+    def run(self, runner: Runner, cases: Sequence[Case], on_event: OnEvent) -> None:
         for number, case in enumerate(cases, 1):
-            progress(f"{self._submission.name}: case {number}/{len(cases)}, {case.name}")
+            on_event(Judging(self._submission.name, case.name, number, len(cases)))
             if self._stops():
                 self.results.append(self._not_run(case))
             else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.markup import escape
 
-from harness.report.format import duration
+from harness.report.figures import duration
 from harness.tools.ncu import KernelProfile
 
 if TYPE_CHECKING:

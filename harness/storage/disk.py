@@ -53,7 +53,7 @@ def temporary_folder() -> Path:
 
 @contextlib.contextmanager
 def full_is_said() -> Iterator[None]:
-    """Handshake an OSError for want of room into a HarnessError that says what to do."""
+    """Turn an OSError for want of room into a HarnessError that says what to do."""
     try:
         yield
     except OSError as error:

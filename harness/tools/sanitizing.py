@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from harness.errors import HarnessError, SubmissionError
+from harness.events import OnEvent, Sanitizing
 from harness.notes import Note, SanitizerFailed, SanitizerFound, SanitizerSilent
 from harness.problem import Case, Problem
 from harness.reasons import Reason
@@ -88,13 +89,13 @@ class _Watched:
 
 
 def sanitized(evaluation: Accepted, submission: Submission, problem: Problem, cases: Sequence[Case], device: str,
-              progress: Callable[[str], None]) -> Evaluation:  # fmt: skip
+              on_event: OnEvent) -> Evaluation:  # fmt: skip
     """`evaluation`, or a rejection with the first of what the tools found. An error where they found nothing and one of
     them could not finish: its silence says nothing, and its failure is none of the submission's."""
     watched: dict[str, _Watched] = {}
     with Driver(submission, problem, [case.on("cpu") for case in cases], device, evaluation.seed) as driver:
         for tool in TOOLS:
-            progress(f"{submission.name}: {tool}")
+            on_event(Sanitizing(submission.name, tool))
             watched[tool] = _watch(tool, driver)
             if watched[tool].ended:
                 break

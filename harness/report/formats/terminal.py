@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from harness.records import KernelCounts
-from harness.report.format import duration, ratio, with_interval
+from harness.report.figures import duration, ratio, with_interval
+from harness.report.tables import Column, print_columns
+from harness.report.view import View
 from harness.report.words import sentence
 from harness.verdict import (
     Accepted,
+    Case,
     CaseFailed,
-    CaseNotRun,
     CasePassed,
     CaseTiming,
     Evaluation,
@@ -39,28 +40,41 @@ def _percent(timing: CaseTiming) -> str:
     return f"±{half:.1f}%"
 
 
-def print_results(
-    console: Console, results: Results, *, check: bool, quiet: bool = False, verbose: bool = False
-) -> None:
-    """All evaluations; several of one problem are followed by their ranking. `quiet` leaves a line for each. Of several
-    evaluations the cases that only passed are counted, unless `verbose`: what is timed or failed would drown in them.
-    `check` says that they were judged with the emulator's detectors.
-    """
-    brief = len(results.evaluations) > 1 and not verbose
+def render(results: Results, view: View) -> str:
+    """All evaluations; several of one problem are followed by their ranking."""
+    page = io.StringIO()
+    console = Console(
+        file=page,
+        width=view.width,
+        force_terminal=view.colored,
+        no_color=not view.colored,
+        color_system="standard" if view.colored else None,
+        highlight=False,
+    )
     for evaluation in results.evaluations:
-        if not quiet:
-            _print_cases(console, evaluation, verbose=verbose, brief=brief)
-        _print_verdict(console, evaluation)
-        if not quiet and not check and _failed_on_the_emulator(evaluation):
-            console.print(Text(f"  hint: {HINT}", style="dim"), soft_wrap=True)
-    if quiet:
-        return
-    for problem in dict.fromkeys(evaluation.problem for evaluation in results.evaluations):
-        rivals = [evaluation for evaluation in results.evaluations if evaluation.problem == problem]
+        _print_evaluation(console, evaluation, view, alone=len(results.evaluations) == 1)
+    if not view.quiet:
+        _print_rankings(console, results.evaluations)
+        _print_isolation(console, results.environment.get("isolation", {}), view.verbose)
+    return page.getvalue()
+
+
+def _print_evaluation(console: Console, evaluation: Evaluation, view: View, *, alone: bool) -> None:
+    """Of several evaluations cases that only passed are counted, unless all are asked for: what is timed or failed
+    would drown in them."""
+    if not view.quiet:
+        _print_cases(console, evaluation, verbose=view.verbose, brief=not alone and not view.verbose)
+    _print_verdict(console, evaluation)
+    if not view.quiet and not view.checked and _failed_on_the_emulator(evaluation):
+        console.print(Text(f"  hint: {HINT}", style="dim"), soft_wrap=True)
+
+
+def _print_rankings(console: Console, evaluations: Sequence[Evaluation]) -> None:
+    for problem in dict.fromkeys(evaluation.problem for evaluation in evaluations):
+        rivals = [evaluation for evaluation in evaluations if evaluation.problem == problem]
         if len(rivals) > 1:
             what = "Ranking" if any(e.geomean_speedup is not None for e in rivals) else "Verdicts"
-            _print_titled(console, f"{what} · {problem}", _ranking(rivals))
-    _print_isolation(console, results.environment.get("isolation", {}), verbose)
+            print_columns(console, f"{what} · {problem}", _ranking(rivals))
 
 
 def _print_isolation(console: Console, isolation: dict[str, Any], verbose: bool) -> None:
@@ -116,7 +130,7 @@ def _accepted_summary(evaluation: Accepted) -> str:
     return f"{text}, over the fastest of the baselines {best} (geometric means, 95% intervals)"
 
 
-def _has_news(case: CasePassed | CaseFailed | CaseNotRun) -> bool:
+def _has_news(case: Case) -> bool:
     """Whether there is more to say of it than that it passed, or was not reached."""
     return isinstance(case, CaseFailed) or (isinstance(case, CasePassed) and case.timing is not None)
 
@@ -125,32 +139,40 @@ def _print_cases(console: Console, evaluation: Evaluation, *, verbose: bool, bri
     shown = [case for case in evaluation.cases if not brief or _has_news(case)]
     if not shown:
         return
-    timed = [case for case in evaluation.cases if isinstance(case, CasePassed) and case.timing]
-    names = (evaluation.problem, evaluation.submission, evaluation.device, f"seed {evaluation.seed}")
-    table = _table()
-    for heading in ("case", "shape"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("verdict", "error/eager's"):
-        table.add_column(heading, justify="right")
-    baselines = list(dict.fromkeys(name for case in timed if case.timing for name in case.timing.baselines))
-    if timed:
-        eager = ["eager"] if "eager" in baselines else []
-        for heading in ("time", "±", "of floor", *eager, *(f"vs {name}" for name in baselines), ""):
-            table.add_column(heading, justify="right")
-    for case in shown:
-        table.add_row(*_case_cells(case), *(_timing_cells(case.timing, baselines) if timed else ()))
-        for part, timing in case.parts.items() if isinstance(case, CasePassed) else ():
-            table.add_row(f"  its {part}", "", "", "", *_timing_cells(timing, baselines))
-    _print_titled(console, " · ".join(names), table)
+    title = " · ".join((evaluation.problem, evaluation.submission, evaluation.device, f"seed {evaluation.seed}"))
+    print_columns(console, title, _case_columns(shown))
     if left_out := [case for case in evaluation.cases if brief and not _has_news(case)]:
         console.print(Text(f"{_counted(left_out)}; -v shows them", style="dim"))
-    _print_versions(console, timed)
+    _print_versions(console, _timed(evaluation.cases))
     _print_build(console, evaluation, verbose)
     if verbose:
         _print_counts(console, evaluation)
 
 
-def _counted(cases: Sequence[CasePassed | CaseFailed | CaseNotRun]) -> str:
+def _timed(cases: Sequence[Case]) -> list[CasePassed]:
+    return [case for case in cases if isinstance(case, CasePassed) and case.timing]
+
+
+def _case_columns(cases: Sequence[Case]) -> list[Column]:
+    """A row for each case, and below it one for each part of a training step that is timed alone."""
+    timed = [case.timing for case in _timed(cases) if case.timing]
+    baselines = list(dict.fromkeys(name for timing in timed for name in timing.baselines))
+    rows: list[list[Text]] = []
+    for case in cases:
+        rows.append([*_case_cells(case), *_timing_cells(case.timing, baselines)])
+        for part, timing in case.parts.items() if isinstance(case, CasePassed) else ():
+            rows.append([Text(f"  its {part}"), *[Text()] * 3, *_timing_cells(timing, baselines)])
+    eager = ["eager"] if "eager" in baselines else []
+    of_times = ("time", "±", "of floor", *eager, *(f"vs {name}" for name in baselines), "") if timed else ()
+    headings = ("case", "shape", "verdict", "error/eager's", *of_times)
+    cells = list(zip(*rows, strict=True))[: len(headings)]
+    return [
+        Column(heading, column, "left" if heading in ("case", "shape") else "right")
+        for heading, column in zip(headings, cells, strict=True)
+    ]
+
+
+def _counted(cases: Sequence[Case]) -> str:
     passed = sum(isinstance(case, CasePassed) for case in cases)
     parts = [f"{passed} more passed"] if passed else []
     return ", ".join(parts + ([f"{len(cases) - passed} were not run"] if passed < len(cases) else []))
@@ -162,29 +184,19 @@ def _print_versions(console: Console, timed: list[CasePassed]) -> None:
         console.print(Text("; ".join(f"{name}: {version}" for name, version in found.items()), style="dim"))
 
 
-def _table() -> Table:
-    return Table(box=None, header_style="bold", pad_edge=False)
-
-
-def _print_titled(console: Console, title: str, table: Table) -> None:
-    """A table's own title would be broken where the table ends."""
-    console.print(Text(title, style="table.title"), soft_wrap=True)
-    console.print(table)
-
-
-def _case_cells(case: CasePassed | CaseFailed | CaseNotRun) -> tuple[str, ...]:
-    name = escape(case.name) + (" (scaled)" if case.scaled else "")
+def _case_cells(case: Case) -> tuple[Text, ...]:
+    name, shape = Text(case.name + (" (scaled)" if case.scaled else "")), Text(case.shape)
     if isinstance(case, CasePassed):
-        return name, case.shape, "[green]pass[/]", f"{case.error_ratio:.2f}"
+        return name, shape, Text("pass", style="green"), Text(f"{case.error_ratio:.2f}")
     if isinstance(case, CaseFailed):
         error = "" if case.error_ratio is None else f"{case.error_ratio:,.3g}"
-        return name, case.shape, f"[red]{case.reason}[/]", error
-    return name, case.shape, "[yellow]not run[/]", ""
+        return name, shape, Text(case.reason, style="red"), Text(error)
+    return name, shape, Text("not run", style="yellow"), Text()
 
 
-def _timing_cells(timing: CaseTiming | None, baselines: list[str]) -> tuple[str, ...]:
+def _timing_cells(timing: CaseTiming | None, baselines: Sequence[str]) -> tuple[Text, ...]:
     if timing is None:
-        return ("",) * (4 + ("eager" in baselines) + len(baselines))
+        return (Text(),) * (4 + ("eager" in baselines) + len(baselines))
     eager = timing.baselines.get("eager")
     eager_us = [duration(eager.median_us) if eager else "–"] if "eager" in baselines else []
     against = (ratio(timing.baselines[n].speedup) if n in timing.baselines else "–" for n in baselines)
@@ -192,7 +204,8 @@ def _timing_cells(timing: CaseTiming | None, baselines: list[str]) -> tuple[str,
     if timing.device:
         words.append(f"device says {duration(timing.device.call_us)}")
     label = ", ".join(words)
-    return (duration(timing.median_us), _percent(timing), f"{timing.floor_fraction:.0%}", *eager_us, *against, label)
+    time = (duration(timing.median_us), _percent(timing), f"{timing.floor_fraction:.0%}")
+    return tuple(Text(cell) for cell in (*time, *eager_us, *against, label))
 
 
 def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> None:
@@ -216,15 +229,22 @@ def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> Non
 def _print_counts(console: Console, evaluation: Evaluation) -> None:
     for case in evaluation.cases:
         for count in case.counts if isinstance(case, CasePassed) else ():
-            console.print(
-                Text(
-                    f"  {case.name}, {count.kernel}: {count.launches} launches, reads {count.global_read_bytes:,} and "
-                    f"writes {count.global_write_bytes:,} bytes, {count.sectors:,} sectors "
-                    f"(at best {count.ideal_sectors:,}), {_bank_conflicts(count)}, {count.atomics:,} atomics "
-                    f"(counts, not times){_not_followed(count)}",
-                    style="dim",
-                )
-            )
+            console.print(Text(f"  {case.name}, {count.kernel}: {_counted_words(count)}", style="dim"))
+
+
+# Fields of KernelCounts that have words of their own, or none; any other is shown by its name.
+_WORDED = {"kernel", "launches", "global_read_bytes", "global_write_bytes", "sectors", "ideal_sectors", "atomics",
+           "bank_conflicts", "worst_bank_conflict", "worst_bank_conflict_line", "barriers", "not_followed_bytes"}  # fmt: skip
+
+
+def _counted_words(count: KernelCounts) -> str:
+    others = [name for name in count.__struct_fields__ if name not in _WORDED]
+    more = "".join(f", {getattr(count, name):,} {name.replace('_', ' ')}" for name in others)
+    return (
+        f"{count.launches} launches, reads {count.global_read_bytes:,} and writes {count.global_write_bytes:,} bytes, "
+        f"{count.sectors:,} sectors (at best {count.ideal_sectors:,}), {_bank_conflicts(count)}, "
+        f"{count.atomics:,} atomics{more} (counts, not times){_not_followed(count)}"
+    )
 
 
 def _bank_conflicts(count: KernelCounts) -> str:
@@ -239,7 +259,7 @@ def _not_followed(count: KernelCounts) -> str:
     return f"; races were not looked for in {megabytes:,.0f} MB of accesses to large tensors" if megabytes else ""
 
 
-def _ranking(evaluations: list[Evaluation]) -> Table:
+def _ranking(evaluations: Sequence[Evaluation]) -> list[Column]:
     """Accepted submissions to one problem by speedup over eager, then the others, device by device: eager is another
     there. Who has no speedup has no place."""
     devices = list(dict.fromkeys(evaluation.device for evaluation in evaluations))
@@ -249,26 +269,28 @@ def _ranking(evaluations: list[Evaluation]) -> Table:
         return devices.index(evaluation.device), order, -(evaluation.geomean_speedup or 0.0)
 
     places = dict.fromkeys(devices, 0)
-    table = _table()
-    for heading in ("#", "submission", "device", "verdict"):
-        table.add_column(heading)
-    for heading in ("over eager [95%]", "over the fastest baseline [95%]"):
-        table.add_column(heading, justify="right")
+    rows = []
     for evaluation in sorted(evaluations, key=key):
-        status = status_of(evaluation)
         placed = isinstance(evaluation, Accepted) and evaluation.geomean_speedup is not None
         places[evaluation.device] += placed
-        if isinstance(evaluation, Accepted):
-            over_eager = with_interval(evaluation.geomean_speedup, evaluation.geomean_interval)
-            over_best = with_interval(evaluation.geomean_speedup_over_best, evaluation.geomean_over_best_interval)
-        else:
-            over_eager, over_best = evaluation.reason, ""
-        table.add_row(
-            str(places[evaluation.device]) if placed else "–",
-            escape(evaluation.submission),
-            evaluation.device,
-            Text(status, style=STATUS_STYLE[status]),
-            over_eager,
-            over_best,
-        )
-    return table
+        rows.append(_ranking_cells(evaluation, places[evaluation.device] if placed else None))
+    headings = ("#", "submission", "device", "verdict", "over eager [95%]", "over the fastest baseline [95%]")
+    columns = zip(headings, zip(*rows, strict=True), strict=True)
+    return [Column(heading, cells, "right" if "over" in heading else "left") for heading, cells in columns]
+
+
+def _ranking_cells(evaluation: Evaluation, place: int | None) -> tuple[Text, ...]:
+    status = status_of(evaluation)
+    if isinstance(evaluation, Accepted):
+        over_eager = with_interval(evaluation.geomean_speedup, evaluation.geomean_interval)
+        over_best = with_interval(evaluation.geomean_speedup_over_best, evaluation.geomean_over_best_interval)
+    else:
+        over_eager, over_best = evaluation.reason, ""
+    return (
+        Text("–" if place is None else str(place)),
+        Text(evaluation.submission),
+        Text(evaluation.device),
+        Text(status, style=STATUS_STYLE[status]),
+        Text(over_eager),
+        Text(over_best),
+    )

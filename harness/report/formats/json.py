@@ -8,8 +8,14 @@ from typing import Any
 import msgspec
 
 from harness.errors import UsageError
+from harness.report.view import View
 from harness.report.words import sentence
 from harness.verdict import SCHEMA, Results
+
+
+def render(results: Results, _view: View) -> str:
+    """As `dumps`."""
+    return dumps(results).decode()
 
 
 def dumps(results: Results) -> bytes:

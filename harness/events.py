@@ -1,0 +1,91 @@
+"""What happens while a plan is run, as values: progress, logs and every later consumer live on these alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness.verdict import Evaluation
+
+
+@dataclass(frozen=True)
+class Queued:
+    """A submission will be judged; told of all of them before the first."""
+
+    submission: str
+    problem: str
+    device: str
+
+
+@dataclass(frozen=True)
+class WithoutEffect:
+    """Options that were given and do nothing on a device."""
+
+    options: tuple[str, ...]
+    device: str
+    why: str
+    """How the sentence goes on behind the options."""
+
+
+@dataclass(frozen=True)
+class EmulatorBuilding:
+    """The emulator is built first, which takes about a minute, once for each version of it and of torch."""
+
+
+@dataclass(frozen=True)
+class Loading:
+    """The judge loads a problem, and workers start."""
+
+    problem: str
+    device: str
+
+
+@dataclass(frozen=True)
+class Building:
+    """A submission is built and imported."""
+
+    submission: str
+
+
+@dataclass(frozen=True)
+class Judging:
+    """A case is judged: number `position` of `count`."""
+
+    submission: str
+    case: str
+    position: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Timing:
+    """A case is timed."""
+
+    submission: str
+    case: str
+
+
+@dataclass(frozen=True)
+class Sanitizing:
+    """One of compute-sanitizer's tools runs."""
+
+    submission: str
+    tool: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A submission has its evaluation: number `position` of `count`."""
+
+    evaluation: Evaluation
+    position: int
+    count: int
+
+
+Event = Queued | WithoutEffect | EmulatorBuilding | Loading | Building | Judging | Timing | Sanitizing | Finished
+
+OnEvent = Callable[[Event], None]
+
+
+def nobody(_event: Event) -> None:
+    """For who does not listen."""

@@ -1,0 +1,161 @@
+"""What can be said on the command line: the options of judging, and the verbs beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness import against, verbs
+from harness.errors import UsageError
+from harness.exits import Exit
+from harness.isolation.levels import ASKED
+from harness.plan import Arguments
+from harness.report import formats
+from harness.report.view import Color
+
+PROGRAM = "eval.py"
+
+# In place of a file: standard output.
+STDOUT = "-"
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is reported where: the terminal's report on standard output, unless one of `reports` goes there."""
+
+    reports: tuple[tuple[str, str], ...] = ()
+    """Formats and the files that they are written to."""
+    color: Color = "auto"
+    quiet: bool = False
+    verbose: bool = False
+
+
+@dataclass(frozen=True)
+class Judge:
+    """The command line asks for submissions to be judged."""
+
+    arguments: Arguments
+    output: Output
+
+
+Verb = Callable[[], Exit]
+
+
+def parse(words: Sequence[str]) -> Judge | Verb | Exit:
+    """What the command line asks for; an exit code where help was asked for, and has been printed.
+
+    Raises UsageError for what it does not know."""
+    try:
+        return _program.main(args=list(words), prog_name=PROGRAM, standalone_mode=False)
+    except click.UsageError as error:
+        raise UsageError(error.format_message()) from error
+
+
+class _Program(click.Group):
+    """Judging needs no verb: words that begin with none are its own."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, args if args[:1] and args[0] in self.commands else ["", *args])
+
+
+def _report_of(_ctx: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Each FORMAT=FILE, taken apart."""
+    reports = []
+    for value in values:
+        name, equals, target = value.partition("=")
+        if not equals or not target:
+            raise UsageError(f"--report takes FORMAT=FILE, such as json=results.json, and '{value}' was given.")
+        formats.find(name)
+        reports.append((name, target))
+    return tuple(reports)
+
+
+EXIT_CODES = "Exit codes: " + "; ".join(f"{code.value} {code.meaning}" for code in Exit) + "."
+
+
+class _Judging(click.Command):
+    """The command without a name."""
+
+    def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        formatter.write_usage(PROGRAM, " ".join(self.collect_usage_pieces(ctx)))
+
+
+@click.command(
+    cls=_Judging,
+    epilog=EXIT_CODES,
+    help="Judge and time kernel submissions: files or folders, all of submissions/ without one. 'eval.py list' shows "
+    "problems, cases and submissions; 'eval.py env' the machine; 'eval.py profile --help' where the time of one case "
+    "goes.",
+)
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...")
+@click.option(
+    "--problem", metavar="PROBLEM", help="A problem file, or the name of one in problems/ (default: by folder)."
+)
+@click.option("--device", type=click.Choice(["cuda", "cpu", "emulator"]), help="Insist on a device.")
+@click.option("-k", "select", metavar="CASE", default="", help="Only cases whose name has this.")
+@click.option("--seed", type=int, metavar="N", help="Repeat a run's data (default: drawn anew).")
+@click.option(
+    "--against",
+    metavar="LIST",
+    help=f"Baselines: {', '.join(against.known())}, or submission files (default: {against.USUAL}; with --quick "
+    f"{against.QUICK}).",
+)
+@click.option("-x", "--first-failure", is_flag=True, help="Stop a submission at its first failed case.")
+@click.option(
+    "--quick", is_flag=True, help="Fewer rounds, against eager alone; without -k only of the first timed case."
+)
+@click.option("--thorough", is_flag=True, help="Up to 5 s a case on a GPU and 20 s on a CPU, for narrower intervals.")
+@click.option("--device-time", is_flag=True, help="Also the GPU's own time of every timed call.")
+@click.option("--no-timing", is_flag=True, help="Verdicts only.")
+@click.option("--check", is_flag=True, help="Emulator: all detectors (slower).")
+@click.option("--sanitize", is_flag=True, help="Then run compute-sanitizer over the cases (needs a GPU).")
+@click.option(
+    "--timeout", type=float, default=60.0, show_default=True, metavar="S", help="Seconds that one call may take."
+)
+@click.option(
+    "--isolation",
+    type=click.Choice(ASKED),
+    default="auto",
+    help="auto: the strongest that works here; require: fail without namespaces.",
+)
+@click.option("--min-speedup", type=float, metavar="X", help="Fail (exit 4) below X over eager.")
+@click.option("--json", metavar="FILE", help="Write the results as JSON; - for standard output.")
+@click.option(
+    "--report",
+    "reports",
+    metavar="FORMAT=FILE",
+    multiple=True,
+    callback=_report_of,
+    help=f"Write a report; - for standard output. Formats: {', '.join(formats.names())}.",
+)
+@click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
+@click.option("-q", "--quiet", is_flag=True, help="One line for each submission.")
+@click.option(
+    "-v",
+    "--verbose",
+    is_flag=True,
+    help="Every case of several submissions, registers, counts, and what was chosen.",
+)
+def judging(quick: bool, thorough: bool, timeout: float, no_timing: bool, json: str | None, **given: Any) -> Judge:
+    if quick and thorough:
+        raise UsageError("--quick and --thorough exclude each other; give one of the two.")
+    reports = [*given.pop("reports"), *([("json", json)] if json else [])]
+    output = Output(tuple(reports), given.pop("color"), given.pop("quiet"), given.pop("verbose"))
+    arguments = Arguments(
+        effort="quick" if quick else "thorough" if thorough else "usual",
+        timing=not no_timing,
+        timeout_s=timeout,
+        **given,
+    )
+    return Judge(arguments, output)
+
+
+_program = _Program(
+    name=PROGRAM,
+    commands={"": judging, **verbs.commands()},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)

@@ -1,0 +1,187 @@
+"""What a run will do, decided before it begins: the arguments become a plan, and nothing changes it any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import against
+from harness.device.choose import choose_device
+from harness.errors import HarnessError, UsageError
+from harness.events import WithoutEffect
+from harness.isolation.levels import Isolation, choose_isolation
+from harness.paths import PROBLEMS
+from harness.settings import Effort, Settings, fresh_seed
+from harness.submission import Submission, find_submissions, read_submission
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What a run is asked for; the command line's options, by their names."""
+
+    paths: tuple[Path, ...] = ()
+    """Submission files and folders; all of submissions/ for none."""
+    problem: str | None = None
+    device: str | None = None
+    select: str = ""
+    """Only cases whose name has this."""
+    seed: int | None = None
+    against: str | None = None
+    effort: Effort = "usual"
+    timing: bool = True
+    device_time: bool = False
+    check: bool = False
+    sanitize: bool = False
+    first_failure: bool = False
+    timeout_s: float = 60.0
+    isolation: str = "auto"
+    min_speedup: float | None = None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Submissions to one problem on one device: they share workers, baselines and data."""
+
+    problem: Path
+    device: str
+    isolation: Isolation
+    submissions: tuple[Submission, ...]
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """What is judged, on which device, against what, with which settings."""
+
+    groups: tuple[Group, ...]
+    settings: Settings
+    against: tuple[str, ...]
+    """Names as harness.against reads them."""
+    select: str = ""
+    sanitize: bool = False
+    without_effect: tuple[WithoutEffect, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many evaluations the run has."""
+        return sum(len(group.submissions) for group in self.groups)
+
+    @property
+    def isolation(self) -> dict[str, Isolation]:
+        """What the workers of each device are started with."""
+        return {group.device: group.isolation for group in self.groups}
+
+
+def make_plan(arguments: Arguments) -> RunPlan:
+    """The plan for `arguments`; it has no groups where there is no submission.
+
+    Raises UsageError for what cannot be, and HarnessError for a device, a tool or an isolation that is not here."""
+    names = _baselines(arguments)
+    _refuse_what_cannot_be(arguments, names)
+    groups = tuple(_groups(arguments))
+    return RunPlan(
+        groups=groups,
+        settings=_settings(arguments),
+        against=tuple(names),
+        select=arguments.select,
+        sanitize=arguments.sanitize,
+        without_effect=tuple(idle for device in _devices(groups) for idle in _without_effect(arguments, device)),
+    )
+
+
+def _devices(groups: Sequence[Group]) -> list[str]:
+    return list(dict.fromkeys(group.device for group in groups))
+
+
+def _baselines(arguments: Arguments) -> list[str]:
+    usual = against.QUICK if arguments.effort == "quick" else against.USUAL
+    return against.read(usual if arguments.against is None else arguments.against)
+
+
+def _refuse_what_cannot_be(arguments: Arguments, baselines: Sequence[str]) -> None:
+    """Raises UsageError for what would only fail after minutes of judging."""
+    if arguments.min_speedup is not None and not arguments.timing:
+        raise UsageError("--min-speedup needs times, and --no-timing forbids them; give one of the two.")
+    if arguments.min_speedup is not None and "eager" not in baselines:
+        raise UsageError("--min-speedup is over eager, which --against leaves out; add eager to --against.")
+    if not arguments.timeout_s > 0:  # nor what is no number
+        raise UsageError(f"--timeout must be more than 0 seconds, and {arguments.timeout_s:g} was given.")
+
+
+def _settings(arguments: Arguments) -> Settings:
+    return Settings(
+        seed=fresh_seed() if arguments.seed is None else arguments.seed,
+        timeout_s=arguments.timeout_s,
+        effort=arguments.effort,
+        one_timed_case=arguments.effort == "quick" and not arguments.select,
+        timing=arguments.timing,
+        check=arguments.check,
+        first_failure=arguments.first_failure,
+        device_time=arguments.device_time,
+    )
+
+
+def _groups(arguments: Arguments) -> Iterator[Group]:
+    """Submissions grouped so that baselines are loaded once for a problem and device."""
+    asked = None if arguments.problem is None else named_problem(arguments.problem)
+    members: dict[tuple[Path, str], list[Submission]] = {}
+    for path in find_submissions(list(arguments.paths), asked):
+        submission = read_submission(path)
+        device = choose_device(arguments.device, submission.uses_cuda)
+        members.setdefault((asked or problem_of(submission.path), device), []).append(submission)
+    isolation = {device: _isolation(arguments, device) for device in dict.fromkeys(device for _, device in members)}
+    for (problem, device), submissions in members.items():
+        yield Group(problem, device, isolation[device], tuple(submissions))
+
+
+def _isolation(arguments: Arguments, device: str) -> Isolation:
+    if arguments.sanitize:
+        _require_sanitizer(device)
+    return choose_isolation(arguments.isolation, device)
+
+
+def _require_sanitizer(device: str) -> None:
+    from harness.tools.sanitizing import require_tool
+
+    require_tool()
+    if device != "cuda":
+        raise HarnessError(
+            f"--sanitize watches kernels on a GPU, and this run is on {device}. Use --device cuda, or "
+            "--device emulator --check, which looks for the same defects."
+        )
+
+
+def problem_of(submission: Path) -> Path:
+    """The problem that is named like the submission's folder. Raises UsageError where none is."""
+    named = PROBLEMS / f"{submission.parent.name}.py"
+    if named.is_file():
+        return named
+    known = ", ".join(sorted(path.stem for path in PROBLEMS.glob("*.py")))
+    raise UsageError(
+        f"Which problem is {submission} for? No problem is named like its folder, '{submission.parent.name}'. "
+        f"Say --problem with a file or one of: {known}."
+    )
+
+
+def named_problem(asked: str) -> Path:
+    """The file that --problem names: a path, or a name in problems/."""
+    return Path(asked).resolve() if asked.endswith(".py") else PROBLEMS / f"{asked}.py"
+
+
+def _without_effect(arguments: Arguments, device: str) -> Iterator[WithoutEffect]:
+    """Options that do nothing on `device`."""
+    of_times = {
+        "--quick": arguments.effort == "quick",
+        "--thorough": arguments.effort == "thorough",
+        "--against": arguments.against is not None,
+        "--device-time": arguments.device_time,
+    }
+    idle = [name for name, given in of_times.items() if given and (device == "emulator" or not arguments.timing)]
+    if idle:
+        why = "the emulator gives verdicts and no times" if device == "emulator" else "--no-timing times nothing"
+        yield WithoutEffect(tuple(idle), device, f"since {why}")
+    elif arguments.device_time and device == "cpu":
+        yield WithoutEffect(("--device-time",), device, "which asks a GPU, and this run is on cpu")
+    if arguments.check and device != "emulator":
+        instead = "--sanitize looks for such defects there" if device == "cuda" else "it has nothing to look at there"
+        yield WithoutEffect(("--check",), device, f"which is the emulator's, and this run is on {device}; {instead}")

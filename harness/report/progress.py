@@ -1,0 +1,101 @@
+"""Events for people who wait: a status line on a terminal, lines of a log elsewhere; all on standard error."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+from rich.text import Text
+
+from harness.events import (
+    Building,
+    EmulatorBuilding,
+    Event,
+    Finished,
+    Judging,
+    Loading,
+    OnEvent,
+    Sanitizing,
+    Timing,
+    WithoutEffect,
+)
+from harness.report.formats.terminal import verdict_line
+from harness.report.view import View
+
+
+@contextlib.contextmanager
+def listening(console: Console, view: View) -> Iterator[OnEvent]:
+    """What to tell events to while a run lasts.
+
+    On a terminal a line says what is being done. Elsewhere each of several submissions is named with its verdict when it
+    is judged, and with `verbose` every step. `quiet` says nothing."""
+    if view.quiet:
+        yield lambda _event: None
+    elif console.is_terminal:
+        with console.status("starting") as status:
+            yield _Listener(console, status.update)
+    else:
+        yield _Listener(console, _Log(console).step if view.verbose else None, names_finished=True)
+
+
+class _Log:
+    """Steps as lines, with the seconds since the first."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._started_s = time.monotonic()
+
+    def step(self, text: str) -> None:
+        self._console.print(f"{time.monotonic() - self._started_s:7.2f} s  {text}")
+
+
+class _Listener:
+    """Says steps to `show`, where somebody looks, and everything else on the console."""
+
+    def __init__(self, console: Console, show: Callable[[str], None] | None, *, names_finished: bool = False) -> None:
+        self._console = console
+        self._show = show
+        self._names_finished = names_finished
+
+    def __call__(self, event: Event) -> None:
+        if notice := _notice(event):
+            self._console.print(notice, highlight=False)
+        elif isinstance(event, Finished):
+            self._finished(event)
+        elif self._show and (text := _step(event)):
+            self._show(text)
+
+    def _finished(self, event: Finished) -> None:
+        """The report comes when all are judged; of one alone it comes at once."""
+        if self._names_finished and event.count > 1:
+            first, *_ = verdict_line(event.evaluation).split()
+            line = Text(f"{event.position} of {event.count}: ").append_text(first)
+            self._console.print(line, soft_wrap=True)
+
+
+def _notice(event: Event) -> str:
+    """A sentence for who waits or has asked for what does nothing; empty for other events."""
+    match event:
+        case EmulatorBuilding():
+            return "The emulator is built, once for this version of it and of torch: about a minute."
+        case WithoutEffect():
+            return f"Without effect: {', '.join(event.options)}, {event.why}."
+    return ""
+
+
+def _step(event: Event) -> str:
+    """What is being done; empty where that is nothing to wait for."""
+    match event:
+        case Loading():
+            return f"loading {event.problem} on {event.device}"
+        case Building():
+            return f"{event.submission}: building"
+        case Judging():
+            return f"{event.submission}: case {event.position}/{event.count}, {event.case}"
+        case Timing():
+            return f"{event.submission}: timing {event.case}"
+        case Sanitizing():
+            return f"{event.submission}: {event.tool}"
+    return ""

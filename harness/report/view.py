@@ -1,0 +1,35 @@
+"""How much of the results is shown, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, TextIO
+
+from rich.console import Console
+
+Color = Literal["auto", "always", "never"]
+
+# Wider than any table: in a file or a log nothing needs to be folded.
+WIDTH_OF_FILES = 500
+
+
+@dataclass(frozen=True)
+class View:
+    """What a report for people leaves out, and the page that it is laid out for."""
+
+    quiet: bool = False
+    """One line for each submission."""
+    verbose: bool = False
+    """Every case of several submissions, registers, counts, and what was chosen."""
+    checked: bool = False
+    """The emulator's detectors watched."""
+    width: int = WIDTH_OF_FILES
+    """In characters."""
+    colored: bool = False
+
+
+def console(stream: TextIO, color: Color) -> Console:
+    """For a stream of this process: as wide as its terminal, or WIDTH_OF_FILES where it is none."""
+    force = {"auto": None, "always": True, "never": False}[color]
+    width = None if stream.isatty() else WIDTH_OF_FILES
+    return Console(file=stream, force_terminal=force, no_color=color == "never", width=width, highlight=False)

@@ -1,0 +1,144 @@
+"""Running a plan: one evaluation after the other, told as events, gathered as results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from harness import crash
+from harness.device.choose import can_time, open_device, prepare_device
+from harness.device.memory_file import MemoryFile
+from harness.errors import HarnessError, JudgeFailed, KernelgateError, UsageError
+from harness.events import EmulatorBuilding, Finished, Loading, OnEvent, Queued, nobody
+from harness.isolation.starter import Starter
+from harness.plan import Group, RunPlan
+from harness.reasons import Reason
+from harness.settings import sub_seed
+from harness.storage.disk import full_is_said
+from harness.submission import Submission
+from harness.verdict import SCHEMA, Accepted, Errored, Evaluation, Results
+
+if TYPE_CHECKING:
+    from harness.evaluate import Judge
+
+INTERRUPTED = "Stopped by the keyboard; what had not finished says nothing."
+
+
+class RunStopped(KernelgateError):
+    """A run ended before its end; what was measured until then is kept."""
+
+    def __init__(self, results: Results, cause: KernelgateError) -> None:
+        self.results = results
+        self.cause = cause
+        super().__init__(str(cause))
+
+
+def run(plan: RunPlan, on_event: OnEvent = nobody) -> Results:
+    """Judge all that is planned. `on_event` is told what happens, in this thread.
+
+    Raises RunStopped when HarnessError, UsageError or KeyboardInterrupt ends the run after the first evaluation; before
+    it these themselves."""
+    for idle in plan.without_effect:
+        on_event(idle)
+    for group in plan.groups:
+        for submission in group.submissions:
+            on_event(Queued(submission.name, group.problem.stem, group.device))
+    evaluations: list[Evaluation] = []
+    try:
+        with full_is_said():
+            for evaluation in _evaluations(plan, on_event):
+                evaluations.append(evaluation)
+                on_event(Finished(evaluation, len(evaluations), plan.count))
+    except (HarnessError, UsageError, KeyboardInterrupt) as error:
+        if not evaluations:
+            raise
+        cause = HarnessError(INTERRUPTED) if isinstance(error, KeyboardInterrupt) else error
+        raise RunStopped(_results(plan, evaluations), cause) from error
+    return _results(plan, evaluations)
+
+
+def _results(plan: RunPlan, evaluations: list[Evaluation]) -> Results:
+    isolation = {device: chosen.describe() for device, chosen in plan.isolation.items()}
+    return Results(schema=SCHEMA, environment={"isolation": isolation}, evaluations=evaluations)
+
+
+def _evaluations(plan: RunPlan, on_event: OnEvent) -> Iterator[Evaluation]:
+    for group in plan.groups:
+        yield from _of_group(group, plan, on_event)
+
+
+def _of_group(group: Group, plan: RunPlan, on_event: OnEvent) -> Iterator[Evaluation]:
+    """The evaluations of one problem's submissions on one device."""
+    prepare_device(group.device, check=plan.settings.check, on_build=partial(on_event, EmulatorBuilding()))
+    memory = MemoryFile()
+    starter = Starter(group.device, memory.fd, group.isolation, [group.problem])
+    try:
+        _start_ahead(starter, group, plan)
+        on_event(Loading(group.problem.stem, group.device))
+        yield from _judged(group, plan, memory, starter, on_event)
+    finally:
+        starter.end()
+
+
+def _is_timed(group: Group, plan: RunPlan) -> bool:
+    return plan.settings.timing and can_time(group.device)
+
+
+def _start_ahead(starter: Starter, group: Group, plan: RunPlan) -> None:
+    """Start the first submission's worker, and those of the null kernel and the baselines where calls are timed: they
+    load torch while this process does."""
+    others = [*plan.against, "null kernel"] if _is_timed(group, plan) else []
+    compilers = others.count("compile")
+    starter.start_ahead(workers=1 + len(others) - compilers, compilers=compilers)
+
+
+def _judged(
+    group: Group, plan: RunPlan, memory: MemoryFile, starter: Starter, on_event: OnEvent
+) -> Iterator[Evaluation]:
+    # These load torch for seconds, while workers do.
+    from harness.evaluate import Judge, select_cases
+    from harness.problem import load_problem
+    from harness.tools.sanitizing import sanitized
+
+    settings = plan.settings
+    problem = load_problem(group.problem, sub_seed(settings.seed, "shapes") % 2**32)
+    cases = select_cases(problem, plan.select)
+    device = open_device(group.device, memory)
+    timed = _is_timed(group, plan)
+    waiting = list(group.submissions)
+    while waiting:  # after an error of the harness the others are judged with baselines of their own
+        with Judge(problem, cases, device, starter, settings, plan.against if timed else (), on_event) as judge:
+            sound = True
+            while waiting and sound:
+                submission = waiting.pop(0)
+                # Beside timed calls nothing is started, nor what another submission could reach before it is used.
+                if waiting and not timed and not starter.forks:
+                    starter.start_ahead(workers=1, compilers=0)
+                evaluation, sound = _contained(judge, submission, group, plan)
+                if plan.sanitize and isinstance(evaluation, Accepted):
+                    evaluation = sanitized(evaluation, submission, problem, cases, group.device, on_event)
+                yield evaluation
+
+
+def _contained(judge: Judge, submission: Submission, group: Group, plan: RunPlan) -> tuple[Evaluation, bool]:
+    """An evaluation, and whether the judge can go on: an error of the harness itself costs the others nothing."""
+    try:
+        with full_is_said():
+            return judge.evaluate(submission), True
+    except (HarnessError, UsageError):
+        raise
+    except Exception as error:
+        message = f"{error} Run it again." if isinstance(error, JudgeFailed) else crash.report()
+        evaluation = Errored(
+            reason=Reason.HARNESS_ERROR,
+            message=message,
+            problem=group.problem.stem,
+            submission=submission.name,
+            source_sha256=submission.sha256,
+            device=group.device,
+            seed=plan.settings.seed,
+            effort=plan.settings.effort,
+            cases=[],
+        )
+        return evaluation, False

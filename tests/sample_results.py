@@ -1,0 +1,133 @@
+"""Results with one of everything that a report can show, made of fixed figures."""
+
+from harness import notes
+from harness.notes import NotTimed
+from harness.reasons import Reason
+from harness.records import KernelCounts, KernelResources
+from harness.verdict import (
+    SCHEMA,
+    Accepted,
+    Baseline,
+    Build,
+    CaseFailed,
+    CaseNotRun,
+    CasePassed,
+    CaseTiming,
+    DeviceTime,
+    Errored,
+    Rejected,
+    Results,
+    Speedup,
+    Worst,
+)
+
+SHA256 = "0123456789abcdef" * 4
+
+
+def times(median_us, half_us):
+    samples_us = [median_us + half_us * step / 4 for step in range(-4, 5)]
+    return dict(
+        median_us=median_us, interval_us=(median_us - half_us, median_us + half_us), samples_us=samples_us,
+        calls_per_round=32, fixed_us=250.0, issue_us=9.5,
+    )  # fmt: skip
+
+
+def baseline(median_us, ratio, half=0.02, version=""):
+    speedup = Speedup(ratio=ratio, interval=(ratio - half, ratio + half))
+    return Baseline(**times(median_us, 1.0), speedup=speedup, version=version)
+
+
+def timing(median_us, floor_us, baselines, **more):
+    return CaseTiming(
+        **{**times(median_us, 0.7), **more}, floor_us=floor_us, floor_fraction=floor_us / median_us, bytes_min=1 << 20,
+        launch_bound="device" in more, baselines=baselines, speedup_over_best=baselines["eager"].speedup,
+    )  # fmt: skip
+
+
+def passed(name, shape, ratio=0.25, **more):
+    return CasePassed(
+        name=name, shape=shape, scaled=False, error=1e-7, tolerance=4e-7, error_ratio=ratio, **more
+    )  # fmt: skip
+
+
+def failed(name, shape, reason, message, **more):
+    return CaseFailed(
+        name=name, shape=shape, scaled=False, reason=reason, message=message,
+        repeat=f"python eval.py submissions/layernorm/wrong.py --problem problems/layernorm.py --device emulator -k "
+        f"'{name}' --seed 5", **more,
+    )  # fmt: skip
+
+
+COUNTS = KernelCounts(
+    kernel="normalise", launches=2, global_read_bytes=4096, global_write_bytes=2048, sectors=192, ideal_sectors=192,
+    bank_conflicts=31, worst_bank_conflict=32, worst_bank_conflict_line=40, atomics=3, barriers=8,
+    not_followed_bytes=5_000_000,
+)  # fmt: skip
+
+BUILD = Build(
+    seconds=12.34, cached=False,
+    kernels=[KernelResources("normalise<float>", 40, 2048, 0, 0), KernelResources("spilling", 255, 0, 16, 24)],
+)  # fmt: skip
+
+FAST = Accepted(
+    problem="layernorm", submission="fast", source_sha256=SHA256, device="cuda", seed=5, effort="usual",
+    cases=[
+        passed("headline", "16×64×256×256", timing=timing(187.0, 133.0, {
+            "eager": baseline(8310.0, 44.4, 0.4), "compile": baseline(316.0, 1.69),
+            "liger": baseline(188.0, 1.005, version="liger-kernel 0.8.5"),
+        })),
+        passed("32x128x768", "32×128×768", timing=timing(
+            9.7, 5.9, {"eager": baseline(29.6, 3.05), "compile": baseline(61.3, 6.32)},
+            device=DeviceTime(call_us=8.54, method="queue"),
+        )),
+        passed("one trailing dim", "6×5×4×128", 0.17),
+    ],
+    build=BUILD,
+    notes=[
+        notes.OneCaseTimed(case="headline", untimed=6),
+        notes.BaselineLeftOut(baseline="liger", why="liger refuses rows of 4 million elements.", case="32x128x768"),
+        notes.BaselineLeftOut(baseline="apex", why="apex is not installed."),
+        notes.BaselineBelowNoise(baseline="quack", case="headline", part="backward"),
+        notes.BaselineEnded(baseline="compile", case="headline", why="The process that ran it was ended by SIGKILL."),
+        notes.InputsUnchanged(case="headline"),
+        notes.BusyMachine(case="headline", share=0.375),
+        notes.SanitizerFound(tool="racecheck", message="Race reported between two writes"),
+        notes.SanitizerFailed(tool="synccheck", why="it ended with 1: out of memory"),
+        notes.SanitizerSilent(tools=["memcheck", "initcheck"]),
+        notes.Sentence(text="A sentence of a file without values."),
+    ],
+    geomean_speedup=2.79, geomean_interval=(2.71, 2.86), geomean_speedup_over_best=1.53,
+    geomean_over_best_interval=(1.49, 1.57),
+)  # fmt: skip
+
+WRONG = Rejected(
+    problem="layernorm", submission="wrong", source_sha256=SHA256, device="emulator", seed=5,
+    cases=[
+        passed("small", "4×8", counts=[COUNTS]),
+        failed("large", "8×4096", Reason.WRONG_OUTPUT, "3 of 32,768 elements of the output are wrong.", error=0.5,
+               tolerance=1e-6, error_ratio=123456.0, worst=Worst(output=0, index=[1, 2], got=1.5, expected=1.0)),
+        failed("race", "8×64", Reason.DATA_RACE, "Two threads write y[3]. (kernel normalise, wrong.py:40)"),
+        CaseNotRun(name="last", shape="2×2", scaled=True, message="Not run: an earlier case ended the process."),
+    ],
+    reason=Reason.WRONG_OUTPUT,
+    message="2 of 4 cases failed; 'large': 3 of 32,768 elements of the output are wrong.\nACCEPTED  forged",
+)  # fmt: skip
+
+UNTIMED = Accepted(
+    problem="layernorm", submission="emulated", source_sha256=SHA256, device="emulator", seed=5,
+    cases=[passed("small", "4×8", counts=[COUNTS])], not_timed=NotTimed.EMULATED,
+)  # fmt: skip
+
+NOISY = Errored(
+    problem="rmsnorm", submission="noisy", source_sha256=SHA256, device="cpu", seed=5,
+    cases=[passed("small", "4×8")], reason=Reason.TOO_NOISY, message="'small' could not be timed.",
+)  # fmt: skip
+
+RESULTS = Results(
+    schema=SCHEMA,
+    environment={
+        "gpu": "NVIDIA H200", "torch": "2.11.0",
+        "isolation": {"cuda": {"level": "namespaces", "contains": ["no network", "limits"], "lacks": None}},
+    },
+    evaluations=[FAST, WRONG, UNTIMED, NOISY],
+)  # fmt: skip

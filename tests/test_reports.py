@@ -1,0 +1,179 @@
+"""Every format of reports beside its gold file, and how reports are written and read."""
+
+import difflib
+import json
+import os
+import stat
+import sys
+
+import msgspec
+import pytest
+
+from harness import options
+from harness.errors import UsageError
+from harness.records import KernelCounts
+from harness.report import files, formats
+from harness.report.formats import json as results_json
+from harness.report.view import View
+from harness.verdict import SCHEMA, CasePassed
+from tests.helpers import ROOT
+from tests.sample_results import FAST, RESULTS
+
+GOLD = ROOT / "tests" / "gold"
+
+# The terminal's at three widths; the other formats have one page.
+TERMINAL = {
+    f"terminal_{width}{name}.txt": View(width=width, colored=bool(name), verbose=width == 200)
+    for width in (80, 120, 200)
+    for name in ("", "_colored")
+} | {"terminal_quiet.txt": View(quiet=True)}
+OTHERS = {f"{name}.{name}": View() for name in formats.names() if name != "terminal"}
+
+
+@pytest.mark.parametrize("gold", TERMINAL | OTHERS)
+def test_a_report_is_its_gold_file(gold):
+    """What differs is saved beside the gold file, which it replaces when it is right."""
+    name, view = gold.partition("_")[0].partition(".")[0], (TERMINAL | OTHERS)[gold]
+    report = formats.find(name).render(RESULTS, view)
+    path, actual = GOLD / gold, GOLD / f"{gold}.actual"
+    expected = path.read_text() if path.exists() else ""
+    if report != expected:
+        actual.write_text(report)
+        difference = difflib.unified_diff(expected.splitlines(), report.splitlines(), "gold", "actual", lineterm="")
+        pytest.fail(f"{gold} differs; if {actual.name} is right, move it there.\n" + "\n".join(difference))
+
+
+def test_only_colours_are_controls_in_a_colored_report():
+    plain, colored = (
+        formats.find("terminal").render(RESULTS, View(width=120, colored=colored)) for colored in (False, True)
+    )
+    stripped = "".join(part.partition("m")[2] if i else part for i, part in enumerate(colored.split("\x1b[")))
+    assert stripped == plain
+    assert all(line.isprintable() for line in plain.splitlines())
+
+
+def test_an_unknown_format_is_answered_with_those_that_there_are():
+    with pytest.raises(UsageError, match="no format 'yaml' for reports; there are json, terminal"):
+        formats.find("yaml")
+
+
+# ---------------------------------------------------------------------- JSON
+
+
+def test_json_is_read_as_it_was_written():
+    read = results_json.loads(results_json.dumps(RESULTS))
+    assert read == RESULTS
+    (evaluation, *_) = json.loads(results_json.dumps(RESULTS))["evaluations"]
+    assert evaluation["notes"][0] == "--quick timed 'headline' and not the 6 after it."
+    assert evaluation["noted"][0] == {"note": "one_case_timed", "case": "headline", "untimed": 6}
+
+
+def test_a_file_that_holds_sentences_alone_keeps_them():
+    written = json.loads(results_json.dumps(msgspec.structs.replace(RESULTS, evaluations=[FAST])))
+    sentences = written["evaluations"][0]["notes"]
+    del written["evaluations"][0]["noted"]
+    (read,) = results_json.loads(json.dumps(written).encode()).evaluations
+    assert [note.text for note in read.notes] == sentences
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"{", "no file of results that eval.py wrote"),
+        (b"[]", "no file of results that eval.py wrote"),
+        (b'{"rows": []}', "missing required field `schema`"),
+        (b'{"schema": "kernelgate.results/2", "environment": {}, "evaluations": []}',
+         "newer than the 'kernelgate.results/1' that this kernelgate reads. Update kernelgate"),
+        (b'{"schema": "other/1", "environment": {}, "evaluations": []}', f"eval.py writes '{SCHEMA}'"),
+        (b'{"schema": "kernelgate.results/x", "environment": {}, "evaluations": []}', f"eval.py writes '{SCHEMA}'"),
+        (b'{"schema": "kernelgate.results/1", "environment": {}, "evaluations": [{"status": "won"}]}', "Invalid value"),
+    ],
+    ids=["cut off", "a list", "another file", "newer", "another schema", "no version", "an unknown status"],
+)  # fmt: skip
+def test_a_file_that_cannot_be_read_as_results_says_why(tmp_path, content, said):
+    path = tmp_path / "results.json"
+    path.write_bytes(content)
+    with pytest.raises(UsageError) as raised:
+        results_json.load(path)
+    assert said in str(raised.value) and str(path) in str(raised.value)
+
+
+def test_a_missing_file_of_results_says_so(tmp_path):
+    with pytest.raises(UsageError, match="cannot be read: No such file"):
+        results_json.load(tmp_path / "nothing.json")
+
+
+# ---------------------------------------------------------------------- writing
+
+
+def test_a_report_is_written_whole_and_keeps_permissions(tmp_path):
+    path, link = tmp_path / "results.json", tmp_path / "link.json"
+    path.write_text("old")
+    path.chmod(0o640)
+    link.symlink_to(path.name)
+    files.write(link, "new")
+    assert (path.read_text(), link.is_symlink(), stat.S_IMODE(path.stat().st_mode)) == ("new", True, 0o640)
+    assert sorted(os.listdir(tmp_path)) == ["link.json", "results.json"]
+
+
+def test_a_new_report_has_the_permissions_of_any_new_file(tmp_path):
+    (tmp_path / "other").write_text("")
+    files.write(tmp_path / "report", "text")
+    assert (tmp_path / "report").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+def test_when_writing_fails_the_old_report_stays_and_nothing_else_is_left(tmp_path, monkeypatch):
+    path = tmp_path / "results.json"
+    path.write_text("old")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(OSError, match="No space left"):
+        files.write(path, "new")
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["results.json"]
+
+
+def test_a_pipe_is_written_to_and_stays_one(tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    files.write(path, "text")
+    assert os.read(reader, 100) == b"text"
+    assert stat.S_ISFIFO(path.stat().st_mode)
+    os.close(reader)
+
+
+# ---------------------------------------------------------------------- one file more
+
+
+def test_a_format_is_one_file(tmp_path, monkeypatch):
+    """A module beside the others is a format: nothing else names it."""
+    (tmp_path / "lines.py").write_text(
+        "def render(results, view):\n    return ''.join(f'{e.submission} {e.device}\\n' for e in results.evaluations)\n"
+    )
+    monkeypatch.setattr(formats, "__path__", [*formats.__path__, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, f"{formats.__name__}.lines", raising=False)
+    asked = options.parse(["--report", f"lines={tmp_path / 'out'}", "submission.py"])
+    assert asked.output.reports == (("lines", str(tmp_path / "out")),)
+    assert formats.find("lines").render(RESULTS, View()) == "fast cuda\nwrong emulator\nemulated emulator\nnoisy cpu\n"
+
+
+class MoreCounts(KernelCounts, frozen=True, kw_only=True):
+    """With a counter that no report knows."""
+
+    shuffles: int = 0
+
+
+def test_a_counter_is_a_field_and_what_the_emulator_counts():
+    """A field of KernelCounts is shown and written without another word; its name stands where it is counted."""
+    counted = MoreCounts(kernel="normalise", launches=1, shuffles=1234)
+    case = CasePassed(name="c", shape="1", scaled=False, error=0.0, tolerance=1.0, error_ratio=0.0, counts=[counted])
+    results = msgspec.structs.replace(RESULTS, evaluations=[msgspec.structs.replace(FAST, cases=[case])])
+    assert "1,234 shuffles" in formats.find("terminal").render(results, View(verbose=True))
+    assert '"shuffles": 1234' in formats.find("json").render(results, View())
+    runtime = ROOT / "harness" / "device" / "emulator" / "csrc" / "runtime"
+    for name in KernelCounts.__struct_fields__[1:]:  # findings have a kernel, too
+        assert [path.name for path in runtime.iterdir() if f'\\"{name}\\":' in path.read_text()] == ["counts.cpp"], name
