@@ -5,10 +5,11 @@
     python benchmarks/clock_accuracy.py --results FILE… [--json FILE]
 
 Evaluates the submissions (default: some of the LayerNorm ladder) with --device-time, or reads results that were made
-with it, and prints for each timed case and each implementation the times and their differences. Events are around the
-same calls launched one by one, and, where they can be captured, around a CUDA graph of each, launched one by one, and
-around one graph of all. Between two launches there is a gap, which the judge times as the device does; in one graph of
-all there is none. A launch-bound call is longer than its kernel, and rightly so; it is shown and not counted.
+with it, and prints for each timed case and each implementation the times and their differences.
+
+Events are around the same calls launched one by one and, where they can be captured, around a CUDA graph of each, and
+around one graph of all. Between two launches there is a gap, which the judge times as the device does; one graph of all
+has none. A launch-bound call takes longer than its kernel. It is shown and not counted.
 """
 
 import argparse

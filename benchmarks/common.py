@@ -21,7 +21,7 @@ INCOMPLETE = 75
 
 
 def evaluate(*words: object) -> dict[str, Any]:
-    """The results of one run of eval.py. Ends this process with eval.py's own words when it gave none."""
+    """The results of one run of eval.py. Where there are none, ends this process with what eval.py said."""
     command = [sys.executable, str(ROOT / "eval.py"), *map(str, words), "--json", "-"]
     process = subprocess.run(command, capture_output=True, text=True)
     if not process.stdout.startswith("{"):

@@ -2,14 +2,14 @@
 """Every measurement that the documents show, from one command that can be stopped and continued.
 
     python benchmarks/everything.py results/h200                    all that needs a GPU (benchmarks/plan.py)
-    python benchmarks/everything.py results/h200 --budget-s 570     what fits into that; again, for the rest
+    python benchmarks/everything.py results/h200 --budget-s 570     what fits into that; run it again for the rest
     python benchmarks/everything.py results/cpu --plan cpu          what is compared with it, without a GPU
-    python benchmarks/everything.py /tmp/dry_run --dry-run       each step's program here, with the least to do
+    python benchmarks/everything.py /tmp/dry_run --dry-run       each step's program here, with its smallest input
 
-Steps are taken in order of importance. One that has been done is left out: FOLDER/run.json says what was, and with
-which submissions, so that a changed kernel is measured again; delete it, and hostile.json, after a change of the
-judge. One that fails or takes too long is named, and the others go on. `python benchmarks/write_documents.py` makes the
-documents' tables of what lies in results/ afterwards.
+Steps run in order of importance. FOLDER/run.json records what was done, and with which submissions: a step that is
+done is left out, and a changed kernel is measured again. Delete run.json, and hostile.json, after a change of the
+judge. A step that fails or takes too long is named, and the others go on. `python benchmarks/write_documents.py` makes
+the documents' tables afterwards.
 """
 
 from __future__ import annotations

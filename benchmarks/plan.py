@@ -1,7 +1,7 @@
 """What is measured, in order of importance: each step's command, what it leaves, and how long it may take.
 
-Seconds are estimates for one H200 and 16 cores with nothing built, at what was measured before: a build 30 to 80 s, a
-start of eval.py 4 s, a timed call 0.9 s with two baselines, the corpus of hostile files 250 s one by one.
+Seconds are estimates for one H200 and 16 cores with nothing built, from measured parts: a build 30 to 80 s, a start of
+eval.py 4 s, a timed call 0.9 s with two baselines, the corpus of hostile files 250 s one by one.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def gpu() -> Plan:
 
 
 def cpu() -> Plan:
-    """What is compared with a GPU's results, and what a CPU is asked for itself. Seconds are of two cores."""
+    """What is compared with a GPU's results, and the CPU's own targets. Seconds are of two cores."""
     agreement, emulated = "benchmarks/agreement", ("--device", "emulator")
     verdicts = (f"{agreement}/verdicts.py", *emulated)
     counters = (f"{agreement}/counters.py", *emulated)
@@ -163,7 +163,7 @@ def _is_unbuilt(file: Path) -> bool:
 
 
 def _problems() -> list[Problem]:
-    """Those that have submissions; training steps first, since most is asked of them."""
+    """Those that have submissions; training steps first, since they have the most targets."""
     paths = [path for path in sorted(PROBLEMS.glob("*.py")) if (SUBMISSIONS / path.stem).is_dir()]
     found = [load_problem(path, random_seed=0) for path in paths]
     return sorted(found, key=lambda problem: (problem.gradients is None, problem.name != "layernorm_train"))
@@ -239,7 +239,7 @@ def _profile(submission: str) -> Step:
 
 
 def _clock_accuracy() -> Step:
-    """As results that are to be shown are timed, against the usual baselines: beside more of them there is no room for
+    """As published results are timed, and against the usual baselines: more of them leave no memory for
     long rounds."""
     out = ("--json", f"{FOLDER}/clock_accuracy.json")
     return Step(

@@ -233,6 +233,52 @@ def test_what_a_page_says_of_its_table_was_measured(page):
 
 # ---------------------------------------------------------------------- how documents are filled
 
+RESULTS = re.compile(
+    r"<!-- (table|summary|problems|ladder|rung|measured|agreement): ([^\n]*) -->\n(.*?)<!-- end of table -->", re.DOTALL
+)
+DATE = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def tables_of_results():
+    """Each table that a document shows of results: its marker and text, problem by problem."""
+    for document in documents():
+        for kind, of, text in RESULTS.findall(document.read_text()):
+            parts = text.split("\n## ") if kind == "problems" else [text]
+            yield from ((f"{document.name}: {kind} {of}: {part[:40]!r}", part) for part in parts)
+
+
+def test_a_table_of_results_shows_when_they_were_measured():
+    tables = dict(tables_of_results())
+    assert len(tables) > 30
+    assert [name for name, text in tables.items() if not DATE.search(text) and "Not measured yet" not in text] == []
+
+
+@pytest.mark.parametrize("marker", ["summary: results/h200", "measured: results/h200: peers",
+                                    "measured: results/h200: launches", "measured: results/h200: checks"])  # fmt: skip
+def test_a_table_over_many_runs_shows_the_date_of_each(marker):
+    from documents.markdown import refresh
+
+    rows = refresh(f"<!-- {marker} -->\n<!-- end of table -->\n").splitlines()[3:-1]
+    assert rows and [row for row in rows if not DATE.search(row)] == []
+
+
+def test_a_table_says_which_changes_its_run_is_older_than():
+    from documents.age import Change, older
+
+    changes = [Change("2026-01-02T00:00:00+00:00", "this"), Change("2026-01-03T00:00:00+00:00", "that")]
+    assert older({"date": "2026-01-01T12:00:00+00:00"}, changes) == " Measured before this; before that."
+    assert older({"date": "2026-01-02T12:00:00+00:00"}, changes) == " Measured before that."
+    assert older({"date": "2026-01-03T12:00:00+00:00"}, changes) == ""
+    assert older({}, changes) == ""
+
+
+def test_reasons_fill_their_marker():
+    from documents.markdown import refresh
+
+    page = refresh("<!-- reasons -->\nstale\n<!-- end of table -->\n")
+    assert "| `wrong_output` |" in page and "stale" not in page
+    assert refresh(page) == page
+
 
 def test_a_plot_is_drawn_the_same_each_time_and_knows_its_figures(tmp_path):
     from documents import plot

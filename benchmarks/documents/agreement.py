@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from documents.age import KERNELS, older
 from documents.measurements import NotMeasured, machine, measured
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
@@ -23,6 +24,10 @@ def _both(folder: Path, gpu: str, cpu: str) -> tuple[dict[str, Any], dict[str, A
     """The emulator's results and the GPU's. Raises NotMeasured."""
     here = measured(folder.parent / "cpu" / f"{cpu}.json", cpu)
     return here, measured(folder / f"{gpu}.json", gpu)
+
+
+def _machines(on_gpu: dict[str, Any], emulated: dict[str, Any]) -> str:
+    return f"{machine(on_gpu['environment'])}; emulator: {machine(emulated['environment'])}"
 
 
 # ------------------------------------------------------------------ the corpus
@@ -72,7 +77,7 @@ def corpus(folder: Path) -> str:
     those that a GPU has run are counted below the table."""
     emulated, on_gpus = _both(folder, "emulator_agreement", "emulator_corpus")
     lines = [
-        f"{machine(on_gpus['environment'])}.",
+        f"{_machines(on_gpus, emulated)}.",
         "",
         f"| kernel | GPU alone | {' | '.join(TOOLS)} | emulator, fast | emulator, `--check` | verdicts agree |",
         "|" + "---|" * (len(TOOLS) + 5),
@@ -129,7 +134,7 @@ def verdicts(folder: Path) -> str:
     """Each submission: the verdict on a GPU and on the emulator."""
     here, there = _both(folder, "verdicts", "verdicts_emulator")
     lines = [
-        f"{machine(there['environment'])}; seed {there['seed']}.",
+        f"{_machines(there, here)}; seed {there['seed']}.",
         "",
         "| submission | GPU | emulator | agree |",
         "|---|---|---|---|",
@@ -185,7 +190,7 @@ def counters(folder: Path) -> str:
     """Each kernel of the ladder: the emulator's count, Nsight Compute's, and their ratio."""
     here, there = _both(folder, "counters", "counters_emulator")
     lines = [
-        f"{machine(there['environment'])}; emulator / Nsight Compute (ratio).",
+        f"{_machines(there, here)}; emulator / Nsight Compute (ratio).{older(there['environment'], KERNELS)}",
         "",
         f"| kernel | rows × columns | {' | '.join(name for name, *_ in COLUMNS)} | DRAM bytes, measured |",
         "|" + "---|" * (len(COLUMNS) + 3),

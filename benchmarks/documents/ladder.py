@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from documents.age import TIMING, older
 from harness.report.figures import duration, ratio
 from harness.verdict import Accepted, CasePassed, CaseTiming, Results, Speedup, Timing
 
@@ -80,7 +81,7 @@ def ladder_table(of: Ladder) -> str:
     """All rungs on all timed cases: the time of a call and its share of the floor's speed."""
     heads = _heads(of)
     lines = [
-        f"{_where(of)}; median time of a call, and how much of the least possible traffic's speed that is.",
+        f"{_where(of)}; median time of a call, and its share of the floor.{older(of.environment, TIMING)}",
         "",
         f"| | {' | '.join(heads)} |",
         f"|---|{'---|' * len(heads)}",
@@ -99,7 +100,7 @@ def rung_table(of: Ladder, name: str, before: str) -> str:
     """One rung beside the one before it. Raises LadderError when the results lack one of the two."""
     here, there = _rung(of, name), _rung(of, before)
     lines = [
-        f"{_where(of)}; `~` is no difference.",
+        f"{_where(of)}; `~` is no difference.{older(of.environment, TIMING)}",
         "",
         f"| case | {_marked(before)} | {_marked(name)} | gain | of the floor |",
         "|---|---|---|---|---|",

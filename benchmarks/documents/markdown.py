@@ -11,6 +11,7 @@ A document holds a pair of comments, the second `<!-- end of table -->` or
 - `<!-- rung: results/x.json: NAME after BEFORE -->`: what one submission gained over another, or over `eager`;
 - `<!-- measured: results/x: NAME -->`: what benchmarks/ left there: one of documents.measurements.TABLES;
 - `<!-- agreement: results/x: NAME -->`: the emulator beside that GPU: one of documents.agreement.TABLES;
+- `<!-- reasons -->`: every reason that a verdict can have, with its meaning (documents.reasons);
 - `<!-- quote: FILE: NAME; NAME… -->`: definitions of a Python file or its CUDA source, or lines of a text.
 
 `<!-- plot: results/x.json FILE.svg -->` stands alone: that file, beside the document, is drawn from the results
@@ -23,7 +24,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from documents import agreement, measurements, plot
+from documents import agreement, measurements, plot, reasons
+from documents.age import TIMING, older
 from documents.ladder import figures, ladder, ladder_table, rung_table
 from documents.quotes import quote
 from harness.paths import PROBLEMS, ROOT, SUBMISSIONS
@@ -35,6 +37,10 @@ _BLOCK = re.compile(
     r"^(?P<first><!-- (?P<what>table|cases|summary|problems|ladder|rung|measured|agreement|quote): "
     r"(?P<path>[^\s:]+/[^\s:]+):?(?P<more>[^\n]*) -->\n)"
     r".*?^(?P<last><!-- end of (?:table|quote) -->)$",
+    re.DOTALL | re.MULTILINE,
+)
+_REASONS = re.compile(
+    r"^(?P<first><!-- reasons -->\n).*?^(?P<last><!-- end of table -->)$",
     re.DOTALL | re.MULTILINE,
 )
 _PLOT = re.compile(r"^<!-- plot: (?P<path>\S+) (?P<svg>\S+) -->$", re.MULTILINE)
@@ -76,8 +82,8 @@ def cases_table(results: Results, part: str = "") -> str:
 def summary(folder: Path) -> str:
     """A line for each problem and device: its fastest submission."""
     lines = [
-        "| problem | fastest submission | of the floor, first case | over eager | over the fastest baseline |",
-        "|---|---|---|---|---|",
+        "| problem | fastest submission | of the floor, first case | over eager | over the fastest baseline | on |",
+        "|---|---|---|---|---|---|",
     ]
     for name, results in _problems(folder):
         for timed in _by_device(results):
@@ -86,9 +92,10 @@ def summary(folder: Path) -> str:
             lines.append(
                 f"| {name}{device} | `{best.submission}` | {_timings(best)[0][1].floor_fraction:.0%} "
                 f"| {with_interval(best.geomean_speedup, best.geomean_interval)} "
-                f"| {with_interval(best.geomean_speedup_over_best, best.geomean_over_best_interval)} |"
+                f"| {with_interval(best.geomean_speedup_over_best, best.geomean_over_best_interval)} "
+                f"| {measurements.day(results.environment)} |"
             )
-    lines += [f"| {name} | not measured yet | | | |" for name in _missing(folder)]
+    lines += [f"| {name} | not measured yet | | | | |" for name in _missing(folder)]
     return "\n".join(lines) + "\n"
 
 
@@ -126,7 +133,7 @@ def _device_table(timed: list[Accepted], environment: dict[str, Any]) -> str:
     where = environment.get("gpu") if timed[0].device == "cuda" else f"CPU, {environment.get('cpus')} cores"
     lines = [
         f"{where}, torch {environment.get('torch')}, {environment.get('date')}; seed {timed[0].seed}; "
-        "brackets are 95% intervals.",
+        f"brackets are 95% intervals.{older(environment, TIMING)}",
         "",
         f"| | {first} | of the floor | speedup over eager, all timed cases | over {_fastest_of(timed)} |",
         "|---|---|---|---|---|",
@@ -191,6 +198,7 @@ def refresh(text: str) -> str:
         }
         return match["first"] + made[match["what"]]() + match["last"]
 
+    text = _REASONS.sub(lambda match: match["first"] + reasons.tables() + match["last"], text)
     return _BLOCK.sub(replace, text)
 
 

@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from documents.age import KERNELS, TIMING, older
 from harness.paths import PROBLEMS, ROOT
 from harness.report.figures import duration
 from harness.verdict import Accepted, Baseline, CasePassed, CaseTiming, Results
 
-# Below this a call is launch and Python, whose noise is not the clock's. What is asked is asked above it.
+# Below this a call is launch and Python, whose noise is not the clock's. Targets hold above it.
 LONG_US = 50.0
 ALLOWED_SHARE = 0.01
 
-# What issues ask of a second, warm evaluation: seconds by device.
+# The targets for a second, warm evaluation: seconds by device.
 WARM_S = {"cuda": 6, "emulator": 8}
 
 
@@ -52,6 +53,11 @@ def machine(environment: dict[str, Any]) -> str:
     if environment.get("compute_sanitizer"):
         parts.insert(2, f"compute-sanitizer {environment['compute_sanitizer']}")
     return ", ".join(str(part) for part in parts)
+
+
+def day(environment: dict[str, Any]) -> str:
+    """The date of a run, without the time."""
+    return str(environment.get("date") or "")[:10]
 
 
 def _rows(heads: str, rows: Iterator[list[str]] | list[list[str]]) -> str:
@@ -100,7 +106,8 @@ def same_twice(folder: Path) -> str:
             ]
             for case, us, ratio in _compared(evaluation)
         ]
-        tables.append(f"`{name}`, {machine(environment)}:\n\n" + _rows("case | time | over its copy | ", rows))
+        where = f"`{name}`, {machine(environment)}.{older(environment, TIMING)}"
+        tables.append(f"{where}\n\n" + _rows("case | time | over its copy | ", rows))
     return "\n".join(tables)
 
 
@@ -180,18 +187,17 @@ def accuracy(folder: Path) -> str:
         rows.append([f"{problem}: {case}", *cells, str(sum(row["launch_bound"] for row in of_case))])
     lengths = {True: "over 50 µs: within 2%; range", False: "shorter: within 1 µs; range"}
     heads = [f"{events.short}, {lengths[long]}" for events, long in ways]
-    return f"{machine(content['environment'])}.\n\n" + _rows(
-        " | ".join(["case", *heads, "launch-bound, not counted"]), rows
-    )
+    where = f"{machine(content['environment'])}.{older(content['environment'], TIMING)}"
+    return f"{where}\n\n" + _rows(" | ".join(["case", *heads, "launch-bound, not counted"]), rows)
 
 
 def _accuracy_checks(folder: Path) -> Iterator[list[str]]:
     content = _accuracy(folder)
     date = content["environment"]["date"][:10]
     for events in _ways(content):
-        for long, what, asked in ((True, "over 50 µs", "within 2%"), (False, "shorter", "within 1 µs")):
+        for long, what, target in ((True, "over 50 µs", "within 2%"), (False, "shorter", "within 1 µs")):
             shown = _agreement(content["rows"], events, long)
-            yield [f"the clock against {events.name}, {what}", asked, shown, date]
+            yield [f"the clock against {events.name}, {what}", target, shown, date]
 
 
 # ---------------------------------------------------------------------- from run to run
@@ -217,7 +223,7 @@ def repeatability(folder: Path) -> str:
     heads = "case | time, median of the runs | spread | over eager | spread"
     command = content["environment"]["command"].split(" --json ")[0]
     title = f"`{content['submission']}`, {content['runs']} runs, {machine(content['environment'])}, `{command}`."
-    return f"{title}\n\n{_rows(heads, rows)}"
+    return f"{title}{older(content['environment'], TIMING)}\n\n{_rows(heads, rows)}"
 
 
 def _repeatability_checks(folder: Path) -> Iterator[list[str]]:
@@ -244,7 +250,8 @@ def warm(folder: Path) -> str:
         for way, entry in content["ways"].items()
     ]
     what = f"`{content['submission']}` on {content['device']}, {content['cases']} cases, {content['timed_cases']} timed"
-    return f"{what}; {machine(content['environment'])}.\n\n" + _rows("evaluation | median | runs", rows)
+    where = f"{machine(content['environment'])}.{older(content['environment'], TIMING)}"
+    return f"{what}; {where}\n\n" + _rows("evaluation | median | runs", rows)
 
 
 def _warm_checks(folder: Path) -> Iterator[list[str]]:
@@ -252,9 +259,9 @@ def _warm_checks(folder: Path) -> Iterator[list[str]]:
     device, date = content["device"], content["environment"]["date"][:10]
     for way, entry in content["ways"].items():
         times_less = content["timed_cases"] and "--no-timing" in way
-        asked = f"under {WARM_S[device]} s" if device in WARM_S and not times_less else ""
+        target = f"under {WARM_S[device]} s" if device in WARM_S and not times_less else ""
         what = f"a warm evaluation of `{content['submission']}` on {device}, {content['cases']} cases, {way}"
-        yield [what, asked, f"{entry['median_s']:.1f} s", date]
+        yield [what, target, f"{entry['median_s']:.1f} s", date]
 
 
 # ---------------------------------------------------------------------- hostile files and sanitizers
@@ -285,17 +292,33 @@ def hostile(folder: Path) -> str:
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for outcome in content["outcomes"]:
         groups.setdefault((outcome["device"], outcome["family"]), []).append(outcome)
-    heads = "device | family | judged | as they must | hostile and accepted | honest and accepted | judged again, alone"
+    heads = "device | family | judged | as named | hostile and accepted | honest and accepted | judged again, alone"
     rows = [[device, family, *_counts(of)] for (device, family), of in sorted(groups.items())]
-    devices = [f"{device}: {machine(environment)}" for device, environment in content["environment"].items()
-               if isinstance(environment, dict) and "torch" in environment]  # fmt: skip
+    devices = [f"{device}: {machine(environment)}" for device, environment in _judged_on(content)]
     wrong = [
         f"- `{o['family']}/{o['name']}` on {o['device']} got {o['got']}, and must get {' or '.join(o['must_get'])}."
         for o in content["outcomes"]
         if not o["right"]
     ]
     text = f"{'; '.join(devices)}.\n\n" + _rows(heads, rows)
-    return text + ("\nNot as they must:\n\n" + "\n".join(wrong) + "\n" if wrong else "")
+    return text + ("\nNot as named:\n\n" + "\n".join(wrong) + "\n" if wrong else "")
+
+
+def _judged_on(content: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Each device and its environment."""
+    environments = content["environment"].items()
+    return [(device, of) for device, of in environments if isinstance(of, dict) and "torch" in of]
+
+
+def hostile_counts(folder: Path) -> str:
+    """By device: the isolation of its workers and how many files were judged."""
+    content = _hostile(folder)
+    rows = []
+    for device, environment in _judged_on(content):
+        outcomes = [o for o in content["outcomes"] if o["device"] == device]
+        level = environment["isolation"][device]["level"]
+        rows.append([device, level, *_counts(outcomes)[:4], machine(environment)])
+    return _rows("device | isolation | judged | as named | hostile and accepted | honest and accepted | on", rows)
 
 
 def _hostile_checks(folder: Path) -> Iterator[list[str]]:
@@ -315,7 +338,8 @@ def sanitized(folder: Path) -> str:
         [f"`{name.removeprefix('submissions/').removesuffix('.py')}`", entry["status"], _said(entry)]
         for name, entry in content["verdicts"].items()
     ]
-    return f"{machine(content['environment'])}.\n\n" + _rows("submission | verdict | compute-sanitizer", rows)
+    where = f"{machine(content['environment'])}.{older(content['environment'], KERNELS)}"
+    return f"{where}\n\n" + _rows("submission | verdict | compute-sanitizer", rows)
 
 
 def _said(entry: dict[str, Any]) -> str:
@@ -326,8 +350,8 @@ def _said(entry: dict[str, Any]) -> str:
 # ---------------------------------------------------------------------- peers and launches
 
 
-def _fastest(folder: Path) -> Iterator[tuple[str, Accepted]]:
-    """Each problem's fastest submission on a GPU."""
+def _fastest(folder: Path) -> Iterator[tuple[str, str, Accepted]]:
+    """Each problem, the day it was measured, and its fastest submission on a GPU."""
     from harness.report.formats.json import load
 
     for path in sorted(folder.glob("*.json")):
@@ -336,7 +360,7 @@ def _fastest(folder: Path) -> Iterator[tuple[str, Accepted]]:
             timed = [e for e in results.evaluations if isinstance(e, Accepted) and e.device == "cuda"]
             timed = [e for e in timed if e.geomean_speedup is not None]
             if timed:
-                yield path.stem, max(timed, key=lambda e: e.geomean_speedup or 0.0)
+                yield path.stem, day(results.environment), max(timed, key=lambda e: e.geomean_speedup or 0.0)
 
 
 def _timings(evaluation: Accepted) -> Iterator[tuple[str, dict[str, CaseTiming]]]:
@@ -350,19 +374,19 @@ def _timings(evaluation: Accepted) -> Iterator[tuple[str, dict[str, CaseTiming]]
 def peers(folder: Path) -> str:
     """Each problem's fastest submission against each baseline: the mean speedup over the cases where both ran, and
     where it is slower than the fastest of them."""
-    timed = [(problem, e, part, timings) for problem, e in _fastest(folder) for part, timings in _timings(e)]
+    timed = [(problem, on, e, part, of) for problem, on, e in _fastest(folder) for part, of in _timings(e)]
     names = list(dict.fromkeys(name for *_, timings in timed for t in timings.values() for name in t.baselines))
     rows = []
-    for problem, evaluation, part, timings in timed:
+    for problem, on, evaluation, part, timings in timed:
         cells = [_mean([t.baselines[n] for t in timings.values() if n in t.baselines], len(timings)) for n in names]
         shares = [t.floor_fraction for t in timings.values()]
         slower = [case for case, t in timings.items() if t.speedup_over_best and t.speedup_over_best.interval[1] < 1]
         what = f"{problem}, {part}" if part else problem
         floor = f"{min(shares):.0%} to {max(shares):.0%}"
-        rows.append([what, f"`{evaluation.submission}`", floor, *cells, ", ".join(slower) or "none"])
+        rows.append([what, f"`{evaluation.submission}`", floor, *cells, ", ".join(slower) or "none", on])
     if not rows:
         return "Nothing was timed on a GPU.\n"
-    heads = f"problem | submission | of the floor | {' | '.join(names)} | slower than the fastest of them on"
+    heads = f"problem | submission | of the floor | {' | '.join(names)} | slower than the fastest of them in | on"
     return _rows(heads, rows)
 
 
@@ -376,16 +400,16 @@ def _mean(baselines: list[Baseline], cases: int) -> str:
 def launches(folder: Path) -> str:
     """Cases whose time is Python and launch: how long a call takes to return, beside eager's."""
     rows = []
-    for problem, evaluation in _fastest(folder):
+    for problem, on, evaluation in _fastest(folder):
         for case, timing in dict(_timings(evaluation))[""].items():
             eager = timing.baselines.get("eager")
             if timing.launch_bound and eager and timing.issue_us and eager.issue_us:
                 share = f"{timing.issue_us / eager.issue_us:.2f}"
                 times = [duration(us) for us in (timing.issue_us, eager.issue_us, timing.median_us, eager.median_us)]
-                rows.append([problem, f"`{evaluation.submission}`", case, *times[:2], share, *times[2:]])
+                rows.append([problem, f"`{evaluation.submission}`", case, *times[:2], share, *times[2:], on])
     if not rows:
         return "No timed case was bound by its launch.\n"
-    return _rows("problem | submission | case | returns after | eager | share | call | eager", rows)
+    return _rows("problem | submission | case | returns after | eager | share | call | eager | on", rows)
 
 
 # ---------------------------------------------------------------------- how all of it was made
@@ -416,7 +440,7 @@ _ON_A_CPU = {_twice_checks, _warm_checks, _hostile_checks}
 
 
 def checks(folder: Path) -> str:
-    """What is asked of the judge itself, and what was measured."""
+    """The judge's own targets, and what was measured."""
     rows: list[list[str]] = []
     for what, check in _CHECKS.items():
         if folder.name == "cpu" and check not in _ON_A_CPU:
@@ -425,7 +449,7 @@ def checks(folder: Path) -> str:
             rows += check(folder)
         except NotMeasured:
             rows.append([what, "", "not measured yet", ""])
-    return _rows("what | asked | measured | on", rows)
+    return _rows("what | target | measured | on", rows)
 
 
 TABLES: dict[str, Callable[[Path], str]] = {
@@ -435,6 +459,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "repeatability": repeatability,
     "warm": warm,
     "hostile": hostile,
+    "hostile counts": hostile_counts,
     "sanitized": sanitized,
     "peers": peers,
     "launches": launches,

@@ -1,4 +1,4 @@
-"""Writes into the page of turns that it is back from turns which it has not run.
+"""Writes into the handshake page that it is back from calls which it has not made.
 
 surface: harness.protocol.handshake, the page shared with the judge
 needs: timing
@@ -11,7 +11,7 @@ import torch
 import torch.nn as nn
 
 
-def turns_page():
+def handshake_page():
     """The shared words, found among the worker's objects."""
     for thing in gc.get_objects():
         if type(thing).__name__ == "Handshake":
@@ -33,7 +33,7 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        page = turns_page()
+        page = handshake_page()
         if page is not None:
             for ahead in range(64):
                 page[1] = (page[0] >> 32) + ahead

@@ -1,4 +1,4 @@
-"""Replaces the worker's way to call it: one call in a round, and its result named for every turn.
+"""Replaces the worker's way to call it: one call in a round, and its result named for every buffer.
 
 surface: harness.worker.session, which shares the process
 needs: timing

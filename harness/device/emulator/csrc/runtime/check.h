@@ -17,7 +17,7 @@ struct Access {
 // check.cpp: is the address the kernel's to use, aligned, initialised?
 void checked_access(const Access& access);
 
-// races.cpp: who touched these bytes before?
+// races.cpp: which threads touched these bytes before
 struct Touch {
     uint32_t block;        // serial of the block
     uint32_t epoch;        // the block's barrier epoch
@@ -31,14 +31,14 @@ struct Touch {
 struct Cell {              // one for each 4 bytes of memory
     Touch write, read, other_read;   // other_read: the last read by a thread other than `read`'s
 };
-struct Shadow {            // of one block's shared memory
+struct Shadow {            // which thread touched which byte of one block's shared memory
     Cell* cells;
     std::vector<uint8_t> initialised;   // one for each byte
     size_t used_static = 0, used_dynamic = kStaticArena;   // ends of what may be set in it, in either part
 };
 struct GlobalCells {
     Cell* first;               // nullptr for memory too large to follow
-    uint32_t since_serial;     // what older blocks are said to have touched was other memory
+    uint32_t since_serial;     // touches by blocks before this one belong to other memory
 };
 GlobalCells global_cells(const EmuRegion& region);
 void begin_races(Launch* launch);

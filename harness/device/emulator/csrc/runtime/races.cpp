@@ -23,8 +23,8 @@ struct GlobalShadow {
     uint32_t since_serial = 0;
 };
 std::unordered_map<uintptr_t, GlobalShadow> global_shadows;
-// Of earlier launches, for the next ones: what they hold is of blocks before theirs, and fresh pages cost more than all
-// that is done with them.
+// Mappings of ended launches, kept for later ones: a fresh page costs more than all that is done with it. What they
+// still hold names blocks before `since_serial`.
 std::vector<Mapping> spare;
 constexpr size_t kMostSpareBytes = size_t(256) << 20;
 
@@ -40,7 +40,7 @@ struct PendingWrite {
     int line;
 } pending;
 
-// Places in the code whose race has been reported: a loop meets the same one at each turn.
+// Places in the code whose race has been reported: a loop meets the same place in each iteration.
 std::unordered_set<uint64_t> reported;
 
 uint64_t place(const Access& access) { return access.line ? uint64_t(access.line) : uint64_t(access.pc); }

@@ -108,7 +108,7 @@ Fault describe(int signal, const siginfo_t* info) {
     return {"out_of_bounds", text("The kernel accesses address 0x%zx, which belongs to no allocation.", size_t(address))};
 }
 
-// `caller` is what the stack points to: in the stub of a call, the place that called.
+// `caller` is what the stack points to: within a linkage-table entry, the place that called.
 [[noreturn]] void stop(const char* kind, const std::string& message, uintptr_t at, uintptr_t caller) {
     Launch* launch = current->block->launch;
     note(launch, kind, message, current, 0, at);

@@ -71,7 +71,7 @@ struct Mbarrier {
 };
 
 struct Worker;
-struct Shadow;   // who touched which byte; see shadow.h
+struct Shadow;   // which thread touched which byte of a block's shared memory: check.h
 struct Cluster;
 
 struct BlockState : Block {

@@ -39,7 +39,7 @@ std::map<const void*, std::unique_ptr<Event>> events;
 uint32_t next_number = 2;
 bool several = false;              // a second stream has been asked for
 Clock host;
-std::map<uint32_t, std::deque<std::shared_ptr<const Work>>> works;   // by stream, in turn: what the host does not know of
+std::map<uint32_t, std::deque<std::shared_ptr<const Work>>> works;   // by stream, in order: work that the host has not waited for
 std::vector<void*> pool;
 size_t next_in_pool = 0;
 thread_local void* current_stream = nullptr;

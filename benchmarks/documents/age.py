@@ -1,0 +1,43 @@
+"""What a result is older than: changes of the judge and of the submissions, by which a table says how old it is.
+
+A change stands here until no committed result is older.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Change:
+    """What was changed, in the words that follow 'Measured before', and when (ISO 8601, UTC)."""
+
+    when: str
+    what: str
+
+
+# What moves times.
+TIMING = (
+    Change("2026-11-22T09:23:07+00:00", "rounds on a GPU were lengthened from 3 ms to 6 ms"),
+    Change("2026-11-22T18:57:58+00:00", "round overhead was equalised across implementations"),
+    Change("2026-11-22T23:02:17+00:00", "each row of fewer than 1,024 elements changed in one element per round"),
+)
+# What moves counts and what a sanitizer sees.
+KERNELS = (
+    Change(
+        "2026-11-22T09:14:03+00:00",
+        "`layernorm`, `rmsnorm`, `layernorm_options` and `add_layernorm` used programmatic dependent launch",
+    ),
+)
+
+
+def older(environment: dict[str, Any], changes: Iterable[Change]) -> str:
+    """` Measured before …; before ….` for the changes after the run of `environment`; empty for none.
+
+    Dates of one form in UTC compare as strings.
+    """
+    date = environment.get("date") or ""
+    later = [change.what for change in changes if date and date < change.when]
+    return f" Measured before {'; before '.join(later)}." if later else ""
