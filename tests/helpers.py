@@ -25,6 +25,10 @@ BUSY = ("too_noisy", "lost in the noise")
 # Options and verbs that say what is timed, or that nothing is judged.
 VERBS = {"--quick", "--no-timing", "list", "env", "profile"}
 
+# A thread of torch's that waits for its next piece of work spins, which takes up to half of a run's processor time
+# where nothing is large and a core has more than one test. What is timed has all threads.
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
 # Variables that libraries read while they are loaded.
 READ_AT_LOAD = ("OMP_", "MKL_", "OPENBLAS_", "LD_", "MALLOC_", "PYTHON", "TORCH")
 
@@ -48,7 +52,7 @@ def expected(path):
 
 @functools.cache
 def _server():
-    server = EvalServer({})
+    server = EvalServer(ONE_THREAD)
     atexit.register(server.end)
     return server
 
@@ -69,7 +73,7 @@ def run_eval(*arguments, json_results=True, timeout_s=580, env=None, alone=None,
     if alone is None:
         alone = "--quick" in words and not untimed
     forked = untimed and not (program or alone or any(name.startswith(READ_AT_LOAD) for name in env or {}))
-    environment = {**os.environ, **(env or {})}
+    environment = {**os.environ, **(ONE_THREAD if untimed else {}), **(env or {})}
     with machine.alone() if alone else contextlib.nullcontext():
         if forked:
             process = _server().run(words, environment, timeout_s)
