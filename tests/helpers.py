@@ -1,5 +1,6 @@
-"""Running the product as its users do: eval.py in a process of its own."""
+"""Running the product as its users do: eval.py, each time in a process of its own."""
 
+import atexit
 import contextlib
 import fcntl
 import functools
@@ -13,12 +14,23 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests import machine
+from tests.eval_server import EvalServer
 
 ROOT = Path(__file__).resolve().parent.parent
 
 # How often something is timed at the most, where others keep the machine busy.
 PATIENCE = 4
 BUSY = ("too_noisy", "lost in the noise")
+
+# Options and verbs that say what is timed, or that nothing is judged.
+VERBS = {"--quick", "--no-timing", "list", "env", "profile"}
+
+# A thread of torch's that waits for its next piece of work spins, which takes up to half of a run's processor time
+# where nothing is large and a core has more than one test. What is timed has all threads.
+ONE_THREAD = {"OMP_NUM_THREADS": "1"}
+
+# Variables that libraries read while they are loaded.
+READ_AT_LOAD = ("OMP_", "MKL_", "OPENBLAS_", "LD_", "MALLOC_", "PYTHON", "TORCH")
 
 
 @dataclass
@@ -38,22 +50,38 @@ def expected(path):
     return status, reason[0] if reason else None
 
 
-def run_eval(*arguments, json_results=True, timeout_s=580, env=None, alone=None):
+@functools.cache
+def _server():
+    server = EvalServer(ONE_THREAD)
+    atexit.register(server.end)
+    return server
+
+
+def run_eval(*arguments, json_results=True, timeout_s=580, env=None, alone=None, program=False):
     """Run eval.py with `arguments`; with `json_results` the results are asked for on standard output.
 
     Only with --quick something is timed, and nothing else runs meanwhile unless `alone` says otherwise: where the
-    times do not matter."""
-    command = [sys.executable, str(ROOT / "eval.py"), *map(str, arguments)]
+    times do not matter. What only judges is forked from a process that has loaded torch, unless it has to be a
+    `program` of its own: where it matters how the judge's process looks to others."""
+    words = [*map(str, arguments)]
+    chosen = VERBS & set(words)
     if json_results:
-        command += ["--json", "-"]
-    if not {"--quick", "--no-timing", "list", "env", "profile"} & set(map(str, arguments)):
-        command.append("--no-timing")
+        words += ["--json", "-"]
+    if not chosen:
+        words.append("--no-timing")
+    untimed = "--no-timing" in words
     if alone is None:
-        alone = "--quick" in arguments
+        alone = "--quick" in words and not untimed
+    forked = untimed and not (program or alone or any(name.startswith(READ_AT_LOAD) for name in env or {}))
+    environment = {**os.environ, **(ONE_THREAD if untimed else {}), **(env or {})}
     with machine.alone() if alone else contextlib.nullcontext():
-        process = subprocess.run(
-            command, capture_output=True, text=True, timeout=timeout_s, env={**os.environ, **(env or {})}, cwd=ROOT
-        )
+        if forked:
+            process = _server().run(words, environment, timeout_s)
+        else:
+            process = subprocess.run(
+                [sys.executable, str(ROOT / "eval.py"), *words],
+                capture_output=True, text=True, timeout=timeout_s, env=environment, cwd=ROOT,
+            )  # fmt: skip
     results = json.loads(process.stdout) if json_results and process.stdout.startswith("{") else {}
     return EvalRun(process.returncode, process.stdout, process.stderr, results)
 

@@ -21,14 +21,14 @@ SMALL = ("--problem", ROOT / "tests" / "fixtures" / "problems" / "small_layernor
 
 
 def test_accepted_is_0_and_prints_the_table():
-    run = run_eval(CONTROL, *SMALL, json_results=False)
+    run = run_eval(CONTROL, *SMALL, json_results=False, program=True)
     assert run.code == 0
     assert "ACCEPTED  control" in run.stdout
     assert "large mean" in run.stdout
 
 
 def test_rejected_is_1_and_gives_a_command_that_repeats_it():
-    run = run_eval(HOSTILE / "specification" / "ignores_weight.py", *SMALL, json_results=False)
+    run = run_eval(HOSTILE / "specification" / "ignores_weight.py", *SMALL, json_results=False, program=True)
     assert run.code == 1
     (line,) = [line for line in run.stdout.splitlines() if "repeat:" in line]
     words = line.split("repeat: python eval.py ", 1)[1]
@@ -61,7 +61,7 @@ def test_rejected_is_1_and_gives_a_command_that_repeats_it():
     ],
 )
 def test_usage_is_2_with_a_sentence(arguments, sentence):
-    run = run_eval(*arguments, json_results=False)
+    run = run_eval(*arguments, json_results=False, program=True)
     assert run.code == 2
     assert sentence in run.stderr
     assert "Traceback" not in run.stderr
@@ -133,7 +133,7 @@ def test_env_names_the_versions():
 
 
 def test_json_carries_what_is_promised():
-    run = run_eval(CONTROL, HOSTILE / "form" / "no_model.py", *SMALL, "--seed", "5")
+    run = run_eval(CONTROL, HOSTILE / "form" / "no_model.py", *SMALL, "--seed", "5", program=True)
     results = run.results
     assert set(results) == {"schema", "environment", "evaluations"}
     accepted, rejected = results["evaluations"]

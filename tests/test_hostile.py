@@ -6,6 +6,7 @@ cuda` on a machine that has one.
 """
 
 import ast
+import functools
 import json
 import os
 import socket
@@ -16,11 +17,15 @@ from pathlib import Path
 import pytest
 
 from harness.isolation.levels import Isolation, choose_isolation
-from tests.helpers import ROOT, run_eval
+from tests import helpers
+from tests.helpers import ROOT
 from tests.hostile import corpus, verdicts
 from tests.hostile.verdicts import ENTRIES, LEVEL
 
 CONTROL = corpus.FOLDER / "form" / "control.py"
+
+# What is hostile sees the judge's process as users start it.
+run_eval = functools.partial(helpers.run_eval, program=True)
 
 needs_namespaces = pytest.mark.skipif(
     LEVEL != "namespaces",

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from harness.build.extension import BuildFailed, Extension, SourceText, Unsupported
 from harness.device import emulator
-from harness.device.emulator import paths
+from harness.device.emulator import paths, toolchain
 from harness.storage.cache import in_use
 
 
@@ -39,7 +39,7 @@ def _located(text: str | SourceText, file: Path) -> SourceText:
 
 def loader(file: Path, cache: Path, check: bool) -> Any:
     """A `load_inline` that builds with the emulator's toolchain and keeps what it built."""
-    toolchain = emulator.EmulatorToolchain(cache, check)
+    compiler = emulator.EmulatorToolchain(cache, check)
 
     def load_inline(name: str, cpp_sources: Any, cuda_sources: Any = None, functions: Any = None, **more: Any) -> Any:
         named = functions.items() if isinstance(functions, dict) else [(f, f) for f in _strings(functions)]
@@ -51,12 +51,12 @@ def loader(file: Path, cache: Path, check: bool) -> Any:
             tuple(more.get("extra_cflags") or ()),
             tuple(more.get("extra_cuda_cflags") or ()),
         )
-        module = "ext_" + extension.digest(toolchain.fingerprint())
+        module = "ext_" + extension.digest(compiler.fingerprint())
         built = cache / "built" / f"{module}.so"
         if not built.exists():
             built.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=built.parent) as folder:
-                result, _ = toolchain.compile(extension, module, Path(folder))
+                result, _ = compiler.compile(extension, module, Path(folder))
                 result.rename(built)
         if not more.get("is_python_module", True):
             import torch
@@ -69,6 +69,12 @@ def loader(file: Path, cache: Path, check: bool) -> Any:
         return loaded
 
     return load_inline
+
+
+def _prelude(self: emulator.EmulatorToolchain, unit: str) -> Path:
+    """A prelude that nobody has compiled yet stays text: to compile it takes as long as to read it for two builds."""
+    compiled = self._prelude_folder(unit) / "prelude.h"
+    return compiled if compiled.exists() else toolchain._plain_prelude(self._cache / "built", unit)
 
 
 def main() -> None:
@@ -84,6 +90,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.headers_of_packages:
         paths._from_toolkit = list
+        emulator.EmulatorToolchain._prelude = _prelude
     emulator.activate(options.cache)
     import torch
     import torch.utils.cpp_extension

@@ -164,7 +164,7 @@ def _judge(
     run = run_eval(
         *(entry.path for entry in members), "--problem", problem, "--device", device, *mode,
         "--seed", random.SystemRandom().randrange(2**53), *options,
-        env=limits | threads, timeout_s=60 + 60 * len(members), alone=alone,
+        env=limits | threads, timeout_s=60 + 60 * len(members), alone=alone, program=True,
     )  # fmt: skip
     found = {evaluation["source_sha256"]: evaluation for evaluation in run.results.get("evaluations", [])}
     return [_outcome(entry, device, found) for entry in members], run

@@ -37,6 +37,7 @@ _CHECKED = [
     "--param=tsan-distinguish-volatile=1",
     "-fno-omit-frame-pointer",
     "-fno-tree-sra",  # a float4 copied as a whole is one access, as it is on a GPU
+    "-U__SANITIZE_THREAD__",  # of all headers only shared_ptr's ask: so both modes have one prelude (_prelude_flags)
 ]
 # What load_inline puts in front of sources: pybind11 before `cpp_sources` and the bindings only. Its internals are
 # compiled into every unit that sees them, which with all detectors takes four times as long as torch's headers.
@@ -182,8 +183,11 @@ class EmulatorToolchain:
         """Where they lie, or will."""
         return [self._prelude_folder(unit) for unit in _PRELUDES]
 
-    def _prelude_flags(self, unit: str) -> list[str]:
-        return [*_COMMON, *(self._device_flags if unit == "cuda" else _HOST)]
+    @staticmethod
+    def _prelude_flags(unit: str) -> list[str]:
+        """Without those of checked kernels: they are for what comes behind the parser, and all of a prelude that a unit
+        uses is compiled with the unit's own."""
+        return [*_COMMON, *(_DEVICE if unit == "cuda" else _HOST)]
 
     def _prelude_folder(self, unit: str) -> Path:
         parts = [self._headers(), *self._prelude_flags(unit), _PRELUDES[unit]]

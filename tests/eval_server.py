@@ -1,0 +1,154 @@
+"""eval.py, many times: each run a process of its own, forked from one that has loaded what a judge loads.
+
+To load torch takes a second and a half of processor time, and the tests start eval.py two hundred times. What a run
+does is eval.py's own from its first line on, with its own arguments, environment, folder and streams. A program of its
+own it must be where times are taken, where something looks at the judge's process from outside, or for a variable that
+is read while torch is loaded: see tests/helpers.py.
+
+    python -m tests.eval_server CONTROL_FD
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+_FILES = 3  # of each request: standard output, standard error, and where the process's number and exit code are written
+_MAX_BYTES = 1 << 20
+
+
+class EvalServer:
+    """The process that runs are forked from; it ends with the one that started it."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """`environment` has what libraries read while they are loaded, beside what is set here."""
+        self._control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MAX_BYTES)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.eval_server", str(theirs.fileno())],
+                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
+                env=os.environ | {"OMP_WAIT_POLICY": "passive"} | environment,  # as harness.cli sets it
+            )  # fmt: skip
+
+    def end(self) -> None:
+        """Runs that are under way go on."""
+        self._control.close()
+        self._process.wait()
+
+    def run(
+        self, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        """As subprocess.run of eval.py would. Raises subprocess.TimeoutExpired."""
+        request = json.dumps({"arguments": list(arguments), "environment": dict(environment)}).encode()
+        with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
+            reading, writing = os.pipe()
+            with open(reading, "rb", buffering=0) as answers:
+                try:
+                    socket.send_fds(self._control, [request], [stdout.fileno(), stderr.fileno(), writing])
+                finally:
+                    os.close(writing)
+                pid = _number(answers, None)
+                try:
+                    code = _number(answers, timeout_s)
+                except TimeoutError:
+                    os.kill(pid, signal.SIGKILL)
+                    raise subprocess.TimeoutExpired(["eval.py", *arguments], timeout_s) from None
+            said = [Path(f"/proc/self/fd/{file.fileno()}").read_bytes().decode() for file in (stdout, stderr)]
+        return subprocess.CompletedProcess(["eval.py", *arguments], code, *said)
+
+
+def _number(answers, timeout_s: float | None) -> int:
+    """The next of an answer's two lines, each of which comes whole. Raises TimeoutError."""
+    if not select.select([answers], [], [], timeout_s)[0]:
+        raise TimeoutError
+    line = answers.read(16)
+    assert line, "the process that forks eval.py has died"
+    return int(line)
+
+
+# ---------------------------------------------------------------------- the process itself
+
+
+def main() -> None:
+    """Load what a judge loads, and fork one for each request."""
+    import harness.cli
+    import harness.environment
+    import harness.evaluate
+    import harness.isolation.starter
+    import harness.report.json
+    import harness.report.terminal
+    import harness.tools.sanitizing  # noqa: F401
+
+    gc.freeze()  # a collection in a run would copy the pages of all that was loaded
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runs are interrupted, and who asked for them
+    running: dict[int, int] = {}
+    signal.signal(signal.SIGCHLD, lambda *_: _reap(running))
+    control = socket.socket(fileno=int(sys.argv[1]))
+    while True:
+        request, files, _, _ = socket.recv_fds(control, _MAX_BYTES, _FILES)
+        if not request:
+            return
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+        pid = os.fork()
+        if not pid:
+            control.close()
+            _become(json.loads(request), *files)
+        running[pid] = files.pop()
+        os.write(running[pid], b"%-16d" % pid)
+        for file in files:
+            os.close(file)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+
+
+def _reap(running: dict[int, int]) -> None:
+    """Say the codes of all that have ended."""
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            answer = running.pop(ended[0])
+            with contextlib.suppress(BrokenPipeError):  # it had no time left
+                os.write(answer, b"%-16d" % os.waitstatus_to_exitcode(ended[1]))
+            os.close(answer)
+
+
+def _become(request: dict, stdout: int, stderr: int, answer: int) -> None:
+    """Be what `python eval.py ARGUMENTS` is, from eval.py's first line on. Does not return."""
+    os.close(answer)
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.close(stdout)
+    os.close(stderr)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGCHLD])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    tempfile.tempdir = None  # what TMPDIR says now
+    sys.argv = [str(ROOT / "eval.py"), *request["arguments"]]
+    code = 1
+    try:
+        runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
