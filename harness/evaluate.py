@@ -24,7 +24,7 @@ from harness.settings import Settings
 from harness.submission import Submission
 from harness.timing import stats
 from harness.timing.case_times import SUBMISSION, CaseTimes, timing_result
-from harness.timing.clock import NULL_KERNEL
+from harness.timing.rounds.clock import NULL_KERNEL
 from harness.timing.timer import Timer
 
 

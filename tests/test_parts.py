@@ -16,8 +16,8 @@ from harness.protocol.wire import Differentiation
 from harness.reasons import Reason
 from harness.timing import concluding
 from harness.timing.case_times import SUBMISSION, CaseTimes
-from harness.timing.contender import Contender
 from harness.timing.part import Part
+from harness.timing.rounds.contender import Contender
 
 ROWS, COLUMNS = 4, 8
 X_BYTES, WEIGHT_BYTES = ROWS * COLUMNS * 4, COLUMNS * 4

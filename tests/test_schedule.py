@@ -12,15 +12,15 @@ import torch
 from harness import oracle
 from harness.errors import Inconclusive, JudgeFailed, SubmissionError
 from harness.reasons import Reason
-from harness.timing import schedule
-from harness.timing.calls import choose_calls, most_calls
-from harness.timing.contender import Contender
-from harness.timing.data_set import CaseOutputs
-from harness.timing.null_cost import LONGEST_NULL_US, NullCost
-from harness.timing.round import MAPPING_TRIES, Round, play_mapped
-from harness.timing.running import Running
-from harness.timing.sample_plan import WHOLE_CALLS, Sampler, plan_comparison
-from harness.timing.schedule import Schedule
+from harness.timing.data.data_set import CaseOutputs
+from harness.timing.data.sample_plan import WHOLE_CALLS, Sampler, plan_comparison
+from harness.timing.rounds import schedule
+from harness.timing.rounds.calls import choose_calls, most_calls
+from harness.timing.rounds.contender import Contender
+from harness.timing.rounds.null_cost import LONGEST_NULL_US, NullCost
+from harness.timing.rounds.round import MAPPING_TRIES, Round, play_mapped
+from harness.timing.rounds.running import Running
+from harness.timing.rounds.schedule import Schedule
 
 # The rounds of each contender before those that count: one to warm up, and the probes.
 CHOOSING = 1 + schedule.PROBES

@@ -55,7 +55,7 @@ _PR_SET_DUMPABLE = 4
 _LANDLOCK_CREATE_RULESET = 444
 _LANDLOCK_VERSION_FLAG = 1
 
-# Those that harness.worker.seccomp has filters for, with the number of seccomp(2).
+# Those that harness.worker.walls.seccomp has filters for, with the number of seccomp(2).
 _SECCOMP = {"x86_64": 317, "aarch64": 277}
 _SECCOMP_GET_ACTION_AVAIL = 2
 _SECCOMP_RET_ERRNO = 0x00050000

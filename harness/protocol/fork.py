@@ -15,7 +15,7 @@ MAX_DESCRIPTORS = 8
 
 class Fork(Struct, frozen=True):
     """One worker: what its environment adds to that of all workers, the folder that it starts in, and the folders that
-    it may write to (harness.worker.limits)."""
+    it may write to (harness.worker.walls.limits)."""
 
     environment: dict[str, str]
     folder: str

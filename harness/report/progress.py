@@ -29,8 +29,8 @@ from harness.report.view import View
 def listening(console: Console, view: View) -> Iterator[OnEvent]:
     """What to tell events to while a run lasts.
 
-    On a terminal a line says what is being done. Elsewhere each of several submissions is named with its verdict when it
-    is judged, and with `verbose` every step. `quiet` says nothing."""
+    On a terminal a line says what is being done. Elsewhere each of several submissions is named with its verdict when
+    it is judged, and with `verbose` every step. `quiet` says nothing."""
     if view.quiet:
         yield lambda _event: None
     elif console.is_terminal:

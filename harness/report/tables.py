@@ -30,7 +30,6 @@ class Column:
         return max([Text(self.heading).cell_len, *(cell.cell_len for cell in self.cells)])
 
 
-
 def print_columns(console: Console, title: str, columns: Sequence[Column]) -> None:
     """Print the columns under a title; the first one names the rows."""
     # A table's own title would be broken where the table ends.

@@ -9,7 +9,7 @@ import numpy as np
 from harness import verdict
 from harness.notes import Note
 from harness.timing import roofline, stats
-from harness.timing.contender import Contender
+from harness.timing.rounds.contender import Contender
 
 SUBMISSION = "submission"
 

@@ -11,9 +11,9 @@ from harness.judging.runner import Runner
 from harness.reasons import Reason
 from harness.timing import device_time, roofline
 from harness.timing.case_times import SUBMISSION, CaseTimes
-from harness.timing.contender import Contender
-from harness.timing.input_pool import InputPool
+from harness.timing.data.input_pool import InputPool
 from harness.timing.part import Part
+from harness.timing.rounds.contender import Contender
 
 # On an H200 rounds of honest kernels cost between 160 µs more than the null kernel's and 120 µs less.
 ROUND_DOUBT_US = 150.0

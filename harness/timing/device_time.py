@@ -9,7 +9,7 @@ import numpy as np
 from harness import verdict
 from harness.judging.runner import Runner
 from harness.protocol.wire import DeviceTimeMethod
-from harness.timing.input_pool import InputPool
+from harness.timing.data.input_pool import InputPool
 
 # A worker takes fewer if their launches do not all fit into the device's queue.
 MAX_CALLS = 64

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from harness.device.base import Device
 from harness.protocol.wire import TensorRef
 from harness.timing.background_load import BackgroundLoad
-from harness.timing.case_data import CaseData, prepare_case
-from harness.timing.clock import Clock
-from harness.timing.contender import Contender
-from harness.timing.data_set import DataSet
-from harness.timing.null_cost import NullCost
+from harness.timing.data.case_data import CaseData, prepare_case
+from harness.timing.data.data_set import DataSet
 from harness.timing.part import Part
 from harness.timing.patience import Patience
-from harness.timing.schedule import Schedule
+from harness.timing.rounds.clock import Clock
+from harness.timing.rounds.contender import Contender
+from harness.timing.rounds.null_cost import NullCost
+from harness.timing.rounds.schedule import Schedule
 
 
 def make_data(device: Device, part: Part, sets: Sequence[DataSet], buffers: Sequence[Sequence[TensorRef]]) -> CaseData:

@@ -12,13 +12,13 @@ from harness.problem import Problem
 from harness.protocol.wire import TensorRef
 from harness.settings import Settings
 from harness.timing import roofline
-from harness.timing.calls import buffer_count
-from harness.timing.case_data import CaseData
-from harness.timing.contender import Contender
-from harness.timing.data_set import DATA_SETS, DataSet
+from harness.timing.data.case_data import CaseData
+from harness.timing.data.data_set import DATA_SETS, DataSet
 from harness.timing.measuring import make_data
 from harness.timing.part import Part
 from harness.timing.patience import Patience
+from harness.timing.rounds.calls import buffer_count
+from harness.timing.rounds.contender import Contender
 
 
 @dataclass(frozen=True)

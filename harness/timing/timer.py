@@ -23,11 +23,11 @@ from harness.settings import Settings
 from harness.timing import concluding
 from harness.timing.background_load import NOTICED_SHARE
 from harness.timing.case_times import SUBMISSION, CaseTimes
-from harness.timing.clock import NULL_KERNEL
-from harness.timing.contender import Contender
 from harness.timing.measuring import Measured, measure
 from harness.timing.part import Part
 from harness.timing.patience import PATIENCE
+from harness.timing.rounds.clock import NULL_KERNEL
+from harness.timing.rounds.contender import Contender
 from harness.timing.staging import StagedPart, Staging
 
 

@@ -7,8 +7,8 @@ so that this happens while the judge still loads.
 import sys
 from pathlib import Path
 
-from harness.worker.limits import restrict
 from harness.worker.process import Descriptors, answer, load
+from harness.worker.walls.limits import restrict
 
 
 def main() -> None:

@@ -26,12 +26,12 @@ from harness.protocol.wire import (
 from harness.worker import devices
 from harness.worker.device_timing import DeviceTiming
 from harness.worker.failures import Failures
-from harness.worker.guard import Guard
 from harness.worker.loading import Implementation
 from harness.worker.memory import Memory
 from harness.worker.observed import ObservedCalls
 from harness.worker.rounds import Rounds
 from harness.worker.staged import Staged
+from harness.worker.walls.guard import Guard
 
 
 class Session:

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 from harness.protocol.fork import Fork, receive
-from harness.worker.limits import end_with_the_judge, restrict
 from harness.worker.process import Descriptors, answer, load
+from harness.worker.walls.limits import end_with_the_judge, restrict
 
 _PR_SET_DUMPABLE = 4
 

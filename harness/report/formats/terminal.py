@@ -233,8 +233,10 @@ def _print_counts(console: Console, evaluation: Evaluation) -> None:
 
 
 # Fields of KernelCounts that have words of their own, or none; any other is shown by its name.
-_WORDED = {"kernel", "launches", "global_read_bytes", "global_write_bytes", "sectors", "ideal_sectors", "atomics",
-           "bank_conflicts", "worst_bank_conflict", "worst_bank_conflict_line", "barriers", "not_followed_bytes"}  # fmt: skip
+_WORDED = {
+    "kernel", "launches", "global_read_bytes", "global_write_bytes", "sectors", "ideal_sectors", "atomics", "barriers",
+    "bank_conflicts", "worst_bank_conflict", "worst_bank_conflict_line", "not_followed_bytes",
+}  # fmt: skip
 
 
 def _counted_words(count: KernelCounts) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness import oracle
-from harness.timing.data_set import CaseOutputs
+from harness.timing.data.data_set import CaseOutputs
 
 # Sample this many rows of each output in a round, at least one of each call, and this many elements per row; more of an
 # output that is one row. Work that is left over when a worker replies must be so little that these miss it in every

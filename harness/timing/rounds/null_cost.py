@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from harness.errors import of_the_judge
-from harness.timing.clock import NULL_KERNEL
-from harness.timing.contender import Contender
-from harness.timing.round import Round, RoundPlayer, play_mapped
+from harness.timing.rounds.clock import NULL_KERNEL
+from harness.timing.rounds.contender import Contender
+from harness.timing.rounds.round import Round, RoundPlayer, play_mapped
 
 # A longer wait for the device adds no more to the end of a round.
 LONGEST_NULL_US = 20_000.0

@@ -1,8 +1,8 @@
 """One input of a problem in all buffers of a case: the data set that each buffer holds, and what changes in it when a
 round begins.
 
-`SparseInput` changes one element of every stretch, `WholeInput` all elements; harness.timing.choose_changes says when
-each is needed. Positions and values are drawn anew for each buffer; only the judge knows them.
+`SparseInput` changes one element of every stretch, `WholeInput` all elements; choose_changes.py says when each is
+needed. Positions and values are drawn anew for each buffer; only the judge knows them.
 """
 
 from __future__ import annotations

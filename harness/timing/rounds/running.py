@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from harness.errors import Stopped, SubmissionError
 from harness.reasons import Reason
-from harness.timing.contender import Contender
-from harness.timing.round import Round, RoundPlayer, play_mapped
+from harness.timing.rounds.contender import Contender
+from harness.timing.rounds.round import Round, RoundPlayer, play_mapped
 
 
 class Running:

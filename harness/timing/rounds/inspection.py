@@ -13,10 +13,10 @@ from harness.errors import SubmissionError
 from harness.oracle import dropout
 from harness.oracle.form import check_form
 from harness.reasons import Reason
-from harness.timing.contender import Contender
-from harness.timing.data_set import CaseOutputs
-from harness.timing.expected_rounds import ExpectedRound
-from harness.timing.round import Round
+from harness.timing.data.data_set import CaseOutputs
+from harness.timing.data.expected_rounds import ExpectedRound
+from harness.timing.rounds.contender import Contender
+from harness.timing.rounds.round import Round
 
 # A drop rate in a timed call is wrong if it is less probable than this. A case has about a hundred such calls.
 IMPROBABLE = 1e-12

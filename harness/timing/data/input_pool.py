@@ -1,9 +1,9 @@
 """The inputs of timed rounds: filled into the buffers before a round, and changed when it begins.
 
 Before each set of rounds every buffer gets one of a few data sets, at random. When a round begins, secret elements of
-all inputs change (harness.timing.choose_changes says which). No call sees inputs that were seen before: what was
+all inputs change (harness.timing.data.choose_changes says which). No call sees inputs that were seen before: what was
 computed earlier, in another buffer, in another round or before the round began, belongs to other data.
-harness.timing.expected_rounds computes afterwards what the calls must have returned.
+harness.timing.data.expected_rounds computes afterwards what the calls must have returned.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from harness.device.base import Device
-from harness.timing.pooled_input import Changes, Contents, PooledInput
+from harness.timing.data.pooled_input import Changes, Contents, PooledInput
 
 
 class InputPool:

@@ -9,7 +9,7 @@ import torch
 
 from harness import oracle
 
-Reference = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
+Exact = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 """From inputs to outputs in float64."""
 
 # Compute at most so many bytes of float64 inputs at a time: what the reference keeps meanwhile and what it returns take
@@ -17,7 +17,7 @@ Reference = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 TOGETHER_BYTES = 2 << 30
 
 
-def in_float64(model: torch.nn.Module) -> Reference:
+def in_float64(model: torch.nn.Module) -> Exact:
     """A copy of `model`, the reference, that computes in float64 and keeps no graph."""
     model64 = copy.deepcopy(model).double()
 

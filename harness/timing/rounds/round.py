@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 
 from harness.protocol.wire import Named
-from harness.timing.contender import Contender
-from harness.timing.expected_rounds import ExpectedRound
-from harness.timing.pooled_input import Contents
-from harness.timing.sample_plan import SamplePlan
+from harness.timing.data.expected_rounds import ExpectedRound
+from harness.timing.data.pooled_input import Contents
+from harness.timing.data.sample_plan import SamplePlan
+from harness.timing.rounds.contender import Contender
 
 # A round in which the judge had to map new memory of the worker is slow through no fault of the worker's, and is played
 # again. A submission that gives its memory back in every call makes every round such a round.

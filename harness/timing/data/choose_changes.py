@@ -23,9 +23,9 @@ import torch
 from harness.device.base import Device
 from harness.errors import out_of_memory
 from harness.protocol.wire import TensorRef
-from harness.timing.data_set import CaseOutputs, DataSet
-from harness.timing.pooled_input import CHANGED_ONE_IN, InputBuffers, PooledInput, SparseInput, WholeInput
-from harness.timing.reference import TOGETHER_BYTES, Reference
+from harness.timing.data.data_set import CaseOutputs, DataSet
+from harness.timing.data.exact import TOGETHER_BYTES, Exact
+from harness.timing.data.pooled_input import CHANGED_ONE_IN, InputBuffers, PooledInput, SparseInput, WholeInput
 
 # The share of output elements that a change should make wrong. Below MOST, one element of every row changes where rows
 # are short. Below SOME, as where each element is computed alone or a 16-bit tolerance is wide, all inputs change on a
@@ -39,7 +39,7 @@ SHORTEST_ROW = 64
 SAME_ROWS = 1e-9
 
 
-def independent_rows(reference: Reference, data: DataSet, generator: torch.Generator, device: torch.device) -> int:
+def independent_rows(exact: Exact, data: DataSet, generator: torch.Generator, device: torch.device) -> int:
     """`CaseOutputs.rows`: two rows of `data`, drawn at random, are computed alone and compared."""
     shapes = [tuple(t.shape) for t in data.inputs] + [expected.form.shape for expected in data.expected]
     rows = {shape[0] if shape else 0 for shape in shapes}
@@ -48,7 +48,7 @@ def independent_rows(reference: Reference, data: DataSet, generator: torch.Gener
     (count,) = rows
     some = torch.randperm(count, generator=generator, device=device)[:2]
     try:
-        alone = reference([t[some] for t in data.inputs])
+        alone = exact([t[some] for t in data.inputs])
     except Exception as error:  # a reference may need as many rows as it was given, as a square product does
         if out_of_memory(error):
             raise
@@ -69,10 +69,10 @@ class ChangeTrial:
     """Tries on the first data set how much of the outputs a change makes wrong."""
 
     def __init__(
-        self, reference: Reference, data: DataSet, outputs: CaseOutputs, generator: torch.Generator, early: int
+        self, exact: Exact, data: DataSet, outputs: CaseOutputs, generator: torch.Generator, early: int
     ) -> None:
         """The first `early` inputs do not change when a round begins."""
-        self._reference = reference
+        self._exact = exact
         self._data = data
         self._outputs = outputs
         self._generator = generator
@@ -82,7 +82,7 @@ class ChangeTrial:
         """Share of all output elements that leave their tolerance after a change of `inputs`."""
         changed, before = self._trial_rows(self._changed(inputs))
         elements = wrong = 0
-        for new, old, tolerance in zip(self._reference(changed), before, self._outputs.tolerances, strict=True):
+        for new, old, tolerance in zip(self._exact(changed), before, self._outputs.tolerances, strict=True):
             elements, wrong = elements + old.numel(), wrong + int(((new - old).abs() > tolerance).sum())
         return wrong / max(elements, 1)
 

@@ -10,11 +10,11 @@ import numpy as np
 from harness.errors import Inconclusive
 from harness.protocol.handshake import no_garbage_collection
 from harness.reasons import Reason
-from harness.timing.calls import LONGEST_ROUND, choose_calls, most_calls
-from harness.timing.contender import Contender
-from harness.timing.null_cost import NullCost
-from harness.timing.round import RoundPlayer
-from harness.timing.running import Running
+from harness.timing.rounds.calls import LONGEST_ROUND, choose_calls, most_calls
+from harness.timing.rounds.contender import Contender
+from harness.timing.rounds.null_cost import NullCost
+from harness.timing.rounds.round import RoundPlayer
+from harness.timing.rounds.running import Running
 
 # Calls of the first round, and of the probes from which the number of calls is chosen. A contender whose first round
 # was long keeps to the first number. The fastest probe counts: a round that a busy machine slowed would choose few

@@ -16,7 +16,7 @@ address caches are cold. Null rounds last as long as the rounds that they are co
 the wait took 0.29 ms in rounds of 1 ms, 0.40 ms in rounds of 7 ms and 0.43 ms in rounds of 17 ms.
 
 No buffer is run twice in a round, and the cache is overwritten before it, so that inputs come from memory. The sampled
-elements are compared afterwards, and one call of each round in every element (see harness.timing.inspection).
+elements are compared afterwards, and one call of each round in every element (see harness.timing.rounds.inspection).
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from harness.isolation.sandbox import Worker
 from harness.protocol.replies import required
 from harness.protocol.wire import Done, Name, Named, Play, Played, Prepare
 from harness.reasons import Reason
-from harness.timing.calls import with_spare
-from harness.timing.case_data import CaseData
-from harness.timing.contender import Contender
-from harness.timing.expected_rounds import ExpectedRound
-from harness.timing.inspection import Inspector
-from harness.timing.pooled_input import Contents
-from harness.timing.round import Evidence, Round
-from harness.timing.sample_plan import Sampler, Samples, plan_comparison
+from harness.timing.data.case_data import CaseData
+from harness.timing.data.expected_rounds import ExpectedRound
+from harness.timing.data.pooled_input import Contents
+from harness.timing.data.sample_plan import Sampler, Samples, plan_comparison
+from harness.timing.rounds.calls import with_spare
+from harness.timing.rounds.contender import Contender
+from harness.timing.rounds.inspection import Inspector
+from harness.timing.rounds.round import Evidence, Round
 
 # What messages call the null kernel.
 NULL_KERNEL = "The null kernel, which the judge's clock is compared with,"
@@ -63,7 +63,7 @@ _Place = tuple[int, np.ndarray, torch.dtype]
 
 
 class Clock:
-    """Plays timed rounds on one case, one round of one contender at a time (see harness.timing.round.RoundPlayer)."""
+    """Plays timed rounds on one case, one round of one contender at a time, as a RoundPlayer."""
 
     def __init__(self, device: Device, data: CaseData, timeout_s: float) -> None:
         """The system's entropy decides which buffers a round runs, as it does what is sampled (see sample_plan)."""

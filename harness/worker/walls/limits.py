@@ -8,8 +8,8 @@ import resource
 import signal
 from pathlib import Path
 
-from harness.worker.landlock import restrict_writes
-from harness.worker.seccomp import refuse_userfaultfd
+from harness.worker.walls.landlock import restrict_writes
+from harness.worker.walls.seccomp import refuse_userfaultfd
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38

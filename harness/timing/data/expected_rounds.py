@@ -12,10 +12,10 @@ from itertools import islice
 import numpy as np
 import torch
 
-from harness.timing.data_set import CaseOutputs
-from harness.timing.pooled_input import Contents, PooledInput
-from harness.timing.reference import TOGETHER_BYTES, Reference
-from harness.timing.sample_plan import SamplePlan
+from harness.timing.data.data_set import CaseOutputs
+from harness.timing.data.exact import TOGETHER_BYTES, Exact
+from harness.timing.data.pooled_input import Contents, PooledInput
+from harness.timing.data.sample_plan import SamplePlan
 
 PlannedRound = tuple[SamplePlan, Contents]
 """What to compute of a round, and what its buffers held."""
@@ -34,8 +34,8 @@ class ExpectedRound:
 class ExpectedRounds:
     """Computes what rounds of one case must have returned."""
 
-    def __init__(self, reference: Reference, inputs: Sequence[PooledInput], outputs: CaseOutputs) -> None:
-        self._reference = reference
+    def __init__(self, exact: Exact, inputs: Sequence[PooledInput], outputs: CaseOutputs) -> None:
+        self._exact = exact
         self._inputs = inputs
         self._outputs = outputs
 
@@ -88,7 +88,7 @@ class ExpectedRounds:
 
     def _from_rows(self, rounds: Sequence[PlannedRound]) -> list[ExpectedRound]:
         inputs = [self._rows_to_compute(plan, contents) for plan, contents in rounds]
-        outputs = self._reference([torch.cat(t) if len(t) > 1 else t[0] for t in zip(*inputs, strict=True)])
+        outputs = self._exact([torch.cat(t) if len(t) > 1 else t[0] for t in zip(*inputs, strict=True)])
         expected, start = [], 0
         for plan, _ in rounds:
             middle, end = start + plan.rows.size, start + self._rows_of(plan)
@@ -123,7 +123,7 @@ class ExpectedRounds:
         return ExpectedRound([np.concatenate(values) for values in taken], full)
 
     def _whole_outputs(self, buffer: int, contents: Contents) -> list[torch.Tensor]:
-        return self._reference(contents.of_buffer(self._inputs, buffer))
+        return self._exact(contents.of_buffer(self._inputs, buffer))
 
 
 def _taken(rows: torch.Tensor, elements: np.ndarray) -> np.ndarray:
