@@ -85,13 +85,12 @@ def _number(answers, timeout_s: float | None) -> int:
 
 def main() -> None:
     """Load what a judge loads, and fork one for each request."""
-    import harness.report.json
-    import harness.report.terminal
-
     import harness.cli
     import harness.environment
     import harness.evaluate
     import harness.isolation.starter
+    import harness.report.formats.json
+    import harness.report.formats.terminal
     import harness.tools.sanitizing  # noqa: F401
 
     gc.freeze()  # a collection in a run would copy the pages of all that was loaded

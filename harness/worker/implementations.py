@@ -1,4 +1,4 @@
-"""What a worker can run: a submission, a baseline made from the reference, or the null."""
+"""What a worker can run: a submission, a baseline made from the reference, or the null kernel."""
 
 from __future__ import annotations
 

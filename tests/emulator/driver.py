@@ -9,7 +9,6 @@ FILE defines `run(torch)`, which returns something JSON can hold. The last line 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import importlib.util
 import json
 import os
@@ -17,6 +16,8 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -109,8 +110,8 @@ def main() -> None:
         answer["result"] = module.run(torch)
     except (RuntimeError, BuildFailed, Unsupported) as error:
         answer["error"] = f"{type(error).__name__}: {error}"
-    answer["findings"] = [dataclasses.asdict(finding) for finding in emulator.take_findings()]
-    answer["counts"] = [dataclasses.asdict(count) for count in emulator.take_counts()]
+    answer["findings"] = [msgspec.structs.asdict(finding) for finding in emulator.take_findings()]
+    answer["counts"] = [msgspec.structs.asdict(count) for count in emulator.take_counts()]
     answer["headers"] = [str(folder) for folder in paths.cuda_includes()]
     print(json.dumps(answer))
 

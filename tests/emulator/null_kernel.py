@@ -1,4 +1,4 @@
-"""The null, as the judge's clock asks it how long the device worked on a round of its calls."""
+"""The null kernel, as the judge's clock asks it how long the device worked on a round of its calls."""
 
 from harness.protocol.wire import TensorRef
 from harness.worker.implementations import NullKernel
