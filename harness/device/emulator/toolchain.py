@@ -125,7 +125,7 @@ class EmulatorToolchain:
         units = [] if empty else [main]
         units += [_Unit("cuda", cuda, extension.extra_cuda_cflags)] if cuda else []
         try:
-            return self._built(units, extension, module_name, folder), ()
+            return self._built(units, extension, module_name, folder, kernels_first=bool(plain)), ()
         except building.CompilerError as error:
             files = {piece.file for piece in (*extension.cpp_sources, *extension.cuda_sources) if piece.file}
             raise _explained(error.log, files) from None
@@ -136,11 +136,24 @@ class EmulatorToolchain:
         alone = not cuda or _kept_flags(extension.extra_cflags) or any(_PYTHON.search(piece.text) for piece in cuda)
         return "" if alone else binding.without_pybind11(extension, module_name)
 
-    def _built(self, units: Sequence[_Unit], extension: Extension, module_name: str, folder: Path) -> Path:
-        """The library made of the units. Raises CompilerError."""
+    def _built(
+        self,
+        units: Sequence[_Unit],
+        extension: Extension,
+        module_name: str,
+        folder: Path,
+        *,
+        kernels_first: bool = False,
+    ) -> Path:
+        """The library made of the units; with `kernels_first` one after the other, for where something is known to be
+        wrong: mostly the kernels, and what pybind11 makes of declarations takes longest. Raises CompilerError."""
         commands = [self._command(unit, extension, module_name, folder) for unit in units]
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda command: building.run(command, folder), commands))
+        if kernels_first:
+            for command in reversed(commands):
+                building.run(command, folder)
+        else:
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(lambda command: building.run(command, folder), commands))
         return self._link(module_name, folder, [f"{unit.name}.o" for unit in units])
 
     def _command(self, unit: _Unit, extension: Extension, module_name: str, folder: Path) -> list[str]:
