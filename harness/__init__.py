@@ -3,23 +3,36 @@
 The plan (tests/test_architecture.py holds it; docs/architecture.md walks through it):
 
 cli            the command line: parse, plan, run, report, exit code
-options        what can be said on the command line; verbs/ what eval.py does beside judging, a verb a file
-run            a plan becomes results; plan what a run will do; events what happens meanwhile
-report/        results for people and programs: formats/ has a format a file, progress listens to events
-exits, crash   exit codes; errors that nobody foresaw
+options        what can be said on the command line
+verbs/         what eval.py does beside judging, a verb a file
+run            a plan becomes results
+plan           what a run will do, decided before it begins
+report/        results for people and programs, a format a file in formats/; progress
 tools/         Nsight Compute and compute-sanitizer
 evaluate       one submission: right first, then timed
-timing/        the clock outside, the data of its rounds, medians with intervals
+timing/        the clock outside: rounds/, the data of their buffers in data/, medians with intervals
 judging/       what is asked of a worker to find out whether a submission is right
 oracle/        what a right answer is: the reference in float64 and the error bound
-isolation/     starting workers, and what they can reach
-worker/        the process that imports a submission; it sees device/, build/, peers/ and protocol/ alone
+isolation/     starting, asking, limiting, holding and ending workers
+worker/        the process that imports a submission; walls/ is what it must not do
 device/        a GPU, a CPU, and the emulator that stands in for a GPU
 build/         load_inline, caught on its way to the compiler
-peers/         other implementations to be compared with
+peers/         other implementations to be compared with, a baseline a file
 protocol/      what the judge and a worker say to each other
 problem/       a problem file: its cases and its reference
-inputs, submission, against   what else users write or name
-events, verdict, reasons, notes, records   what happens, what came out and why, as values
-settings, paths, errors, environment, storage/
+inputs         distributions and layouts of inputs, a distribution a function
+submission     a submission's file, read as text
+against        what --against names
+environment    the machine and the versions
+storage/       the cache, and room on the disk
+exits          exit codes
+crash          errors that nobody foresaw
+events         what happens while a plan is run, as values
+verdict        what came out, as values
+notes          what is worth knowing beside it, as values
+reasons        why something was rejected or could not be judged, as values
+records        what was seen of a kernel, as values
+errors         one tree of errors
+settings       what a run was asked for, and its seeds
+paths          folders on this machine
 """

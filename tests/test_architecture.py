@@ -2,10 +2,15 @@
 
 import ast
 import graphlib
+import re
+import sys
 
 import pytest
 
 from harness.paths import ROOT
+
+sys.path.insert(0, str(ROOT / "benchmarks"))
+from documents.rooms import imported_by, room_of, rooms
 
 # The rooms of the harness, folders and files, and what each may import of the others. A room stands below those that
 # it imports.
@@ -51,19 +56,6 @@ ALLOWED = {
 FILES = sorted((ROOT / "harness").rglob("*.py"))
 
 
-def room(path):
-    return path.relative_to(ROOT / "harness").parts[0].removesuffix(".py")
-
-
-def imported_rooms(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "harness":
-            parts = node.module.split(".")[1:]
-            yield from [parts[0]] if parts else [alias.name for alias in node.names]
-        elif isinstance(node, ast.Import):
-            yield from (a.name.split(".")[1] for a in node.names if a.name.startswith("harness."))
-
-
 def imported_modules(path, names):
     """Those of the harness's modules `names` that `path` imports, where it is loaded or in a function."""
     for node in ast.walk(ast.parse(path.read_text())):
@@ -76,7 +68,7 @@ def imported_modules(path, names):
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_a_module_imports_only_what_lies_below_its_room(path):
     if path != ROOT / "harness" / "__init__.py":
-        assert set(imported_rooms(path)) - {room(path)} <= ALLOWED[room(path)]
+        assert set(imported_by(path)) - {room_of(path)} <= ALLOWED[room_of(path)]
 
 
 def test_imports_have_no_circles():
@@ -87,13 +79,21 @@ def test_imports_have_no_circles():
 
 
 def test_nothing_imports_the_command_line():
-    assert [f for f in FILES if "cli" in set(imported_rooms(f))] == []
+    assert [f for f in FILES if "cli" in set(imported_by(f))] == []
 
 
 def test_the_judge_never_imports_a_submission_and_the_worker_never_a_report():
     for path in FILES:
-        rooms = set(imported_rooms(path))
-        if room(path) != "worker":
-            assert "worker" not in rooms, path
+        imported = set(imported_by(path))
+        if room_of(path) != "worker":
+            assert "worker" not in imported, path
         else:
-            assert not rooms & {"report", "evaluate", "judging", "timing", "verdict", "problem"}, path
+            assert not imported & {"report", "evaluate", "judging", "timing", "verdict", "problem"}, path
+
+
+def test_the_plan_names_every_room():
+    """harness/__init__.py is what a newcomer opens first: a line for each room, and none for what is gone."""
+    lines = (ROOT / "harness" / "__init__.py").read_text().splitlines()
+    named = {line.split()[0] for line in lines if re.match(r"[a-z]+/? {2,}\S", line)}
+    folders = {path.name for path in (ROOT / "harness").iterdir() if path.is_dir()}
+    assert named == {f"{room}/" if room in folders else room for room in rooms()}

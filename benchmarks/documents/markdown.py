@@ -15,16 +15,19 @@ A document holds a pair of comments, the second `<!-- end of table -->` or
 - `<!-- quote: FILE: NAME; NAME… -->`: definitions of a Python file or its CUDA source, or lines of a text.
 
 `<!-- plot: results/x.json FILE.svg -->` stands alone: that file, beside the document, is drawn from the results
-when they have changed (documents.plot).
+when they have changed (documents.plot). So does `<!-- rooms: FILE.svg -->`: the harness's rooms and imports, drawn when
+they have changed (documents.rooms).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from documents import agreement, measurements, plot, reasons
+from documents import agreement, measurements, plot, reasons, rooms
 from documents.age import TIMING, older
 from documents.ladder import figures, ladder, ladder_table, rung_table
 from documents.quotes import quote
@@ -43,6 +46,7 @@ _REASONS = re.compile(
     r"^(?P<first><!-- reasons -->\n).*?^(?P<last><!-- end of table -->)$",
     re.DOTALL | re.MULTILINE,
 )
+_ROOMS = re.compile(r"^<!-- rooms: (?P<svg>\S+) -->$", re.MULTILINE)
 _PLOT = re.compile(r"^<!-- plot: (?P<path>\S+) (?P<svg>\S+) -->$", re.MULTILINE)
 
 
@@ -202,24 +206,32 @@ def refresh(text: str) -> str:
     return _BLOCK.sub(replace, text)
 
 
-def stale_plots(document: Path, text: str) -> list[tuple[Path, plot.Figures]]:
-    """The plots of a document that were not drawn from today's results, with the figures they should show."""
-    wanted = [(document.parent / m["svg"], figures(ladder(json.load(ROOT / m["path"])))) for m in _PLOT.finditer(text)]
-    return [(path, drawn) for path, drawn in wanted if not plot.is_drawn_from(path, drawn)]
+def stale_pictures(document: Path, text: str) -> dict[Path, Callable[[Path], None]]:
+    """The pictures of a document that do not show what the files hold now, and what draws each."""
+    stale: dict[Path, Callable[[Path], None]] = {}
+    for match in _PLOT.finditer(text):
+        path, drawn = document.parent / match["svg"], figures(ladder(json.load(ROOT / match["path"])))
+        if not plot.is_drawn_from(path, drawn):
+            stale[path] = partial(plot.draw, drawn)
+    for match in _ROOMS.finditer(text):
+        path, house = document.parent / match["svg"], rooms.rooms()
+        if not rooms.is_drawn_from(path, house):
+            stale[path] = partial(rooms.draw, house)
+    return stale
 
 
 def documents() -> list[Path]:
     """All that this project says of itself."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def refresh_document(path: Path, check: bool) -> list[str]:
-    """Bring one document and its plots up to date, unless only a check was asked for; returns what was not."""
+    """Bring one document and its pictures up to date, unless only a check was asked for; returns what was not."""
     text = path.read_text()
-    fresh, plots = refresh(text), stale_plots(path, text)
+    fresh, pictures = refresh(text), stale_pictures(path, text)
     if not check:
         if fresh != text:
             path.write_text(fresh)
-        for svg, drawn in plots:
-            plot.draw(drawn, svg)
-    return [str(path)] * (fresh != text) + [str(svg) for svg, _ in plots]
+        for svg, draw in pictures.items():
+            draw(svg)
+    return [str(path)] * (fresh != text) + [str(svg) for svg in pictures]
