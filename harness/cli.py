@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from harness import crash, exits
-from harness.errors import KernelgateError, UsageError
+from harness.errors import HarnessError, UsageError
 from harness.exits import Exit
 from harness.isolation.levels import protect_judge
 from harness.options import STDOUT, Judge, Output, parse
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = asked if isinstance(asked, int) else _judge(asked) if isinstance(asked, Judge) else asked()
             sys.stdout.flush()  # here, where it is said what is wrong with it
         return code
-    except KernelgateError as error:
+    except (UsageError, HarnessError) as error:
         return _complain(error, exits.of_error(error))
     except BrokenPipeError:  # whoever read standard output has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -64,7 +64,7 @@ def _judge(asked: Judge) -> Exit:
     return exits.of_results(results.evaluations, min_speedup)
 
 
-def _run(plan: RunPlan, output: Output) -> tuple[Results, KernelgateError | None]:
+def _run(plan: RunPlan, output: Output) -> tuple[Results, UsageError | HarnessError | None]:
     """The results, and what ended the run before its end, if anything did."""
     view = View(quiet=output.quiet, verbose=output.verbose)
     with listening(console(sys.stderr, output.color), view) as on_event:
@@ -75,28 +75,30 @@ def _run(plan: RunPlan, output: Output) -> tuple[Results, KernelgateError | None
 
 
 def _report(results: Results, plan: RunPlan, output: Output) -> None:
-    """Write every report that was asked for, and the terminal's where none goes to standard output. Raises UsageError
-    for files that could not be written, when all others are."""
+    """Write every report that was asked for, files first: who reads standard output may go away. The terminal's report
+    goes there unless another does. Raises UsageError for files that could not be written, when all else is."""
     if output.reports:
         results = _with_environment(results)
+    view = View(output.quiet, output.verbose, plan.settings.check)
     failed: list[str] = []
-    if STDOUT not in dict(output.reports).values():
-        sys.stdout.write(formats.find("terminal").render(results, _view_of_stdout(plan, output)))
     for name, target in output.reports:
-        text = formats.find(name).render(results, View(output.quiet, output.verbose, plan.settings.check))
-        try:
-            sys.stdout.write(text) if target == STDOUT else files.write(Path(target), text)
-        except OSError as error:
-            if target == STDOUT:
-                raise
-            failed.append(f"The results could not be written to {target}: {error.strerror}. They stand above.")
+        if target != STDOUT:
+            try:
+                files.write(Path(target), formats.find(name).render(results, view))
+            except OSError as error:
+                failed.append(f"The results could not be written to {target}: {error.strerror}. They stand above.")
+    to_stdout = [name for name, target in output.reports if target == STDOUT]
+    for name in to_stdout:
+        sys.stdout.write(formats.find(name).render(results, view))
+    if not to_stdout:
+        sys.stdout.write(formats.find("terminal").render(results, _view_of_stdout(plan, output)))
     if failed:
         raise UsageError(" ".join(failed))
 
 
 def _view_of_stdout(plan: RunPlan, output: Output) -> View:
     shown = console(sys.stdout, output.color)
-    colored = shown.is_terminal and not shown.no_color
+    colored = shown.color_system is not None and not shown.no_color  # a terminal may have no colours
     return View(output.quiet, output.verbose, plan.settings.check, shown.width, colored)
 
 

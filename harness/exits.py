@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from harness.errors import KernelgateError, UsageError
+from harness.errors import HarnessError, UsageError
 from harness.verdict import Accepted, Errored, Evaluation, Rejected
 
 
@@ -28,7 +28,7 @@ class Exit(IntEnum):
     NOTHING = 5, "nothing to evaluate"
 
 
-def of_error(error: KernelgateError) -> Exit:
+def of_error(error: UsageError | HarnessError) -> Exit:
     """The exit code of an error that ends a run."""
     return Exit.USAGE if isinstance(error, UsageError) else Exit.HARNESS
 

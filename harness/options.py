@@ -53,13 +53,18 @@ def parse(words: Sequence[str]) -> Judge | Verb | Exit:
         return _program.main(args=list(words), prog_name=PROGRAM, standalone_mode=False)
     except click.UsageError as error:
         raise UsageError(error.format_message()) from error
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except SystemExit:  # nobody reads the help any more
+        raise BrokenPipeError from None
 
 
 class _Program(click.Group):
     """Judging needs no verb: words that begin with none are its own."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, args if args[:1] and args[0] in self.commands else ["", *args])
+        names_verb = bool(args and args[0] and args[0] in self.commands)
+        return super().parse_args(ctx, args if names_verb else ["", *args])
 
 
 def _report_of(_ctx: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

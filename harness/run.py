@@ -28,7 +28,7 @@ INTERRUPTED = "Stopped by the keyboard; what had not finished says nothing."
 class RunStopped(KernelgateError):
     """A run ended before its end; what was measured until then is kept."""
 
-    def __init__(self, results: Results, cause: KernelgateError) -> None:
+    def __init__(self, results: Results, cause: UsageError | HarnessError) -> None:
         self.results = results
         self.cause = cause
         super().__init__(str(cause))

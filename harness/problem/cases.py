@@ -48,7 +48,7 @@ def read_cases(path: Path, module: ModuleType, random_seed: int) -> tuple[Case, 
         drawn = _random_cases(path, module, random_seed)
         cases += [replace(_case(path, fields), name=f"random {i + 1}") for i, fields in enumerate(drawn)]
     if not cases:
-        if not hasattr(module, "get_inputs"):
+        if getattr(module, "get_inputs", None) is None:
             raise UsageError(f"{path} has neither CASES nor get_inputs(); give it one of them.")
         cases = [_case_from_functions(path, module.get_inputs)]
     _refuse_repeated_names(path, cases)

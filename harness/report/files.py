@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import tempfile
 from pathlib import Path
@@ -12,20 +13,31 @@ from harness.errors import UsageError
 def write(path: Path, text: str) -> None:
     """Write `text` to `path`, as UTF-8. Nothing half written is left, and what was there stays when writing fails.
 
-    A device or a pipe is written to directly: it holds nothing that could be kept. Raises OSError."""
-    if path.exists() and not path.is_file():
-        path.write_text(text)
-        return
+    What cannot be replaced is written to directly: a device, a pipe, and a file whose folder may not be written to or
+    that is a mount of its own. Raises OSError."""
     target = path.resolve()  # a link stays a link
+    if target.exists() and not (target.is_file() and os.access(target.parent, os.W_OK)):
+        target.write_text(text, encoding="utf-8")
+        return
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         os.chmod(name, _mode(target))
-        os.replace(name, target)
+        _replace(Path(name), target)
     except BaseException:
         os.unlink(name)
         raise
+
+
+def _replace(new: Path, target: Path) -> None:
+    try:
+        os.replace(new, target)
+    except OSError as error:
+        if error.errno not in (errno.EBUSY, errno.EXDEV):
+            raise
+        target.write_bytes(new.read_bytes())
+        new.unlink()
 
 
 def _mode(path: Path) -> int:
@@ -39,11 +51,12 @@ def _mode(path: Path) -> int:
 
 def require_writable(path: Path, option: str) -> None:
     """Raises UsageError where a report could not be written to `path`. What is there already is left as it is."""
-    folder = path.absolute().parent
-    if path.is_dir():
+    target = path.resolve()
+    if target.is_dir():
         raise UsageError(f"{option} takes a file, and {path} is a folder; name a file in it.")
-    if not folder.is_dir():
-        raise UsageError(f"{option} {path} cannot be written: there is no folder {folder}. Make it, or name another.")
-    into = path if path.exists() and not path.is_file() else folder
-    if not os.access(into, os.W_OK):
+    if not target.parent.is_dir():
+        raise UsageError(
+            f"{option} {path} cannot be written: there is no folder {target.parent}. Make it, or name another."
+        )
+    if not os.access(target if target.exists() else target.parent, os.W_OK):
         raise UsageError(f"{option} {path} cannot be written: you may not write there. Name another file.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections.abc import Callable
@@ -94,7 +95,8 @@ def _run(asked: Asked) -> Exit:
     try:
         found = profile(submission, problem, case.on(device), device, seed, report)
     except SubmissionError as error:
-        print(f"eval.py: {submission.name} cannot be profiled: {error.message}", file=sys.stderr)
+        with contextlib.suppress(OSError):  # the code says it, too
+            print(f"eval.py: {submission.name} cannot be profiled: {error.message}", file=sys.stderr)
         return Exit.REJECTED
     print_profile(console(sys.stdout, asked.color), found)
     return Exit.ACCEPTED

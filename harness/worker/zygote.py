@@ -35,6 +35,7 @@ def main() -> None:
     control, device, emulator_cache = socket.socket(fileno=int(sys.argv[1])), sys.argv[2], Path(sys.argv[3])
     gc.disable()  # to look through what torch is made of costs a fifth of the time that it takes to load
     load(device, emulator_cache)
+    gc.freeze()  # nor do workers look through it: each would copy the pages
     gc.enable()
     worker = serve(control)
     if worker is None:

@@ -34,8 +34,8 @@ def test_the_device_is_cuda_to_torch(emulator):
     assert failed == []
 
 
-def test_the_stub_says_how_long_the_device_worked_on_a_round(emulator):
-    answer = emulator.run(HERE / "stub.py")
+def test_the_null_kernel_says_how_long_the_device_worked_on_a_round(emulator):
+    answer = emulator.run(HERE / "null_kernel.py")
     assert "error" not in answer, answer
     assert [name for name, value in answer["result"].items() if value is not True] == []
 

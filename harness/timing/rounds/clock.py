@@ -130,8 +130,10 @@ class Clock:
             return self._in_use
         ready = self._random.sample(self._in_use, min(len(self._in_use), with_spare(calls)))
         self._pool.hide_late()
-        required(contender.worker.ask(Prepare(buffers=ready), self._timeout_s), Done)
-        self._pool.fill_late()
+        try:
+            required(contender.worker.ask(Prepare(buffers=ready), self._timeout_s), Done)
+        finally:  # a baseline that fails must not leave inputs that look as if somebody had written them
+            self._pool.fill_late()
         return ready
 
     def _warm_up(self, contender: Contender, ready: Sequence[int], buffers: Sequence[int]) -> list[int]:
