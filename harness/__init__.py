@@ -27,6 +27,7 @@ environment    the machine and the versions
 storage/       the cache, and room on the disk
 exits          exit codes
 crash          errors that nobody foresaw
+garbage        Python's garbage collection, off where it is in the way
 events         what happens while a plan is run, as values
 verdict        what came out, as values
 notes          what is worth knowing beside it, as values

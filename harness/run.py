@@ -11,6 +11,7 @@ from harness.device.choose import can_time, open_device, prepare_device
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, JudgeFailed, KernelgateError, UsageError
 from harness.events import EmulatorBuilding, Finished, Loading, OnEvent, Queued, nobody
+from harness.garbage import no_garbage_collection
 from harness.isolation.starter import Starter
 from harness.plan import Group, RunPlan
 from harness.reasons import Reason
@@ -96,10 +97,10 @@ def _start_ahead(starter: Starter, group: Group, plan: RunPlan) -> None:
 def _judged(
     group: Group, plan: RunPlan, memory: MemoryFile, starter: Starter, on_event: OnEvent
 ) -> Iterator[Evaluation]:
-    # These load torch for seconds, while workers do.
-    from harness.evaluate import Judge, select_cases
-    from harness.problem import load_problem
-    from harness.tools.sanitizing import sanitized
+    with no_garbage_collection():  # these load torch for seconds, while workers do
+        from harness.evaluate import Judge, select_cases
+        from harness.problem import load_problem
+        from harness.tools.sanitizing import sanitized
 
     settings = plan.settings
     problem = load_problem(group.problem, sub_seed(settings.seed, "shapes") % 2**32)

@@ -14,7 +14,7 @@ from documents.rooms import imported_by, room_of, rooms
 
 # The rooms of the harness, folders and files, and what each may import of the others. A room stands below those that
 # it imports.
-LEAVES = {"errors", "inputs", "notes", "paths", "reasons", "records", "settings", "verdict"}
+LEAVES = {"errors", "garbage", "inputs", "notes", "paths", "reasons", "records", "settings", "verdict"}
 ALLOWED = {
     "cli": {"crash", "environment", "errors", "exits", "isolation", "options", "paths", "plan", "report", "run"}
     | {"storage", "verdict"},
@@ -23,8 +23,20 @@ ALLOWED = {
     | {"storage", "submission", "tools"},
     "exits": {"errors", "verdict"},
     "report": {"errors", "events", "notes", "records", "tools", "verdict"},
-    "run": {"crash", "device", "errors", "evaluate", "events", "isolation", "plan", "problem", "reasons", "settings"}
-    | {"storage", "submission", "tools", "verdict"},
+    "run": {
+        "crash",
+        "device",
+        "errors",
+        "evaluate",
+        "events",
+        "garbage",
+        "isolation",
+        "plan",
+        "problem",
+        "reasons",
+        "settings",
+    }
+    | {"settings", "storage", "submission", "tools", "verdict"},
     "plan": {"against", "device", "errors", "events", "isolation", "paths", "settings", "submission", "tools"},
     "crash": set(),
     "tools": LEAVES | {"events", "judging", "problem", "protocol", "submission", "timing"},
@@ -37,7 +49,7 @@ ALLOWED = {
     | {"against", "events", "device", "isolation", "oracle", "peers", "problem", "protocol", "submission"},
     "oracle": LEAVES | {"device", "problem", "protocol"},
     "isolation": {"device", "errors", "paths", "protocol", "reasons", "storage"},
-    "worker": {"build", "device", "errors", "peers", "protocol", "reasons", "records"},
+    "worker": {"build", "device", "errors", "garbage", "peers", "protocol", "reasons", "records"},
     "device": {"build", "errors", "inputs", "paths", "protocol", "reasons", "records", "storage"},
     "build": {"errors", "records"},
     "protocol": {"errors", "reasons", "records"},
@@ -50,7 +62,7 @@ ALLOWED = {
     "verdict": {"notes", "reasons", "records"},
     "records": {"reasons"},
     "errors": {"reasons"},
-    **{leaf: set() for leaf in ("inputs", "notes", "paths", "reasons", "settings")},
+    **{leaf: set() for leaf in ("garbage", "inputs", "notes", "paths", "reasons", "settings")},
 }
 
 FILES = sorted((ROOT / "harness").rglob("*.py"))

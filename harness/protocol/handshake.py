@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import gc
 import mmap
 import os
 import select
@@ -39,17 +38,6 @@ LOOK_S = 0.25
 
 # More bytes than a side sends before the other reads them.
 _BELL_BYTES = 4096
-
-
-@contextlib.contextmanager
-def no_garbage_collection() -> Iterator[None]:
-    """Turn Python's garbage collection off. Both sides do so during rounds, as `timeit` does: a collection would fall
-    into a round's time, and made up most of the 2 ms that naming 256 results took."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 @dataclass(frozen=True)

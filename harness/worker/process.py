@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.garbage import no_garbage_collection
 from harness.protocol.channel import Channel, ChannelClosed, pack
-from harness.protocol.handshake import Handshake, no_garbage_collection
+from harness.protocol.handshake import Handshake
 from harness.protocol.wire import Done, Load, Name, Play
 
 # On a GPU a worker waits so long for a request without sleeping: the contenders' rounds follow each other within this
@@ -38,6 +39,7 @@ class Descriptors:
         return cls(*map(int, text.split(",")))
 
 
+@no_garbage_collection()
 def load(device: str, emulator_cache: Path, modules: Sequence[str] = ()) -> None:
     """Load torch with the device's hooks, and `modules`."""
     own = ["harness.worker.session"]

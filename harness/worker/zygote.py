@@ -33,10 +33,8 @@ def main() -> None:
     # Nobody but the kernel looks into it or traces it: a worker of now must not reach those to come.
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
     control, device, emulator_cache = socket.socket(fileno=int(sys.argv[1])), sys.argv[2], Path(sys.argv[3])
-    gc.disable()  # to look through what torch is made of costs a fifth of the time that it takes to load
     load(device, emulator_cache)
-    gc.freeze()  # nor do workers look through it: each would copy the pages
-    gc.enable()
+    gc.freeze()  # or each worker would look through torch, and copy the pages that it lies in
     worker = serve(control)
     if worker is None:
         return

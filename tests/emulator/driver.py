@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from harness.build.extension import BuildFailed, Extension, SourceText, Unsupported
 from harness.device import emulator
 from harness.device.emulator import paths, toolchain
+from harness.garbage import no_garbage_collection
 from harness.storage.cache import in_use
 
 
@@ -93,8 +94,9 @@ def main() -> None:
         paths._from_toolkit = list
         emulator.EmulatorToolchain._prelude = _prelude
     emulator.activate(options.cache)
-    import torch
-    import torch.utils.cpp_extension
+    with no_garbage_collection():
+        import torch
+        import torch.utils.cpp_extension
 
     emulator.configure(
         order=options.order, seed=options.seed, workers=2, check=options.check, timeout_s=options.timeout

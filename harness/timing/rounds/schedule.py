@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from harness.errors import Inconclusive
-from harness.protocol.handshake import no_garbage_collection
+from harness.garbage import no_garbage_collection
 from harness.reasons import Reason
 from harness.timing.rounds.calls import LONGEST_ROUND, choose_calls, most_calls
 from harness.timing.rounds.contender import Contender
