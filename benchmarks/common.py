@@ -66,9 +66,9 @@ def save(path: Path | None, content: dict[str, Any], **environment: Any) -> None
     known = content.get("environment") or _environment()
     content = {"environment": {}, **content} | {"environment": {**known, **environment, "command": this_command()}}
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
-    partial.replace(path)
+    from harness.report import files
+
+    files.write(path, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def seconds_of(samples: Sequence[float]) -> str:

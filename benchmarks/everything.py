@@ -37,6 +37,7 @@ from plan import FOLDER, Step
 
 from harness.exits import Exit
 from harness.peers import DISTRIBUTIONS
+from harness.report import files
 
 PLANS = {"gpu": plan.gpu, "cpu": plan.cpu}
 
@@ -76,9 +77,7 @@ class Record:
 
     def add(self, step: Step, done: Done) -> None:
         self._done[step.name] = asdict(done)
-        partial = self._path.with_suffix(".partial")
-        partial.write_text(json.dumps(self._done, indent=1) + "\n")
-        partial.replace(self._path)
+        files.write(self._path, json.dumps(self._done, indent=1) + "\n")
 
 
 def run(step: Step, words: Sequence[str], folder: Path, limit_s: float) -> Done:
