@@ -18,6 +18,7 @@ from harness.device.host import HostDevice
 from harness.device.memory_file import MemoryFile
 from harness.errors import SubmissionError
 from harness.oracle.products import _find_out
+from harness.paths import PROBLEMS
 from harness.timing.data import expected_rounds
 from harness.timing.data.case_data import prepare_case
 from harness.timing.data.data_set import DataSet
@@ -450,3 +451,35 @@ def test_what_is_late_is_zero_until_the_early_part_is_done_and_only_it_changes()
     before = early.clone(), late.clone()
     data.pool.change(data.pool.prepare(range(3)))
     assert torch.equal(early, before[0]) and not torch.equal(late, before[1])
+
+
+# ---------------------------------------------------------------------- training, and a gate
+
+
+TRAINING = ROOT / "tests" / "fixtures" / "wrong" / "layernorm_train" / "control.py"
+
+
+def test_a_step_its_forward_and_its_backward_are_timed(tmp_path):
+    text = (PROBLEMS / "layernorm_train.py").read_text()
+    problem = tmp_path / "layernorm_train.py"
+    problem.write_text(text + '\nCASES = [case("small", (512, 1024), timed=True)]\ndel random_cases\n')
+    run = run_timed(TRAINING, "--problem", problem, "--against", "eager")
+    (evaluation,) = run.results["evaluations"]
+    assert run.code == 0, evaluation["message"]
+    (case,) = evaluation["cases"]
+    assert set(case["parts"]) == {"forward", "backward"}
+    assert not evaluation["notes"]
+    for timing in (case["timing"], *case["parts"].values()):
+        assert timing["median_us"] > 0
+        assert timing["baselines"]["eager"]["median_us"] > 0
+    x, parameters = 512 * 1024 * 4, 2 * 1024 * 4
+    assert case["parts"]["forward"]["bytes_min"] == 2 * x + parameters
+    assert case["parts"]["backward"]["bytes_min"] == 3 * x + 2 * parameters
+    assert case["timing"]["bytes_min"] == 4 * x + 2 * parameters
+
+
+def test_correct_but_slow_is_4():
+    run = run_timed(CONTROL, "--problem", "layernorm", "-k", "32x128x768", "--against", "eager",
+                    "--min-speedup", "1000", json_results=False)  # fmt: skip
+    assert run.code == 4
+    assert "below the 1000×" in run.stderr
