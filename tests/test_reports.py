@@ -1,10 +1,13 @@
 """Every format of reports beside its gold file, and how reports are written and read."""
 
 import difflib
+import errno
 import json
 import os
 import stat
+import subprocess
 import sys
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -134,6 +137,38 @@ def test_when_writing_fails_the_old_report_stays_and_nothing_else_is_left(tmp_pa
         files.write(path, "new")
     assert path.read_text() == "old"
     assert os.listdir(tmp_path) == ["results.json"]
+
+
+def test_a_file_that_is_a_mount_of_its_own_is_written_to(tmp_path, monkeypatch):
+    path = tmp_path / "results.json"
+    path.write_text("old")
+
+    def busy(*_):
+        raise OSError(errno.EBUSY, "Device or resource busy")
+
+    monkeypatch.setattr(os, "replace", busy)
+    files.write(path, "new")
+    assert path.read_text() == "new"
+    assert os.listdir(tmp_path) == ["results.json"]
+
+
+def test_results_are_in_their_file_when_nobody_reads_standard_output(tmp_path):
+    """As behind a pipe to `head`, and for a report that is longer than a pipe holds."""
+    path = tmp_path / "results.json"
+    control, problem = ROOT / "tests/hostile/form/control.py", ROOT / "tests/fixtures/problems/small_layernorm.py"
+    words = [sys.executable, ROOT / "eval.py", control, "--problem", problem, "--no-timing", "--json", path]
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(words, stdout=writing, stderr=subprocess.PIPE, text=True, cwd=ROOT)
+    finally:
+        os.close(writing)
+    assert "Traceback" not in done.stderr
+    assert [e.submission for e in results_json.load(path).evaluations] == ["control"]
+
+
+def test_an_empty_word_is_a_path_and_no_verb():
+    assert options.parse([""]).arguments.paths == (Path(""),)
 
 
 def test_a_pipe_is_written_to_and_stays_one(tmp_path):
