@@ -73,6 +73,7 @@ class Reason(StrEnum):
     DATA_RACE = "data_race", Group.FINDING, "Unordered threads, launches or copies share bytes, and one writes."
     OUT_OF_BOUNDS = "out_of_bounds", Group.FINDING, "A kernel left its tensor or variable, or used freed memory."
     UNINITIALISED_READ = "uninitialised_read", Group.FINDING, "A kernel read memory that nothing had written."
+    WRITE_TO_CONSTANT = "write_to_constant", Group.FINDING, "A kernel wrote a __constant__ variable."
     MISALIGNED_ACCESS = "misaligned_access", Group.FINDING, "An address is no multiple of the access's size."
     HOST_POINTER = "host_pointer", Group.FINDING, "A kernel accessed host memory."
     DIVERGENT_BARRIER = "divergent_barrier", Group.FINDING, "Threads of a block, or blocks of a grid, miss a barrier."

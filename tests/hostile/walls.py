@@ -34,6 +34,8 @@ class Wall:
     worker: Callable[[], None] = nothing
     worker_loaded: Callable[[], None] = nothing
     options: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    """Options that it takes from the command line."""
 
 
 def put(place: str, thing: object) -> None:
@@ -93,6 +95,23 @@ def _no_look_at_inputs() -> None:
     put("harness.timing.data.input_pool:InputPool.written_by_others", lambda *_: False)
 
 
+def _no_findings() -> None:
+    import msgspec
+
+    def blind(observe: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *given: msgspec.structs.replace(observe(*given), findings=[])
+
+    around("harness.judging.runner:Runner.observe", blind)
+
+
+def _both(*downs: Callable[[], None]) -> Callable[[], None]:
+    def take_down() -> None:
+        for down in downs:
+            down()
+
+    return take_down
+
+
 # ---------------------------------------------------------------------- what a submission must not call
 
 
@@ -149,9 +168,21 @@ WALLS = {
     "timed masks": Wall("masks of timed calls have to be random", judge=_no_masks),
     "called again": Wall("further calls, on other data, weights and rows", judge=_no_more_calls),
     "form": Wall("outputs have the reference's type, dtype, shape and strides", judge=_no_form),
+    "form and values": Wall("their form, and comparisons", judge=_both(_no_form, _no_values)),
     "inputs": Wall("inputs are the same after a call", judge=_no_look_at_inputs),
+    "findings": Wall("what the emulator finds", judge=_no_findings, without=("--check",)),
+    "findings and values": Wall(
+        "what the emulator finds, and comparisons",
+        judge=_both(_no_findings, _no_values),
+        without=("--check",),
+    ),
     "operators": Wall(
         "forbidden operators and compilers", judge=_all_operators_allowed, worker_loaded=_compilers_allowed
+    ),
+    "operators and values": Wall(
+        "forbidden operators, some of which are less exact than what is compared with",
+        judge=_both(_all_operators_allowed, _no_values),
+        worker_loaded=_compilers_allowed,
     ),
     "landlock": Wall("writes in own folders only", worker=_no_landlock, options=("--isolation", "landlock")),
     "seccomp": Wall("no userfaultfd", worker=_no_seccomp),
@@ -186,7 +217,7 @@ def _judge(wall: Wall, name: str, arguments: list[str]) -> None:
     """What eval.py is, without the wall."""
     wall.judge()
     _start_workers_through_this_file(name)
-    sys.argv = [str(ROOT / "eval.py"), *arguments, *wall.options]
+    sys.argv = [str(ROOT / "eval.py"), *(word for word in arguments if word not in wall.without), *wall.options]
     runpy.run_path(sys.argv[0], run_name="__main__")
 
 
