@@ -43,6 +43,10 @@ class Reason(StrEnum):
     WRONG_OUTPUT = "wrong_output", Group.OUTPUT, "The outputs' form or values are not the reference's."
     BAD_OUTPUT = "bad_output", Group.OUTPUT, "The worker named an address for its output that cannot be read."
     INPUT_MODIFIED = "input_modified", Group.OUTPUT, "A call changed its inputs or its upstream gradients."
+    WRONG_WHEN_CALLED_AGAIN = (
+        "wrong_when_called_again", Group.OUTPUT, "Right in its first call, and wrong in one of those after it."
+    )
+    OUTPUT_CHANGED = "output_changed", Group.OUTPUT, "An output changed after the call that returned it."
     NOT_DETERMINISTIC = "not_deterministic", Group.OUTPUT, "The same call on the same data gave other bits."
 
     NO_GRADIENT = "no_gradient", Group.TRAINING, "Something that the reference differentiates got no gradient."
