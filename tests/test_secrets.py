@@ -1,5 +1,10 @@
 """What decides a round cannot be worked out: neither from what a worker saw of it, nor from the run's seed."""
 
+import ctypes
+import os
+import subprocess
+
+import numpy as np
 import pytest
 import torch
 
@@ -9,6 +14,7 @@ from harness.oracle import expect
 from harness.timing.data import unpredictable
 from harness.timing.data.case_data import prepare_case
 from harness.timing.data.data_set import DataSet
+from tests.helpers import ROOT, run_timed
 
 CPU = torch.device("cpu")
 
@@ -101,3 +107,96 @@ def test_rounds_of_one_run_have_nothing_in_common():
     data.pool.fill()
     first, second = (data.pool.prepare([0]).changes[0].positions for _ in range(2))
     assert (first == second).double().mean() < 0.1
+
+
+# ---------------------------------------------------------------------- an attacker's algebra
+
+# Positions of ten bits each that are enough to know all 19,937 bits of a Mersenne Twister's state.
+ENOUGH = 4000
+
+
+@pytest.fixture(scope="module")
+def predict(tmp_path_factory):
+    """What a Mersenne Twister gives from its number 0 on, by positions that it gave from there; None if it gave none
+    such."""
+    library = tmp_path_factory.mktemp("solver") / "solver.so"
+    source = ROOT / "tests" / "fixtures" / "mersenne_twister.cpp"
+    words = [os.environ.get("CXX", "g++"), "-std=c++17", "-O3", "-march=native", "-shared", "-fPIC"]
+    subprocess.run([*words, "-o", library, source], check=True)
+    solve = ctypes.CDLL(str(library)).predict
+
+    def predicted(positions, count):
+        seen, numbers = np.ascontiguousarray(positions[:ENOUGH]), np.empty(count, dtype=np.int64)
+        pointers = [ctypes.c_void_p(array.ctypes.data) for array in (seen, numbers)]
+        rank = solve(pointers[0], len(seen), pointers[1], ctypes.c_int64(count))
+        return None if rank < 0 else torch.from_numpy(numbers)
+
+    return predicted
+
+
+def positions_by_torch(generator):
+    """Where a thousandth of 4 Mi elements would change in a round if torch's generator chose."""
+    shares = torch.rand(ENOUGH + 96, generator=generator)
+    return (shares * 1024).long()
+
+
+def test_changes_by_torchs_generator_would_be_known_before_they_are_made(predict):
+    generator = torch.Generator().manual_seed(2**40 + 7)
+    torch.rand(777, generator=generator)  # nobody knows how far it is
+    seen = positions_by_torch(generator)
+    later = [positions_by_torch(generator) for _ in range(3)]
+    numbers = predict(seen.numpy(), 4 * len(seen))
+    assert numbers is not None
+    known = ((numbers & 0xFFFFFF) >> 14).reshape(4, -1)
+    assert torch.equal(known, torch.stack([seen, *later]))
+
+
+def test_the_judges_changes_are_no_such_numbers(predict):
+    seen = []
+    data = case()
+    while sum(map(len, seen)) < ENOUGH:
+        data.pool.fill()
+        (change,) = data.pool.prepare([0]).changes
+        seen.append(change.positions.reshape(-1) % 1024)
+    assert predict(torch.cat(seen).numpy(), 1) is None
+
+
+# ---------------------------------------------------------------------- free time
+
+CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
+
+WAS_HELD_BEFORE_IT_WAS_ASKED = """
+
+import signal
+import sys
+
+continued = []
+signal.signal(signal.SIGCONT, lambda *_: continued.append(1))
+Rounds = sys.modules["harness.worker.rounds"].Rounds
+honest_play, honest_name = Rounds.play, Rounds.name
+
+
+def play(rounds, request):
+    reply = honest_play(rounds, request)
+    continued.clear()
+    return reply
+
+
+def name(rounds, request):
+    if not continued:
+        raise RuntimeError("nobody had stopped it when the clock had")
+    return honest_name(rounds, request)
+
+
+Rounds.play, Rounds.name = play, name
+"""
+
+
+@pytest.mark.alone
+def test_a_worker_is_held_before_it_is_asked_for_anything_after_the_clock_stopped(tmp_path):
+    """A process that goes on after a stop gets SIGCONT."""
+    watching = tmp_path / "watching.py"
+    watching.write_text(CONTROL.read_text() + WAS_HELD_BEFORE_IT_WAS_ASKED)
+    run = run_timed(watching, "--problem", "layernorm", "-k", "32x128x768", "--against", "eager", "--quick")
+    (evaluation,) = run.results["evaluations"]
+    assert evaluation["reason"] in (None, "too_noisy"), evaluation["message"]
