@@ -1,7 +1,7 @@
 """Numbers that decide what a round does: nobody can compute them from others that were seen.
 
 Torch's generator on a CPU is a Mersenne Twister: each bit that it gives is a sum modulo 2 of bits of its state, so some
-2,000 positions of changed elements are enough equations to solve for all later ones. Here nothing has a state. On a CPU
+5,000 positions of changed elements are enough equations to solve for all later ones. Here nothing has a state. On a CPU
 every number comes from the system's generator (getrandom(2), ChaCha20 with fast key erasure). On a GPU, where a round
 needs millions, they are ChaCha20's keystream (RFC 8439), computed there, under a 256-bit key of the system's that
 serves one draw alone. docs/secrets.md says who learns which number when.
