@@ -20,6 +20,7 @@ from harness.protocol.wire import (
     Release,
     Reply,
     Request,
+    Reweigh,
     Run,
     Stage,
     TimeDevice,
@@ -84,6 +85,7 @@ class Session:
         handlers = {
             Precompile: self._implementation.precompile,
             Construct: self._construct,
+            Reweigh: self._staged.reweigh,
             Stage: self._staged.stage,
             Run: self._observed.run,
             Prepare: self._staged.prepare,

@@ -3,6 +3,7 @@
 surface: results that are read after more calls
 needs: timing
 expect: rejected wrong_when_timed
+opens: wall timed values
 """
 
 import torch
