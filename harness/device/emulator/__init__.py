@@ -13,7 +13,7 @@ from pathlib import Path
 from harness.device.emulator import libraries, runtime, standins
 from harness.device.emulator.building import CompilerError
 from harness.device.emulator.paths import Missing
-from harness.device.emulator.runtime import caller_reads, caller_writes, configure, take_counts, take_findings
+from harness.device.emulator.runtime import caller_reads, caller_writes, configure, take_counts, take_findings, testify
 from harness.device.emulator.toolchain import EmulatorToolchain
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "prepare",
     "take_counts",
     "take_findings",
+    "testify",
 ]
 
 
