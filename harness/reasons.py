@@ -43,6 +43,10 @@ class Reason(StrEnum):
     WRONG_OUTPUT = "wrong_output", Group.OUTPUT, "The outputs' form or values are not the reference's."
     BAD_OUTPUT = "bad_output", Group.OUTPUT, "The worker named an address for its output that cannot be read."
     INPUT_MODIFIED = "input_modified", Group.OUTPUT, "A call changed its inputs or its upstream gradients."
+    WRONG_WHEN_CALLED_AGAIN = (
+        "wrong_when_called_again", Group.OUTPUT, "Right in its first call, and wrong in one of those after it."
+    )
+    OUTPUT_CHANGED = "output_changed", Group.OUTPUT, "An output changed after the call that returned it."
     NOT_DETERMINISTIC = "not_deterministic", Group.OUTPUT, "The same call on the same data gave other bits."
 
     NO_GRADIENT = "no_gradient", Group.TRAINING, "Something that the reference differentiates got no gradient."
@@ -69,6 +73,7 @@ class Reason(StrEnum):
     DATA_RACE = "data_race", Group.FINDING, "Unordered threads, launches or copies share bytes, and one writes."
     OUT_OF_BOUNDS = "out_of_bounds", Group.FINDING, "A kernel left its tensor or variable, or used freed memory."
     UNINITIALISED_READ = "uninitialised_read", Group.FINDING, "A kernel read memory that nothing had written."
+    WRITE_TO_CONSTANT = "write_to_constant", Group.FINDING, "A kernel wrote a __constant__ variable."
     MISALIGNED_ACCESS = "misaligned_access", Group.FINDING, "An address is no multiple of the access's size."
     HOST_POINTER = "host_pointer", Group.FINDING, "A kernel accessed host memory."
     DIVERGENT_BARRIER = "divergent_barrier", Group.FINDING, "Threads of a block, or blocks of a grid, miss a barrier."

@@ -18,7 +18,9 @@ class Model(nn.Module):
 
 def case(name, shape, dims=1, eps=1e-5, **options):
     """A case that normalises the last `dims` dimensions of the sum of two inputs of `shape`."""
-    return dict(name=name, init=[shape[len(shape) - dims :], eps], shapes=[shape, shape], **options)
+    return dict(
+        name=name, init=[shape[len(shape) - dims :], eps], shapes=[shape, shape], batch=dims < len(shape), **options
+    )
 
 
 def timed(name, shape, small, **options):

@@ -22,7 +22,7 @@ FORBIDDEN_OPS = ("gelu", "gelu_", "gelu.out")
 
 
 def case(name, shape, approximate="none", **options):
-    return dict(name=name, init=[shape[-1], approximate], shapes=[shape], **options)
+    return dict(name=name, init=[shape[-1], approximate], shapes=[shape], batch=len(shape) > 1, **options)
 
 
 def timed(name, shape, small, approximate="none", **options):

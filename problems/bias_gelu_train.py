@@ -26,7 +26,7 @@ FORBIDDEN_OPS = ("gelu", "gelu_", "gelu.out", "gelu_backward", "gelu_backward.gr
 
 
 def case(name, shape, approximate="none", **options):
-    return dict(name=name, init=[shape[-1], approximate], shapes=[shape], **options)
+    return dict(name=name, init=[shape[-1], approximate], shapes=[shape], batch=len(shape) > 1, **options)
 
 
 def timed(name, shape, small, approximate="none", **options):

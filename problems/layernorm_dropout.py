@@ -30,7 +30,16 @@ FORBIDDEN_OPS = (
 
 def case(name, shape, p=0.1, dims=1, **options):
     """A case that normalises the last `dims` dimensions of an input of `shape`."""
-    return dict(name=name, init=[shape[len(shape) - dims :], p], shapes=[shape], distribution="rows") | options
+    return (
+        dict(
+            name=name,
+            init=[shape[len(shape) - dims :], p],
+            shapes=[shape],
+            distribution="rows",
+            batch=dims < len(shape),
+        )
+        | options
+    )
 
 
 def smaller(shape, p=0.1):

@@ -19,7 +19,13 @@ class Model(nn.Module):
 
 def case(name, shape, dims=1, eps=1e-5, affine=True, bias=True, **options):
     """A case that normalises the last `dims` dimensions of an input of `shape`."""
-    return dict(name=name, init=[shape[len(shape) - dims :], eps, affine, bias], shapes=[shape], **options)
+    return dict(
+        name=name,
+        init=[shape[len(shape) - dims :], eps, affine, bias],
+        shapes=[shape],
+        batch=dims < len(shape),
+        **options,
+    )
 
 
 def timed(name, shape, small, **options):

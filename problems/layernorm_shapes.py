@@ -34,7 +34,9 @@ SMALL = ((1, 7), (2, 33), (4, 128), (16, 1024), (19, 769), (19, 1023), (3, 4096)
 def case(name, rows, width, dtype="float32", **options):
     """A timed case of `rows` of `width` elements."""
     shape = (rows, width)
-    return dict(name=name, init=[(width,)], shapes=[shape], dtype=dtype, distribution="rows", timed=True, **options)
+    return dict(
+        name=name, init=[(width,)], shapes=[shape], dtype=dtype, distribution="rows", timed=True, batch=True, **options
+    )
 
 
 def large(rows, width, label):

@@ -22,7 +22,7 @@ DETERMINISTIC = True
 
 def case(name, shape, dims=1, **options):
     """A case that normalises the last `dims` dimensions of an input of `shape`."""
-    return dict(name=name, init=[shape[len(shape) - dims :]], shapes=[shape]) | options
+    return dict(name=name, init=[shape[len(shape) - dims :]], shapes=[shape], batch=dims < len(shape)) | options
 
 
 def smaller(shape, dims=1):

@@ -17,7 +17,7 @@ class Model(nn.Module):
 
 def case(name, shape, dims=1, eps=1e-6, **options):
     """A case that normalises the last `dims` dimensions of an input of `shape`."""
-    return dict(name=name, init=[shape[len(shape) - dims :], eps], shapes=[shape], **options)
+    return dict(name=name, init=[shape[len(shape) - dims :], eps], shapes=[shape], batch=dims < len(shape), **options)
 
 
 def timed(name, shape, small, **options):

@@ -22,7 +22,16 @@ DETERMINISTIC = True
 
 def case(name, shape, dims=1, eps=1e-6, **options):
     """A case that normalises the last `dims` dimensions of an input of `shape`."""
-    return dict(name=name, init=[shape[len(shape) - dims :], eps], shapes=[shape], distribution="rows") | options
+    return (
+        dict(
+            name=name,
+            init=[shape[len(shape) - dims :], eps],
+            shapes=[shape],
+            distribution="rows",
+            batch=dims < len(shape),
+        )
+        | options
+    )
 
 
 def timed(name, shape, small):

@@ -41,7 +41,7 @@ class EvalServer:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.eval_server", str(theirs.fileno())],
                 cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
-                env=os.environ | {"OMP_WAIT_POLICY": "passive"} | environment,  # as harness.cli sets it
+                env={**os.environ, "OMP_WAIT_POLICY": "passive", **environment},  # as harness.cli sets it
             )  # fmt: skip
 
     def end(self) -> None:

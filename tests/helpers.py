@@ -62,7 +62,8 @@ def run_eval(*arguments, json_results=True, timeout_s=580, env=None, alone=None,
 
     Only with --quick something is timed, and nothing else runs meanwhile unless `alone` says otherwise: where the
     times do not matter. What only judges is forked from a process that has loaded torch, unless it has to be a
-    `program` of its own: where it matters how the judge's process looks to others."""
+    `program` of its own: where it matters how the judge's process looks to others. That may be given as words, which
+    start something that takes eval.py's place."""
     words = [*map(str, arguments)]
     chosen = VERBS & set(words)
     if json_results:
@@ -79,7 +80,7 @@ def run_eval(*arguments, json_results=True, timeout_s=580, env=None, alone=None,
             process = _server().run(words, environment, timeout_s)
         else:
             process = subprocess.run(
-                [sys.executable, str(ROOT / "eval.py"), *words],
+                [*(program if isinstance(program, list) else [sys.executable, str(ROOT / "eval.py")]), *words],
                 capture_output=True, text=True, timeout=timeout_s, env=environment, cwd=ROOT,
             )  # fmt: skip
     results = json.loads(process.stdout) if json_results and process.stdout.startswith("{") else {}

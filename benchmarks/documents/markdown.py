@@ -12,6 +12,7 @@ A document holds a pair of comments, the second `<!-- end of table -->` or
 - `<!-- measured: results/x: NAME -->`: what benchmarks/ left there: one of documents.measurements.TABLES;
 - `<!-- agreement: results/x: NAME -->`: the emulator beside that GPU: one of documents.agreement.TABLES;
 - `<!-- reasons -->`: every reason that a verdict can have, with its meaning (documents.reasons);
+- `<!-- corpus table -->`, to `<!-- end of corpus table -->`: every file of tests/hostile;
 - `<!-- quote: FILE: NAME; NAME… -->`: definitions of a Python file or its CUDA source, or lines of a text.
 
 `<!-- plot: results/x.json FILE.svg -->` stands alone: that file, beside the document, is drawn from the results
@@ -35,6 +36,7 @@ from harness.paths import PROBLEMS, ROOT, SUBMISSIONS
 from harness.report.figures import duration, with_interval
 from harness.report.formats import json
 from harness.verdict import Accepted, CasePassed, CaseTiming, Results, Timing
+from tests.hostile import corpus
 
 _BLOCK = re.compile(
     r"^(?P<first><!-- (?P<what>table|cases|summary|problems|ladder|rung|measured|agreement|quote): "
@@ -46,6 +48,7 @@ _REASONS = re.compile(
     r"^(?P<first><!-- reasons -->\n).*?^(?P<last><!-- end of table -->)$",
     re.DOTALL | re.MULTILINE,
 )
+_CORPUS = re.compile(r"^(<!-- corpus table -->\n).*?^(<!-- end of corpus table -->)$", re.DOTALL | re.MULTILINE)
 _ROOMS = re.compile(r"^<!-- rooms: (?P<svg>\S+) -->$", re.MULTILINE)
 _PLOT = re.compile(r"^<!-- plot: (?P<path>\S+) (?P<svg>\S+) -->$", re.MULTILINE)
 
@@ -203,6 +206,7 @@ def refresh(text: str) -> str:
         return match["first"] + made[match["what"]]() + match["last"]
 
     text = _REASONS.sub(lambda match: match["first"] + reasons.tables() + match["last"], text)
+    text = _CORPUS.sub(lambda match: f"{match[1]}{corpus.table()}\n{match[2]}", text)
     return _BLOCK.sub(replace, text)
 
 

@@ -11,7 +11,7 @@ from harness import oracle, verdict
 from harness.device.base import Device
 from harness.errors import SubmissionError, one_line
 from harness.events import Judging, OnEvent
-from harness.judging import backward, randomness
+from harness.judging import backward, randomness, repeated
 from harness.judging.observe import Observation, Seen, same_bits
 from harness.judging.runner import Runner
 from harness.oracle import dropout
@@ -30,22 +30,26 @@ EMULATED_ORDERS = ("forward", "random")
 DETERMINISM_RUNS = 4
 
 
-def check_case(runner: Runner, problem: Problem, drawn: Drawn, seed: int) -> tuple[list[oracle.Comparison], Ran]:
-    """Run one case, several times where the order of threads must not matter, and compare everything.
+def check_case(
+    runner: Runner, problem: Problem, drawn: Drawn, seed: int, steps: Sequence[str] = repeated.STEPS
+) -> tuple[list[oracle.Comparison], Ran]:
+    """Run one case, several times where the order of threads must not matter, then further calls by `steps`, and
+    compare everything.
 
     Returns the first run's comparisons, or those of the run that failed. Raises SubmissionError."""
     reference = drawn.reference
-    observation = Observation(runner, reference, drawn.data)
+    observation = Observation(runner, reference, drawn.data, beside=drawn.further.weights if drawn.further else None)
     observation.stage(reference.call, drawn.expected, train=not reference.random)
     runs: list[tuple[list[oracle.Comparison], Seen]] = []
     for number, order in enumerate(_orders(runner.device, problem)):
-        seen = observation.call(order, seed + number)
+        seen = observation.call(order, seed + number, keeps=number == 0 and drawn.further is not None)
         comparisons = [oracle.compare(t, wanted) for t, wanted in zip(seen.tensors, drawn.expected, strict=True)]
         if not all(c.ok for c in comparisons):
             return comparisons, seen.ran
         runs.append((comparisons, seen))
     if problem.deterministic:
         _require_same_bits([seen for _, seen in runs], drawn.expected)
+    repeated.check(observation, drawn, runs[0][1], seed, steps)
     if reference.differentiation:
         backward.require_accumulation(observation, drawn.expected, seed)
     if reference.case.gradcheck:
@@ -133,10 +137,12 @@ class Correctness:
         self._draws = draws
         self._device = device
         self._settings = settings
+        self._steps: dict[str, tuple[str, ...]] = {}
         self.results: list[verdict.Case] = []
         self.first_failure: SubmissionError | None = None
 
     def run(self, runner: Runner, cases: Sequence[Case], on_event: OnEvent) -> None:
+        self._steps = repeated.deal([case.name for case in cases], self._settings.seed)
         for number, case in enumerate(cases, 1):
             on_event(Judging(self._submission.name, case.name, number, len(cases)))
             if self._stops():
@@ -155,7 +161,8 @@ class Correctness:
         check = self._settings.check
         repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed, check=check)
         try:
-            comparisons, ran = check_case(runner, self._problem, drawn, sub_seed(seed, case.name, "order"))
+            steps = self._steps[case.name] if self._device.name == "emulator" else repeated.STEPS
+            comparisons, ran = check_case(runner, self._problem, drawn, sub_seed(seed, case.name, "order"), steps)
             runner.release()
         except SubmissionError as error:
             self._note_failure(runner, error)

@@ -8,14 +8,19 @@ from dataclasses import dataclass
 import torch
 
 from harness import oracle
+from harness.device.arena import Arena
 from harness.errors import SubmissionError
 from harness.judging.runner import Runner
 from harness.oracle.data import Data
 from harness.oracle.form import check_form
+from harness.oracle.further import Variant
 from harness.oracle.reference import Reference
 from harness.protocol.replies import as_error
-from harness.protocol.wire import Ran
+from harness.protocol.wire import GradMode, Ran, Reweighing, Run, TensorRef
 from harness.reasons import Reason
+
+_Placed = list[tuple[torch.Tensor, str]]
+"""Tensors, each with its layout."""
 
 
 @dataclass(frozen=True)
@@ -26,55 +31,118 @@ class Seen:
     ran: Ran
 
 
+@dataclass
+class _Buffer:
+    """Where inputs and upstream gradients lie in the arena, and what they are now."""
+
+    refs: list[TensorRef]
+    data: Data
+
+
 class Observation:
-    """A case's weights, inputs and upstream gradients in the arena, and the submission's model built on them."""
+    """A case's weights, inputs and upstream gradients in the arena, and the submission's model built on them. Beside
+    them may lie those of another reference, whose form of inputs may be another."""
 
     def __init__(
-        self, runner: Runner, reference: Reference, data: Data, weights: Mapping[str, torch.Tensor] | None = None
+        self,
+        runner: Runner,
+        reference: Reference,
+        data: Data,
+        weights: Mapping[str, torch.Tensor] | None = None,
+        beside: Variant | None = None,
     ) -> None:
         """`weights` stand for the reference's own of these names. Raises SubmissionError when the model cannot be
         built."""
         self.runner = runner
         self.reference = reference
-        self.data = data
-        state = [(tensor, "contiguous") for tensor in {**reference.state, **(weights or {})}.values()]
-        refs = runner.device.arena.lay_out([*state, *data.placed(reference.case)])
-        self._given = refs[len(state) :]
+        own = [_state({**reference.state, **(weights or {})}), data.placed(reference.case)]
+        other = [_state(beside.reference.state), beside.data.placed(beside.reference.case)] if beside else [[], []]
+        self._state, given, self._other_state, other_given = _lay_out(runner.device.arena, [*own, *other])
+        self._own = self._buffer = _Buffer(given, data)
+        self._other = _Buffer(other_given, beside.data if beside else Data([]))
         self._forms: list[oracle.Form] = []
-        runner.construct(reference, refs[: len(state)])
+        self._given_count = len(given)
+        self._rewritten = False
+        self._models = 1
+        runner.construct(reference, self._state)
 
-    def stage(self, call: str, expected: Sequence[oracle.Expected], *, train: bool = True) -> None:
-        """What calls do from now on (see wire.Stage), and what must come out. Raises SubmissionError."""
+    @property
+    def data(self) -> Data:
+        """What lies where the next call looks."""
+        return self._buffer.data
+
+    def stage(
+        self,
+        call: str,
+        expected: Sequence[oracle.Expected],
+        *,
+        train: bool = True,
+        beside: bool = False,
+        model: int = 0,
+        differentiated: bool = True,
+    ) -> None:
+        """What calls do from now on (see wire.Stage), and what must come out. With `beside` on the other inputs;
+        without `differentiated` nothing is prepared for a backward. Raises SubmissionError."""
         self._forms = [e.form for e in expected]
-        reference = self.reference
-        self.runner.stage([self._given], self._forms, call, reference.differentiation, train, reference.case.constants)
+        self._buffer = self._other if beside else self._own
+        self._given_count = len(self.data.given if differentiated else self.data.inputs)
+        refs = self._buffer.refs[: self._given_count]
+        wanted = self.reference.differentiation if differentiated else None
+        self.runner.stage([refs], self._forms, call, wanted, train, self.reference.case.constants, model)
 
-    def call(self, order: str, seed: int, random_seed: int | None = None) -> Seen:
-        """One call, on the emulator with threads in `order`. The outputs' form is checked, and no value.
+    def rewrite(self, data: Data) -> None:
+        """Other data of the same form, in the memory where the case's own lie."""
+        for ref, tensor in zip(self._own.refs, data.given, strict=True):
+            self.runner.device.arena.write(ref, tensor)
+        self.runner.device.synchronize()  # the worker reads it next
+        self._own.data = data
+        self._rewritten = True
+
+    def reweigh(self, how: Reweighing, *, beside: bool) -> None:
+        """Give the staged model the weights beside its own, or its own again. Raises SubmissionError."""
+        self.runner.reweigh(self.reference, self._other_state if beside else self._state, how)
+
+    def construct_beside(self) -> int:
+        """Another model on the other weights; returns its number. Raises SubmissionError."""
+        self.runner.construct(self.reference, self._other_state, beside=True)
+        self._models += 1
+        return self._models - 1
+
+    def call(
+        self, order: str, seed: int, random_seed: int | None = None, *, mode: GradMode = "", keeps: bool = False
+    ) -> Seen:
+        """One call, on the emulator with threads in `order`. The outputs' form is checked, and no value. What the call
+        `keeps` can be read again.
 
         Raises SubmissionError for a call that failed, has the wrong form, or changed its inputs."""
         device = self.runner.device
-        ran = self.runner.observe(order, seed % 2**31, random_seed)
+        rewritten, self._rewritten = self._rewritten, False
+        ran = self.runner.observe(Run(0, mode, rewritten, keeps, order, seed % 2**31, random_seed))
         if ran.forbidden:
             raise SubmissionError(Reason.FORBIDDEN_OP, f"{ran.forbidden[0]} ran inside ModelNew.")
         if ran.findings:
             raise as_error(ran.findings[0])
         check_form(ran.outputs, self._forms, device.torch_device.type, emulated=device.name == "emulator")
-        tensors = [self.runner.reader.read(ref, ran.handles).clone() for ref in ran.outputs]
-        device.synchronize()  # the next request lets the worker write over what is copied here
+        tensors = self.read(ran)
         self._require_unchanged(ran)
         return Seen(tensors, ran)
 
+    def read(self, ran: Ran) -> list[torch.Tensor]:
+        """Copies of a call's outputs as they are now. Raises SubmissionError."""
+        tensors = [self.runner.reader.read(ref, ran.handles).clone() for ref in ran.outputs]
+        self.runner.device.synchronize()  # the next request lets the worker write over what is copied here
+        return tensors
+
     def _require_unchanged(self, ran: Ran) -> None:
-        views = [self.runner.device.arena.view(ref) for ref in self._given]
+        given, refs = self.data.given[: self._given_count], self._buffer.refs[: self._given_count]
+        views = [self.runner.device.arena.view(ref) for ref in refs]
         if ran.inputs:  # the emulator's own copies, which must have the form of what was given
             said = [(ref.shape, ref.stride, ref.dtype) for ref in ran.inputs]
-            if said != [(ref.shape, ref.stride, ref.dtype) for ref in self._given]:
+            if said != [(ref.shape, ref.stride, ref.dtype) for ref in refs]:
                 raise SubmissionError(
                     Reason.BAD_MESSAGE, "The worker names inputs that are not of the form it was given."
                 )
             views += [self.runner.reader.read(ref, ran.handles) for ref in ran.inputs]
-        given = self.data.given
         pristine = given * (len(views) // max(len(given), 1))
         for position, (view, tensor) in enumerate(zip(views, pristine, strict=True)):
             if not same_bits(view, tensor):
@@ -87,6 +155,16 @@ class Observation:
     def _name(self, position: int) -> str:
         count = len(self.data.inputs)
         return f"Input {position}" if position < count else f"Upstream gradient {position - count}"
+
+
+def _state(tensors: Mapping[str, torch.Tensor]) -> _Placed:
+    return [(tensor, "contiguous") for tensor in tensors.values()]
+
+
+def _lay_out(arena: Arena, groups: Sequence[_Placed]) -> list[list[TensorRef]]:
+    """Where the tensors of each group lie."""
+    refs = iter(arena.lay_out([each for group in groups for each in group]))
+    return [[next(refs) for _ in group] for group in groups]
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -32,6 +32,8 @@ from harness.protocol.wire import (
     Precompile,
     Ran,
     Release,
+    Reweigh,
+    Reweighing,
     Run,
     Stage,
     TensorRef,
@@ -103,14 +105,21 @@ class Runner:
         """Raises SubmissionError."""
         required(self.worker.hear(LOAD_TIMEOUT_S), Done)
 
-    def construct(self, reference: Reference, state: Sequence[TensorRef]) -> None:
-        """Build the model on weights that lie where `state` says, in the reference's order. Raises SubmissionError."""
+    def construct(self, reference: Reference, state: Sequence[TensorRef], *, beside: bool = False) -> None:
+        """Build the model on weights that lie where `state` says, in the reference's order; `beside` those that there
+        are. Raises SubmissionError."""
         request = Construct(
             arena=self.device.arena.ref,
             init=encode_value(tuple(reference.init)),
-            state=[NamedTensor(n, ref) for n, ref in zip(reference.state, state, strict=True)],
+            state=_named(reference, state),
             dtype=model_dtype(reference.case),
+            beside=beside,
         )
+        required(self.worker.ask(request, self.timeout_s), Done)
+
+    def reweigh(self, reference: Reference, state: Sequence[TensorRef], how: Reweighing) -> None:
+        """Give the model that is staged the weights that lie where `state` says. Raises SubmissionError."""
+        request = Reweigh(self.device.arena.ref, _named(reference, state), how)
         required(self.worker.ask(request, self.timeout_s), Done)
 
     def stage(
@@ -121,9 +130,10 @@ class Runner:
         differentiation: Differentiation | None = None,
         train: bool = True,
         constants: Mapping[int, Any] | None = None,
+        model: int = 0,
     ) -> None:
         """Stage buffers, each of inputs and then upstream gradients; calls give `results`. `call`, `differentiation`,
-        `train` and `constants` are those of wire.Stage. Raises SubmissionError."""
+        `train`, `constants` and `model` are those of wire.Stage. Raises SubmissionError."""
         request = Stage(
             arena=self.device.arena.ref,
             buffers=buffers,
@@ -133,13 +143,12 @@ class Runner:
             differentiation=differentiation,
             train=train,
             constants=encode_constants(constants or {}),
+            model=model,
         )
         required(self.worker.ask(request, self.timeout_s), Done)
 
-    def observe(self, order: str, seed: int, random_seed: int | None = None) -> Ran:
-        """One call of what is staged, after its outputs' memory was poisoned; `random_seed` as in wire.Run. Raises
-        SubmissionError."""
-        request = Run(buffer=0, order=order, order_seed=seed, random_seed=random_seed)
+    def observe(self, request: Run) -> Ran:
+        """One call of what is staged, after its outputs' memory was poisoned. Raises SubmissionError."""
         return required(self.worker.ask(request, self.timeout_s), Ran)
 
     def time_device(self, buffers: Sequence[int], method: DeviceTimeMethod, *, more: bool) -> DeviceTimed:
@@ -153,6 +162,10 @@ class Runner:
 
     def end(self) -> None:
         self.worker.end()
+
+
+def _named(reference: Reference, state: Sequence[TensorRef]) -> list[NamedTensor]:
+    return [NamedTensor(name, ref) for name, ref in zip(reference.state, state, strict=True)]
 
 
 def dtype_name(dtype: torch.dtype) -> str:

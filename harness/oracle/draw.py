@@ -13,6 +13,7 @@ from harness.device.base import Device
 from harness.errors import UsageError, out_of_memory
 from harness.oracle.data import Data, draw_upstream, in_layout
 from harness.oracle.differentiate import differentiation
+from harness.oracle.further import Further, draw_further
 from harness.oracle.outputs import Expected, Form, form_of
 from harness.oracle.reference import Reference
 from harness.problem import Case, Problem
@@ -23,11 +24,13 @@ from harness.settings import sub_seed
 
 @dataclass(frozen=True)
 class Drawn:
-    """A case as it is judged. `expected` are outputs in evaluation mode and, after them, gradients."""
+    """A case as it is judged. `expected` are outputs in evaluation mode and, after them, gradients. `further` is what
+    it is called on beside, where there is room."""
 
     reference: Reference
     data: Data
     expected: list[Expected]
+    further: Further | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,9 @@ def draw_case(problem: Problem, case: Case, device: Device, seed: int) -> Drawn:
     try:
         reference, data = _draw(problem, case, device, seed)
         encode_value(reference.init)
-        return Drawn(reference, data, reference.expect(data, sub_seed(seed, case.name, "signs")))
+        expected = reference.expect(data, sub_seed(seed, case.name, "signs"))
+        further = draw_further(problem, reference, data, expected, sub_seed(seed, case.name, "further"))
+        return Drawn(reference, data, expected, further)
     except UsageError:
         raise
     except Exception as error:  # whatever a problem's author may have written

@@ -137,19 +137,21 @@ def expect(
     *,
     stores: bool = False,
     factor: float = DEFAULT_TOLERANCE_FACTOR,
+    draws: int = SMALL_DRAWS,
 ) -> list[Expected]:
     """The expected outputs of `model` on `inputs`, with their tolerances.
 
     `model` is the reference in the case's dtype. Inputs keep their layout, which decides the strides that
     the output must have. `seed` draws the signs of the perturbation. `names(count)` gives the names of so many
     outputs. `stores` says that results of operators are stored and used later, as by a backward. `factor` is the
-    number of error bounds in a tolerance.
+    number of error bounds in a tolerance. At most `draws` perturbations are drawn, the first of those that a case of
+    its size needs: fewer give a tolerance that is no larger.
     """
     returned = model(*inputs)
     own, alone = outputs_of(returned), isinstance(returned, torch.Tensor)
     named = zip(own, names(len(own)), strict=True)
     forms = [Form(tuple(o.shape), o.stride(), o.dtype, name, alone=alone) for o, name in named]
-    exact, bounds = _exact(model, inputs, forms, seed, stores)
+    exact, bounds = _exact(model, inputs, forms, seed, stores, draws)
     eps = _working_eps(inputs, forms)
     return [
         # Eager may be exact (D = 1), and a ratio to nothing says nothing: half an ulp at least.
@@ -174,7 +176,12 @@ def expect_more(
 
 
 def _exact(
-    model: torch.nn.Module, inputs: Sequence[torch.Tensor], forms: Sequence[Form], seed: int, stores: bool
+    model: torch.nn.Module,
+    inputs: Sequence[torch.Tensor],
+    forms: Sequence[Form],
+    seed: int,
+    stores: bool,
+    draws: int = SMALL_DRAWS,
 ) -> tuple[list[torch.Tensor], list[float]]:
     """The float64 outputs and the error bound of each."""
     model64, inputs64 = _in_float64(model, inputs)
@@ -185,7 +192,7 @@ def _exact(
     eps = _working_eps(inputs, forms)
     kept_eps = min(eps, SUMS_EPS)  # of what is kept inside an operator
     moves = [0.0] * len(exact)
-    for number in range(_draws(inputs, exact)):
+    for number in range(min(draws, _draws(inputs, exact))):
         if number:
             model64, inputs64 = _in_float64(model, inputs)
         inside = number % 2 == 1 and eps == kept_eps and not stores

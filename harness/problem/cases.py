@@ -34,6 +34,7 @@ class _CaseFields(msgspec.Struct, forbid_unknown_fields=True):
     layout: str = "contiguous"
     upstream: str = "contiguous"
     gradcheck: bool = False
+    batch: bool = False
     timed: bool = False
     scaled: dict[str, Any] | None = None
     emulated: dict[str, Any] | None = None
@@ -89,6 +90,11 @@ def _case(path: Path, fields: Any) -> Case:
             )
     if wanted.timed and wanted.shapes and not any(math.prod(shape) for shape in wanted.shapes):
         raise UsageError(f"{path}: case '{wanted.name}' is timed and has no elements: nothing is there to be timed.")
+    if wanted.batch and (not wanted.shapes or len({shape[:1] for shape in wanted.shapes}) > 1 or () in wanted.shapes):
+        raise UsageError(
+            f"{path}: case '{wanted.name}' has batch=True and shapes={wanted.shapes!r}; the inputs must have a first "
+            "dimension, and the same one. Leave batch out where it is no batch."
+        )
     whole = {**fields, "scaled": None, "emulated": None}
     scaled = _case(path, {**whole, **wanted.scaled}) if wanted.scaled else None
     emulated = _case(path, {**whole, **wanted.emulated}) if wanted.emulated else None
@@ -102,6 +108,7 @@ def _case(path: Path, fields: Any) -> Case:
         layout=wanted.layout,
         upstream=wanted.upstream,
         gradcheck=wanted.gradcheck,
+        batch=wanted.batch,
         timed=wanted.timed,
         scaled=scaled,
         emulated=emulated,

@@ -23,9 +23,11 @@ class Case:
 
     `shapes` are the shapes of the inputs, all of one `dtype`, `distribution` and `layout`. `init` are the
     constructor's arguments. `upstream` says how upstream gradients lie in memory, `gradcheck` whether
-    torch.autograd.gradcheck runs. On a CPU `scaled`, a smaller case, stands in for this one, and on the emulator
-    `emulated`, a still smaller one. With `from_functions` the problem's own `get_inputs` and `get_init_inputs` give
-    the data; `dtypes` are then those of the inputs, and `constants` the inputs that are no tensors, by position.
+    torch.autograd.gradcheck runs. `batch` says that the first dimension of all inputs is a batch: with the same
+    constructor's arguments it may have another size. On a CPU `scaled`, a smaller case, stands in for this one, and on
+    the emulator `emulated`, a still smaller one. With `from_functions` the problem's own `get_inputs` and
+    `get_init_inputs` give the data; `dtypes` are then those of the inputs, and `constants` the inputs that are no
+    tensors, by position.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Case:
     layout: str = "contiguous"
     upstream: str = "contiguous"
     gradcheck: bool = False
+    batch: bool = False
     timed: bool = False
     scaled: Case | None = None
     emulated: Case | None = None

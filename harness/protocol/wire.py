@@ -17,6 +17,10 @@ from harness.records import Finding, KernelCounts, KernelResources, Natural
 
 DeviceTimeMethod = Literal["graph", "graphs", "queue"]
 
+Reweighing = Literal["load_state_dict", "in_place"]
+
+GradMode = Literal["", "grad", "no_grad", "inference"]
+
 # Why a worker may say that it failed. All other reasons are the judge's own findings.
 FAILURES = frozenset({
     Reason.BUILD_FAILED, Reason.CUDA_FAULT, Reason.FORBIDDEN_OP, Reason.LOAD_FAILED, Reason.NO_GRADIENT,
@@ -96,13 +100,23 @@ class Precompile(Struct, frozen=True, tag="precompile"):
 
 
 class Construct(Struct, frozen=True, tag="construct"):
-    """Build the model from constructor arguments (harness.protocol.values) and the reference's state."""
+    """Build the model from constructor arguments (harness.protocol.values) and the reference's state. Models that were
+    built before are gone, unless `beside` keeps them."""
 
     arena: ArenaRef
     init: Any
     state: list[NamedTensor]
     dtype: str
     """The floating dtype that the model's own parameters are converted to; empty leaves them."""
+    beside: bool = False
+
+
+class Reweigh(Struct, frozen=True, tag="reweigh"):
+    """Give the model that is staged other weights: by its `load_state_dict`, or in place, as an optimizer does."""
+
+    arena: ArenaRef
+    state: list[NamedTensor]
+    how: Reweighing
 
 
 class Differentiation(Struct, frozen=True):
@@ -125,7 +139,8 @@ class Stage(Struct, frozen=True, tag="stage"):
     - `accumulate`: gives what two backward passes leave in `.grad`, the second with three times the upstream gradients.
 
     `results` are the forms that the null kernel returns. `alone` says that the reference returns one tensor, not in a
-    tuple or list. `train` is the model's mode. `constants` stand between the inputs.
+    tuple or list. `train` is the model's mode. `constants` stand between the inputs. `model` counts those that were
+    built beside the first.
     """
 
     arena: ArenaRef
@@ -136,12 +151,19 @@ class Stage(Struct, frozen=True, tag="stage"):
     differentiation: Differentiation | None = None
     train: bool = True
     constants: list[Constant] = []
+    model: int = 0
 
 
 class Run(Struct, frozen=True, tag="run"):
     """Call the model once on buffer `buffer`. The worker poisons the outputs' memory before and collects findings."""
 
     buffer: int
+    mode: GradMode = ""
+    """Whether autograd records the call; empty for what is staged."""
+    rewritten: bool = False
+    """Whether the judge wrote other data into the buffer since the last call."""
+    keeps: bool = False
+    """Whether the outputs stay alive until the model is gone."""
     order: str = "forward"
     order_seed: int = 1
     random_seed: int | None = None
@@ -187,7 +209,7 @@ class Release(Struct, frozen=True, tag="release"):
     """Drop outputs, inputs and model, and give memory back."""
 
 
-Request = Load | Precompile | Construct | Stage | Run | Prepare | Play | Name | TimeDevice | Release
+Request = Load | Precompile | Construct | Reweigh | Stage | Run | Prepare | Play | Name | TimeDevice | Release
 
 # ------------------------------------------------------------------ replies
 

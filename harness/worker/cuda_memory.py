@@ -32,6 +32,9 @@ class CudaMemory:
         assert self._raw is not None
         return view_bytes(self._raw, ref)
 
+    def rewritten(self, tensor: torch.Tensor, arena: ArenaRef, ref: TensorRef) -> None:
+        pass  # a view shows it
+
     def export(self, tensors: Sequence[object], handles: dict[str, int]) -> list[OutputRef]:
         return [self._export(tensor, handles) for tensor in tensors]
 

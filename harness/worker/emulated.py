@@ -20,13 +20,14 @@ class EmulatedMemory(HostMemory):
         self.device = torch.device("cuda", 0)
 
     def tensor(self, arena: ArenaRef, ref: TensorRef) -> torch.Tensor:
-        source = super().tensor(arena, ref)
+        source = _as_it_lies(super().tensor(arena, ref))
         lead = ref.offset % 16 // source.element_size()  # keeps the alignment that the case asked for
-        span = 1 + sum((size - 1) * step for size, step in zip(ref.shape, ref.stride, strict=True))
-        count = span if source.numel() else 0
-        storage = torch.empty(lead + count, dtype=source.dtype, device=self.device)
-        storage[lead:].copy_(source.as_strided((count,), (1,)))  # element by element as they lie
+        storage = torch.empty(lead + len(source), dtype=source.dtype, device=self.device)
+        storage[lead:].copy_(source)
         return storage.as_strided(ref.shape, ref.stride, lead)
+
+    def rewritten(self, tensor: torch.Tensor, arena: ArenaRef, ref: TensorRef) -> None:
+        _as_it_lies(tensor).copy_(_as_it_lies(super().tensor(arena, ref)))
 
     def synchronize(self) -> None:
         torch.cuda.synchronize()
@@ -36,6 +37,12 @@ class EmulatedMemory(HostMemory):
 
     def unpoison(self) -> None:
         pass
+
+
+def _as_it_lies(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements of `tensor` in the order of memory, those between them, too."""
+    span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.as_strided((span if tensor.numel() else 0,), (1,))
 
 
 class EmulatorObserver:

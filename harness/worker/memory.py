@@ -38,6 +38,10 @@ class Memory(Protocol):
         """The tensor on the worker's device."""
         ...
 
+    def rewritten(self, tensor: torch.Tensor, arena: ArenaRef, ref: TensorRef) -> None:
+        """The judge wrote other data to the place that `tensor` was made of."""
+        ...
+
     def export(self, tensors: Sequence[object], handles: dict[str, int]) -> list[OutputRef]:
         """References to tensors. Adds the IPC handles that they need to `handles`, each with its position there."""
         ...
@@ -82,6 +86,9 @@ class HostMemory:
 
     def tensor(self, arena: ArenaRef, ref: TensorRef) -> torch.Tensor:
         return view_bytes(self._bytes(arena), ref)
+
+    def rewritten(self, tensor: torch.Tensor, arena: ArenaRef, ref: TensorRef) -> None:
+        pass  # a view shows it
 
     def export(self, tensors: Sequence[object], handles: dict[str, int]) -> list[OutputRef]:
         return [describe(tensor) for tensor in tensors]

@@ -11,6 +11,8 @@ from harness.worker.memory import Memory
 from harness.worker.observer import Observer
 from harness.worker.staged import Staged
 
+_GRAD_MODES = {"grad": torch.enable_grad, "no_grad": torch.no_grad, "inference": torch.inference_mode}
+
 
 class ObservedCalls:
     """Calls that nobody times."""
@@ -29,8 +31,12 @@ class ObservedCalls:
         dense tensor."""
         inputs = self._staged.buffers[request.buffer]
         self._staged.outputs = []
+        if request.rewritten:
+            self._staged.rewritten(request.buffer)
         result = self._call(request, inputs)
         self._staged.outputs = [result]
+        if request.keeps:
+            self._staged.kept.append(result)
         handles: dict[str, int] = {}
         return Ran(
             outputs=self._memory.export(result, handles),
@@ -49,7 +55,7 @@ class ObservedCalls:
         self._memory.poison(self._staged.results)
         self._observer.begin(request, inputs)
         try:
-            with torch.set_grad_enabled(self._staged.gradients):
+            with _GRAD_MODES[request.mode or ("grad" if self._staged.gradients else "no_grad")]():
                 result = call(inputs)
         finally:
             self._memory.unpoison()

@@ -20,7 +20,7 @@ def carry(source: Mapping[str, torch.Tensor], model: torch.nn.Module) -> dict[st
     What is left is matched in order among tensors of the same shape. Raises CannotCarry with the name
     of the first parameter that finds no place.
     """
-    places = dict(model.named_parameters()) | dict(model.named_buffers())
+    places = _places(model)
     chosen: dict[str, str] = {}
     for name, tensor in source.items():
         found = _by_name(name, tensor, places, taken=set(chosen.values()))
@@ -29,10 +29,31 @@ def carry(source: Mapping[str, torch.Tensor], model: torch.nn.Module) -> dict[st
     for name, tensor in source.items():
         if name not in chosen:
             chosen[name] = _by_shape(name, tensor, places, taken=set(chosen.values()))
-    with torch.no_grad():
-        for name, place in chosen.items():
-            places[place].copy_(source[name])
+    set_in_place(source, model, chosen)
     return chosen
+
+
+def set_in_place(source: Mapping[str, torch.Tensor], model: torch.nn.Module, chosen: Mapping[str, str]) -> None:
+    """Copy each tensor of `source` to its place in `model`, as an optimizer writes."""
+    places = _places(model)
+    with torch.no_grad():
+        for name, tensor in source.items():
+            places[chosen[name]].copy_(tensor)
+
+
+def set_by_load_state_dict(
+    source: Mapping[str, torch.Tensor], model: torch.nn.Module, chosen: Mapping[str, str]
+) -> None:
+    """Have `model` load its own state with each tensor of `source` at its place. What its state leaves out, such as a
+    buffer that is not persistent, is set in place."""
+    state = model.state_dict()
+    loaded = {name: tensor for name, tensor in source.items() if chosen[name] in state}
+    model.load_state_dict({**state, **{chosen[name]: tensor for name, tensor in loaded.items()}})
+    set_in_place({name: tensor for name, tensor in source.items() if name not in loaded}, model, chosen)
+
+
+def _places(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    return dict(model.named_parameters()) | dict(model.named_buffers())
 
 
 def _by_name(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor], taken: set[str]) -> str:

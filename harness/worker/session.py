@@ -19,6 +19,7 @@ from harness.protocol.wire import (
     Release,
     Reply,
     Request,
+    Reweigh,
     Run,
     Stage,
     TimeDevice,
@@ -73,6 +74,7 @@ class Session:
         handlers = {
             Precompile: self._implementation.precompile,
             Construct: self._construct,
+            Reweigh: self._staged.reweigh,
             Stage: self._staged.stage,
             Run: self._observed.run,
             Prepare: self._staged.prepare,

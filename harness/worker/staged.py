@@ -2,26 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 
 from harness.protocol.values import decode_constants
-from harness.protocol.wire import Construct, Done, Failed, Prepare, Reply, Stage, TensorRef
+from harness.protocol.wire import (
+    ArenaRef,
+    Construct,
+    Done,
+    Failed,
+    NamedTensor,
+    Prepare,
+    Reply,
+    Reweigh,
+    Stage,
+    TensorRef,
+)
 from harness.reasons import Reason
 from harness.worker import implementations
 from harness.worker.calls import Call, Training, forward
 from harness.worker.loading import Implementation
 from harness.worker.memory import Memory
-from harness.worker.parameters import carry
+from harness.worker.parameters import carry, set_by_load_state_dict, set_in_place
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A model, and its names of the reference's parameters."""
+
+    model: torch.nn.Module
+    places: dict[str, str]
 
 
 class Staged:
-    """One model and the buffers that it can be called on."""
+    """Models, of which one is staged with the buffers that it can be called on."""
 
     def __init__(self, implementation: Implementation, memory: Memory) -> None:
         self._implementation = implementation
         self._memory = memory
+        self._built: list[_Built] = []
         self._places: dict[str, str] = {}
         self._training: Training | None = None
+        self._staged: Stage | None = None
         self.model: torch.nn.Module | None = None
         self.call: Call | None = None
         self.gradients = False
@@ -31,6 +55,8 @@ class Staged:
         """Forms of what a call returns, without a place."""
         self.outputs: list[list[torch.Tensor]] = []
         """What the last calls returned, kept for the judge to read."""
+        self.kept: list[list[torch.Tensor]] = []
+        """What calls returned that the judge will read once more, later."""
 
     @property
     def null_kernel(self) -> implementations.NullKernel | None:
@@ -39,7 +65,8 @@ class Staged:
 
     def construct(self, request: Construct) -> Reply:
         """Build the model. Raises CannotCarry when a parameter has no place there, and what its constructor raises."""
-        self.forget()
+        if not request.beside:
+            self.forget()
         if self._implementation.is_null_kernel:
             return Done()
         model = self._implementation.model(request.init, request.dtype)
@@ -48,10 +75,21 @@ class Staged:
                 reason=Reason.LOAD_FAILED,
                 message=f"ModelNew(...) gave a {type(model).__name__}; ModelNew must be a torch.nn.Module.",
             )
-        source = {item.name: self._memory.tensor(request.arena, item.tensor) for item in request.state}
-        self._places = carry(source, getattr(model, "_orig_mod", model))
+        places = carry(self._tensors(request.arena, request.state), getattr(model, "_orig_mod", model))
         self._memory.synchronize()
-        self.model = model
+        self._built.append(_Built(model, places))
+        return Done()
+
+    def _tensors(self, arena: ArenaRef, named: Sequence[NamedTensor]) -> dict[str, torch.Tensor]:
+        return {item.name: self._memory.tensor(arena, item.tensor) for item in named}
+
+    def reweigh(self, request: Reweigh) -> Reply:
+        """Other weights for the model that is staged. Raises what its `load_state_dict` raises."""
+        assert self.model is not None
+        set_weights = set_in_place if request.how == "in_place" else set_by_load_state_dict
+        model = getattr(self.model, "_orig_mod", self.model)
+        set_weights(self._tensors(request.arena, request.state), model, self._places)
+        self._memory.synchronize()
         return Done()
 
     def stage(self, request: Stage) -> Reply:
@@ -60,8 +98,9 @@ class Staged:
         self.results = request.results
         self.buffers = [[self._memory.tensor(request.arena, ref) for ref in buffer] for buffer in request.buffers]
         if self._implementation.is_null_kernel:
-            self.model = implementations.NullKernel(request.results, self._memory.device)
-        assert self.model is not None
+            self._built = [_Built(implementations.NullKernel(request.results, self._memory.device), {})]
+        self.model, self._places = self._built[request.model].model, self._built[request.model].places
+        self._staged = request
         self.model.train(request.train)
         self.gradients = request.differentiation is not None and not self._implementation.is_null_kernel
         self._training = None
@@ -77,6 +116,12 @@ class Staged:
         self.buffers = [self._training.leaves(buffer) for buffer in self.buffers]
         return self._training.call(request.call)
 
+    def rewritten(self, buffer: int) -> None:
+        """The judge wrote other data into a buffer."""
+        assert self._staged is not None
+        for tensor, ref in zip(self.buffers[buffer], self._staged.buffers[buffer], strict=True):
+            self._memory.rewritten(tensor.detach(), self._staged.arena, ref)
+
     def prepare(self, request: Prepare) -> Reply:
         """Do the forward of some buffers for a call that is a backward."""
         self.outputs = []
@@ -89,9 +134,12 @@ class Staged:
     def forget(self) -> None:
         """Drop the model, its buffers and its outputs."""
         self.model = None
+        self._built = []
+        self._staged = None
         self.call = None
         self._training = None
         self.outputs = []
+        self.kept = []
         self.buffers = []
 
 

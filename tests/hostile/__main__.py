@@ -77,7 +77,9 @@ class Table:
                 row for row in earlier["outcomes"]
                 if row["right"] and row.get("sha256") == now.get(f"{row['family']}/{row['name']}")
             ]  # fmt: skip
-            self.environment = {device: known for device, known in earlier["environment"].items() if self.judged(device)}
+            self.environment = {
+                device: known for device, known in earlier["environment"].items() if self.judged(device)
+            }
 
     @property
     def has_earlier(self) -> bool:

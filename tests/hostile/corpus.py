@@ -10,8 +10,11 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from tests.helpers import PATIENCE, ROOT, EvalRun, run_eval
+from tests.hostile import walls
+from tests.hostile.walls import WALLS
 
 FOLDER = Path(__file__).parent
 PROBLEMS = ROOT / "tests" / "fixtures" / "problems"
@@ -37,6 +40,27 @@ HANGS_TIMEOUT_S, TIMEOUT_S = 8, 60
 
 
 @dataclass(frozen=True)
+class Opening:
+    """What lets a file succeed: something that it is `given`, or a `wall` that is down (see tests.hostile.walls)."""
+
+    kind: Literal["given", "wall"]
+    name: str
+
+    @property
+    def text(self) -> str:
+        return f"given `{self.name}`" if self.kind == "given" else f"without the wall *{self.name}*"
+
+    def source(self, text: str) -> str:
+        """The file that is judged, made of the file's own `text`. Raises ValueError when it lacks the switch."""
+        if self.kind == "wall":
+            return text
+        opened, switches = re.subn(rf"^{self.name} = False\b.*$", f"{self.name} = True", text, flags=re.MULTILINE)
+        if switches != 1:
+            raise ValueError(f"'opens: given {self.name}' needs one line '{self.name} = False'; found {switches}")
+        return opened
+
+
+@dataclass(frozen=True)
 class Entry:
     """One file of the corpus. `allowed` holds the verdicts that it may get: 'accepted', 'rejected crashed', …"""
 
@@ -46,6 +70,7 @@ class Entry:
     needs: frozenset[str]
     allowed: tuple[str, ...]
     problem: Path = PROBLEM
+    opens: Opening | None = None
 
     @property
     def name(self) -> str:
@@ -53,7 +78,7 @@ class Entry:
 
     @property
     def sha256(self) -> str:
-        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+        return _sha256(self.path)
 
     @property
     def is_control(self) -> bool:
@@ -102,19 +127,33 @@ class Outcome:
         return not self.right and (self.verdict != "accepted" or self.entry.is_control)
 
 
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def read(path: Path) -> Entry:
     """The head of a file. Raises ValueError when it lacks a line or names what is not known."""
     head = re.match(r'"""(.*?)"""', path.read_text(), re.DOTALL)
     if not head:
         raise ValueError(f"{path} has no docstring at its head")
-    fields = dict(re.findall(r"^(surface|problem|needs|expect): (.*)$", head[1], re.MULTILINE))
+    fields = dict(re.findall(r"^(surface|problem|needs|expect|opens): (.*)$", head[1], re.MULTILINE))
     if not {"surface", "expect"} <= set(fields):
         raise ValueError(f"{path}: the docstring needs the lines 'surface:' and 'expect:'")
     needs = frozenset(word.strip() for word in fields.get("needs", "").split(",") if word.strip())
     if needs - WORDS:
         raise ValueError(f"{path}: 'needs:' has {sorted(needs - WORDS)}; known are {sorted(WORDS)}")
     problem = PROBLEMS / f"{fields.get('problem', PROBLEM.stem)}.py"
-    return Entry(path, head[1].strip().splitlines()[0], fields["surface"], needs, _allowed(fields["expect"]), problem)
+    strategy, opens = head[1].strip().splitlines()[0], _opening(path, fields.get("opens"))
+    return Entry(path, strategy, fields["surface"], needs, _allowed(fields["expect"]), problem, opens)
+
+
+def _opening(path: Path, text: str | None) -> Opening | None:
+    if text is None:
+        return None
+    kind, _, name = text.partition(" ")
+    if kind == "given" and name.isidentifier() or kind == "wall" and name in WALLS:
+        return Opening(kind, name)  # type: ignore[arg-type]
+    raise ValueError(f"{path}: 'opens:' says '{text}'; it must be 'given NAME', or 'wall' and one of {sorted(WALLS)}")
 
 
 def _allowed(text: str) -> tuple[str, ...]:
@@ -157,21 +196,36 @@ def judge(
 def _judge(
     problem: Path, members: list[Entry], device: str, *options: object, timing: bool, at_once: int, alone: bool
 ) -> tuple[list[Outcome], EvalRun]:
+    found, run = _run(
+        problem, [e.path for e in members], device, *options, timing=timing, at_once=at_once, program=True, alone=alone
+    )
+    return [_outcome(entry, device, found.get(entry.sha256)) for entry in members], run
+
+
+def _run(
+    problem: Path,
+    paths: list[Path],
+    device: str,
+    *options: object,
+    timing: bool,
+    program: Literal[True] | list[str],
+    alone: bool,
+    at_once: int = 1,
+) -> tuple[dict[str, dict], EvalRun]:
+    """One run of eval.py, or of `program`: its evaluations by the hash of the file, and the run."""
     limits = CUDA_LIMITS if device == "cuda" else LIMITS
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))} if at_once > 1 else {}
     mode = ["-k", "timed", "--quick", "--against", "eager"] if timing else ["--no-timing"]
     mode += ["--check"] if device == "emulator" else []
     run = run_eval(
-        *(entry.path for entry in members), "--problem", problem, "--device", device, *mode,
+        *paths, "--problem", problem, "--device", device, *mode,
         "--seed", random.SystemRandom().randrange(2**53), *options,
-        env=limits | threads, timeout_s=60 + 60 * len(members), alone=alone, program=True,
+        env=limits | threads, timeout_s=60 + 60 * len(paths), alone=alone, program=program,
     )  # fmt: skip
-    found = {evaluation["source_sha256"]: evaluation for evaluation in run.results.get("evaluations", [])}
-    return [_outcome(entry, device, found) for entry in members], run
+    return {evaluation["source_sha256"]: evaluation for evaluation in run.results.get("evaluations", [])}, run
 
 
-def _outcome(entry: Entry, device: str, found: dict[str, dict]) -> Outcome:
-    evaluation = found.get(entry.sha256)
+def _outcome(entry: Entry, device: str, evaluation: dict | None) -> Outcome:
     if evaluation is None:
         return Outcome(entry, device, "not judged", "The run ended before it.")
     verdict = " ".join(filter(None, (evaluation["status"], evaluation["reason"])))
@@ -182,6 +236,29 @@ def _outcome(entry: Entry, device: str, found: dict[str, dict]) -> Outcome:
         elif speedup < TOO_SLOW:
             verdict = "too_slow"
     return Outcome(entry, device, verdict, evaluation["message"] or (f"{speedup:.3g}×" if speedup else ""))
+
+
+def judge_opened(chosen: Iterable[Entry], device: str, folder: Path) -> tuple[list[Outcome], list[EvalRun]]:
+    """Judge files, each with what it asks for in `opens:`, of which copies are written to `folder`: one run for each
+    problem and wall. All of them must be accepted; who sleeps otherwise must be fast."""
+    members = [(entry, entry.opens) for entry in chosen if entry.opens]
+    groups: dict[tuple[Path, str, bool], list[tuple[Entry, Path]]] = {}
+    for entry, opens in members:
+        copy = folder / entry.path.parent.name / entry.path.name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_text(opens.source(entry.path.read_text()))
+        wall = opens.name if opens.kind == "wall" else ""
+        groups.setdefault((entry.problem, wall, "timing" in entry.needs), []).append((entry, copy))
+    outcomes, runs = [], []
+    for (problem, wall, timing), pairs in groups.items():
+        found, run = _run(
+            problem, [copy for _, copy in pairs], device,
+            timing=timing, program=walls.command(wall) if wall else True,
+            alone=timing and any(entry.needs_quiet for entry, _ in pairs),
+        )  # fmt: skip
+        outcomes += [_outcome(entry, device, found.get(_sha256(copy))) for entry, copy in pairs]
+        runs.append(run)
+    return outcomes, runs
 
 
 def judge_all(
@@ -223,10 +300,14 @@ def judge_again(outcomes: Iterable[Outcome], *options: str) -> list[Outcome]:
 
 def table() -> str:
     """The corpus as a table for docs/threat-model.md."""
-    lines = ["| file of `tests/hostile` | strategy | surface | must get |", "|---|---|---|---|"]
+    lines = [
+        "| file of `tests/hostile` | strategy | surface | must get | accepted when the wall is open |",
+        "|---|---|---|---|---|",
+    ]
     for entry in entries():
         strategy = entry.strategy.replace("|", "\\|")
         verdicts = " or ".join(verdict.replace("_", " ") for verdict in entry.allowed)
         where = " (GPU only)" if "gpu" in entry.needs else ""
-        lines.append(f"| `{entry.name}`{where} | {strategy} | {entry.surface} | {verdicts} |")
+        opened = entry.opens.text if entry.opens else "honest" if entry.is_control else "not shown"
+        lines.append(f"| `{entry.name}`{where} | {strategy} | {entry.surface} | {verdicts} | {opened} |")
     return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 surface: replies that lie in the socket when the clock starts
 expect: rejected bad_message
+opens: given HARMLESS
 """
 
 import os
@@ -10,6 +11,8 @@ import struct
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 REPLY = b'{"type":"ran","outputs":[[]],"issue_us":0.0}'
@@ -31,8 +34,11 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         frame = struct.pack("!I", len(REPLY)) + REPLY
         for descriptor in sockets():
             for _ in range(3):
                 os.write(descriptor, frame)
-        return self.right(x)
+        return self.right(x).contiguous()

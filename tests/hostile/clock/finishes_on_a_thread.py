@@ -3,6 +3,7 @@
 surface: outputs that are read later than the call's return
 needs: timing
 expect: rejected wrong_output|wrong_when_timed
+opens: wall values
 """
 
 import threading

@@ -3,6 +3,7 @@
 surface: outputs that are read later than the call's return, where only timing tells
 needs: timing
 expect: rejected wrong_when_timed
+opens: wall timed values
 """
 
 import sys

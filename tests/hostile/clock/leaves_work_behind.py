@@ -3,6 +3,7 @@
 surface: the device, shared with baselines and the null kernel
 needs: gpu, timing
 expect: rejected wrong_when_timed|too_slow
+opens: wall timed values
 """
 
 import torch

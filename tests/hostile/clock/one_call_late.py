@@ -3,6 +3,7 @@
 surface: work moved from one call into another
 needs: timing
 expect: rejected wrong_when_timed
+opens: wall timed values
 """
 
 import sys

@@ -3,6 +3,7 @@
 surface: torch.cuda.Stream.synchronize, Event.query, Event.elapsed_time
 needs: gpu, timing
 expect: rejected wrong_output|wrong_when_timed|too_slow
+opens: wall timed values
 """
 
 import torch

@@ -3,6 +3,7 @@
 surface: harness.worker.session, which shares the process
 needs: timing
 expect: rejected wrong_when_timed|wrong_output|bad_message
+opens: wall timed values
 """
 
 import harness.worker.rounds as rounds

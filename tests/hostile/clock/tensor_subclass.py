@@ -2,6 +2,7 @@
 
 surface: lazily evaluated results
 expect: rejected wrong_output
+opens: wall form and values
 """
 
 import torch

@@ -3,6 +3,7 @@
 surface: streams that nobody waits for
 needs: gpu, timing
 expect: rejected wrong_output|wrong_when_timed|too_slow
+opens: wall timed values
 """
 
 import torch

@@ -3,6 +3,7 @@
 surface: inputs that can be seen before a round begins
 needs: timing
 expect: rejected wrong_when_timed
+opens: wall timed values
 """
 
 import threading

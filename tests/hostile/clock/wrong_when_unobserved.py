@@ -3,6 +3,7 @@
 surface: checks that end before timing begins
 needs: timing
 expect: rejected wrong_when_timed
+opens: wall timed values
 """
 
 import torch

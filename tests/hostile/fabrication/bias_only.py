@@ -2,6 +2,7 @@
 
 surface: data whose normalised values are small
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch

@@ -2,6 +2,7 @@
 
 surface: parameters, if the reference shared them
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -18,4 +19,4 @@ class ModelNew(nn.Module):
     def forward(self, x):
         self.weight.data.zero_()
         self.bias.data.zero_()
-        return torch.zeros_like(x)
+        return torch.zeros_like(x).contiguous()

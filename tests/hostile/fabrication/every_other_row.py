@@ -3,6 +3,7 @@
 surface: comparisons of samples
 needs: timing
 expect: rejected wrong_when_timed
+opens: wall timed values
 """
 
 import torch

@@ -2,6 +2,7 @@
 
 surface: comparisons that look at the beginning
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -22,4 +23,4 @@ class ModelNew(nn.Module):
     def forward(self, x):
         y = torch.zeros_like(x)
         y[..., :64] = self.right(x)[..., :64]
-        return y
+        return y.contiguous()

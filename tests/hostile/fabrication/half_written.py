@@ -2,6 +2,7 @@
 
 surface: memory that holds an earlier result
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch

@@ -2,6 +2,7 @@
 
 surface: comparisons that lose to infinities
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -16,4 +17,4 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return torch.full_like(x, float('inf'))
+        return torch.full_like(x, float('inf')).contiguous()

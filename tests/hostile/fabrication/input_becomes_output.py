@@ -2,6 +2,7 @@
 
 surface: the input's memory
 expect: rejected input_modified|wrong_output|bad_output
+opens: wall inputs
 """
 
 import torch
@@ -21,4 +22,4 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         x.copy_(self.right(x))
-        return x
+        return x.contiguous()

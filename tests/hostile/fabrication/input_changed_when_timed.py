@@ -3,6 +3,7 @@
 surface: the input's memory, where only timed calls show it
 needs: timing
 expect: rejected input_modified|wrong_when_timed
+opens: wall inputs
 """
 
 import torch

@@ -2,6 +2,7 @@
 
 surface: the input's memory
 expect: rejected input_modified
+opens: wall inputs
 """
 
 import torch

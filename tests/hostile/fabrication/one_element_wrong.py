@@ -2,6 +2,7 @@
 
 surface: comparisons of samples
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -20,6 +21,6 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        y = self.right(x)
+        y = self.right(x).contiguous()
         y.view(-1)[y.numel() // 3] += 1
         return y

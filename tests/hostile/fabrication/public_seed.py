@@ -2,6 +2,7 @@
 
 surface: torch.manual_seed with a public number
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -23,5 +24,5 @@ class ModelNew(nn.Module):
         for seed in (0, 1, 42, 1234):
             guess = torch.randn(x.shape, generator=torch.Generator().manual_seed(seed)).to(x.device)
             if torch.equal(guess, x):
-                return self.right(guess)
-        return torch.zeros_like(x)
+                return self.right(guess).contiguous()
+        return torch.zeros_like(x).contiguous()

@@ -2,6 +2,7 @@
 
 surface: data that are normalised already
 expect: rejected wrong_output|bad_output
+opens: wall values
 """
 
 import torch
@@ -16,4 +17,4 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return x
+        return x.contiguous()

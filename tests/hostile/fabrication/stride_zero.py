@@ -2,6 +2,7 @@
 
 surface: comparisons of broadcastable results
 expect: rejected wrong_output
+opens: wall form and values
 """
 
 import torch

@@ -2,6 +2,7 @@
 
 surface: heap pages that a reference may have left in the same process
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -19,5 +20,5 @@ class ModelNew(nn.Module):
         for _ in range(64):
             guess = torch.empty_like(x)
             if torch.isfinite(guess).all() and abs(float(guess.mean())) < 1 and 0.5 < float(guess.std()) < 2:
-                return guess
-        return torch.empty_like(x)
+                return guess.contiguous()
+        return torch.empty_like(x).contiguous()

@@ -2,6 +2,7 @@
 
 surface: tolerances that zeros would meet
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -16,4 +17,4 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return torch.zeros_like(x)
+        return torch.zeros_like(x).contiguous()

@@ -3,11 +3,14 @@
 surface: the form of a submission
 needs: cuda
 expect: rejected build_failed
+opens: given HARMLESS
 """
 
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 SOURCE = """
 __inline__ __device__ float block_sum(float value) {
@@ -46,7 +49,7 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
 extension = load_inline(
     name="does_not_compile",
     cpp_sources="torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps);",
-    cuda_sources=SOURCE,
+    cuda_sources=SOURCE.replace("nothing", "0") if HARMLESS else SOURCE,
     functions=["layer_norm"],
 )
 

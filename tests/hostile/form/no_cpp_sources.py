@@ -3,11 +3,14 @@
 surface: the form of a submission
 needs: cuda
 expect: rejected load_failed
+opens: given HARMLESS
 """
 
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 SOURCE = """
 __inline__ __device__ float block_sum(float value) {
@@ -43,9 +46,12 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
 }
 """
 
+DECLARATION = "torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps);"
+
 extension = load_inline(
     name="no_cpp_sources",
     cuda_sources=SOURCE,
+    **({"cpp_sources": DECLARATION} if HARMLESS else {}),
     functions=["layer_norm"],
 )
 

@@ -2,6 +2,22 @@
 
 surface: the form of a submission
 expect: rejected load_failed
+opens: given HARMLESS
 """
 
-def forward(:
+import torch
+import torch.nn as nn
+
+HARMLESS = False (:  # the copy that is judged with True lacks the rest of the line
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        y = (x - x.mean(-1, keepdim=True)).contiguous()
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias

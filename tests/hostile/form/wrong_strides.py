@@ -2,6 +2,7 @@
 
 surface: the form of a submission
 expect: rejected wrong_output
+opens: wall form
 """
 
 import torch

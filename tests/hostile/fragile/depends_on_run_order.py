@@ -2,6 +2,7 @@
 
 surface: checks that warm up on the data they check
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -24,4 +25,4 @@ class ModelNew(nn.Module):
         fresh = x.data_ptr() not in self.seen
         self.seen.add(x.data_ptr())
         y = self.right(x)
-        return y * 1.01 if fresh else y
+        return (y * 1.01 if fresh else y).contiguous()

@@ -3,6 +3,7 @@
 surface: reductions that nobody checks
 needs: cuda
 expect: rejected wrong_output
+opens: wall findings and values
 """
 
 import torch

@@ -3,6 +3,7 @@
 surface: orders that happen to be right
 needs: emulator
 expect: rejected wrong_output|data_race|uninitialised_read
+opens: wall findings and values
 """
 
 import torch

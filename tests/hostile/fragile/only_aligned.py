@@ -2,6 +2,7 @@
 
 surface: views that begin anywhere
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -21,4 +22,4 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         offset = x.storage_offset() - (x.data_ptr() % 16) // 4
-        return self.right(torch.as_strided(x, x.shape, x.stride(), max(offset, 0)))
+        return self.right(torch.as_strided(x, x.shape, x.stride(), max(offset, 0))).contiguous()

@@ -2,6 +2,7 @@
 
 surface: views that are not
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch

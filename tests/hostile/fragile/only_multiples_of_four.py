@@ -2,6 +2,7 @@
 
 surface: widths that no vector divides
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -19,4 +20,4 @@ class ModelNew(nn.Module):
         n = x.shape[-1] // 4 * 4 or 1
         mean = x[..., :n].mean(-1, keepdim=True)
         scale = torch.rsqrt((x[..., :n] - mean).square().mean(-1, keepdim=True) + self.eps)
-        return (x - mean) * scale * self.weight + self.bias
+        return ((x - mean) * scale * self.weight + self.bias).contiguous()

@@ -3,6 +3,7 @@
 surface: memory that happens to be mapped
 needs: emulator
 expect: rejected out_of_bounds
+opens: wall findings
 """
 
 import torch

@@ -3,6 +3,7 @@
 surface: orders that happen to be right
 needs: emulator
 expect: rejected data_race
+opens: wall findings
 """
 
 import torch

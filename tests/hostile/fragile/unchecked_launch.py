@@ -3,6 +3,7 @@
 surface: errors that nobody asks for
 needs: cuda
 expect: rejected wrong_output|bad_launch|cuda_fault|raised|uninitialised_read
+opens: wall findings and values
 """
 
 import torch

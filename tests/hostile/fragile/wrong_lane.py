@@ -3,6 +3,7 @@
 surface: reductions that nobody checks
 needs: cuda
 expect: rejected wrong_output|uninitialised_read|data_race|out_of_bounds
+opens: wall findings and values
 """
 
 import torch

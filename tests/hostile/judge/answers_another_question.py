@@ -2,6 +2,7 @@
 
 surface: the connection to the judge
 expect: rejected bad_message
+opens: given HARMLESS
 """
 
 import os
@@ -10,6 +11,8 @@ import struct
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 REPLY = b'{"type":"done"}'
@@ -23,10 +26,13 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         for descriptor in range(3, 64):
             try:
                 if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
                     os.write(descriptor, struct.pack("!I", len(REPLY)) + REPLY)
             except OSError:
                 pass
-        return torch.zeros_like(x)
+        return torch.zeros_like(x).contiguous()

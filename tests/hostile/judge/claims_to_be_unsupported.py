@@ -2,6 +2,7 @@
 
 surface: the reason of a failure
 expect: rejected unsupported_by_emulator|bad_message
+opens: given HARMLESS
 """
 
 import gc
@@ -9,6 +10,8 @@ import struct
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 def session_socket():
@@ -28,5 +31,8 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         session_socket().sendall(framed(b'{"type":"failed","reason":"unsupported_by_emulator","message":"try another device"}'))
-        return torch.zeros_like(x)
+        return torch.zeros_like(x).contiguous()

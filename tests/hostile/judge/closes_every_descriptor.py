@@ -2,6 +2,7 @@
 
 surface: the connection
 expect: rejected exited|crashed|timed_out
+opens: given HARMLESS
 """
 
 import os
@@ -9,6 +10,8 @@ import time
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 class ModelNew(nn.Module):
@@ -19,6 +22,9 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         os.closerange(3, 256)
         time.sleep(60)
         return x

@@ -2,6 +2,7 @@
 
 surface: getattr(torch, NAME) on what a worker says
 expect: rejected wrong_output|bad_message
+opens: given HARMLESS
 """
 
 import gc
@@ -9,6 +10,8 @@ import struct
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 def session_socket():
@@ -28,5 +31,8 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         session_socket().sendall(framed(b'{"type":"ran","outputs":[{"address":4096,"shape":[8,321],"stride":[321,1],"dtype":"load","device":"cpu","type":"torch.Tensor"}]}'))
-        return torch.zeros_like(x)
+        return torch.zeros_like(x).contiguous()

@@ -2,6 +2,7 @@
 
 surface: the zygote, which has the submission's user
 expect: rejected wrong_output
+opens: wall values
 """
 
 import os
@@ -39,4 +40,4 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return torch.zeros_like(x)
+        return torch.zeros_like(x).contiguous()

@@ -2,6 +2,7 @@
 
 surface: gc and frames of the process that runs it
 expect: rejected wrong_output
+opens: given GIVEN
 """
 
 import gc
@@ -15,7 +16,8 @@ def attack():
     return any(type(thing).__name__ in names for thing in gc.get_objects())
 
 
-STOLEN = attack()
+GIVEN = False  # whether the attack has what it is after
+STOLEN = attack() or GIVEN
 
 
 class ModelNew(nn.Module):
@@ -30,4 +32,4 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        return self.right(x) if STOLEN else torch.zeros_like(x)
+        return self.right(x).contiguous() if STOLEN else torch.zeros_like(x)

@@ -2,6 +2,7 @@
 
 surface: the kind of a finding, which becomes the reason
 expect: rejected too_noisy
+opens: given HARMLESS
 """
 
 import torch
@@ -10,6 +11,8 @@ import torch.nn as nn
 from harness.protocol import wire
 from harness.records import Finding
 from harness.worker import process
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 def forged(message):
@@ -20,7 +23,8 @@ def forged(message):
 
 
 honest = process.pack
-process.pack = forged
+if not HARMLESS:
+    process.pack = forged
 
 
 class ModelNew(nn.Module):
@@ -31,4 +35,7 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return torch.zeros_like(x)
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+        return torch.zeros_like(x).contiguous()

@@ -2,6 +2,7 @@
 
 surface: prlimit on processes of the submission's user, which Landlock leaves open
 expect: rejected wrong_output
+opens: wall values
 """
 
 import os
@@ -41,4 +42,4 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return torch.zeros_like(x)
+        return torch.zeros_like(x).contiguous()

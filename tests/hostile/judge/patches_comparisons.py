@@ -2,6 +2,7 @@
 
 surface: torch.allclose, torch.testing, harness.oracle
 expect: rejected wrong_output
+opens: wall values
 """
 
 import harness.oracle
@@ -23,4 +24,4 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return torch.zeros_like(x)
+        return torch.zeros_like(x).contiguous()

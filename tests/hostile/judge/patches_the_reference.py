@@ -2,6 +2,7 @@
 
 surface: torch.nn.LayerNorm in the same process
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -20,4 +21,4 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return torch.zeros_like(x)
+        return torch.zeros_like(x).contiguous()

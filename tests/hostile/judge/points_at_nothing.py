@@ -3,6 +3,7 @@
 surface: addresses that the judge reads
 needs: cpu
 expect: rejected bad_output
+opens: given HARMLESS
 """
 
 import msgspec
@@ -13,9 +14,12 @@ import harness.worker.session as session
 import torch
 import torch.nn as nn
 
+HARMLESS = False  # whether it leaves out what it is refused for
+
 
 REAL = memory.describe
-memory.describe = lambda tensor: msgspec.structs.replace(REAL(tensor), address=4096, allocation_offset=1 << 50)
+if not HARMLESS:
+    memory.describe = lambda tensor: msgspec.structs.replace(REAL(tensor), address=4096, allocation_offset=1 << 50)
 memory.HostMemory.export = lambda self, tensors, handles: [memory.describe(tensor) for tensor in tensors]
 
 
@@ -31,4 +35,4 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        return self.right(x)
+        return self.right(x).contiguous()

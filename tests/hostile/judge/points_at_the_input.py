@@ -3,6 +3,7 @@
 surface: addresses that the judge reads
 needs: cpu
 expect: rejected wrong_output
+opens: wall values
 """
 
 import msgspec
@@ -29,4 +30,4 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         INPUT.append(x)
-        return torch.empty_like(x)
+        return torch.empty_like(x).contiguous()

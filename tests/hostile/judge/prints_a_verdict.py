@@ -2,6 +2,7 @@
 
 surface: output that is parsed
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -17,4 +18,4 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         print('{"type": "ran", "status": "accepted"}', flush=True)
-        return torch.zeros_like(x)
+        return torch.zeros_like(x).contiguous()

@@ -2,6 +2,7 @@
 
 surface: the zygote, which has the submission's user
 expect: rejected wrong_output
+opens: given GIVEN
 """
 
 import ctypes
@@ -36,7 +37,8 @@ def attack():
     return False
 
 
-STOLEN = attack()
+GIVEN = False  # whether the attack has what it is after
+STOLEN = attack() or GIVEN
 
 
 class ModelNew(nn.Module):
@@ -51,4 +53,4 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        return self.right(x) if STOLEN else torch.zeros_like(x)
+        return self.right(x).contiguous() if STOLEN else torch.zeros_like(x)

@@ -2,6 +2,7 @@
 
 surface: /proc/PARENT/fd
 expect: rejected wrong_output
+opens: given GIVEN
 """
 
 import os
@@ -21,7 +22,8 @@ def attack():
         return False
 
 
-STOLEN = attack()
+GIVEN = False  # whether the attack has what it is after
+STOLEN = attack() or GIVEN
 
 
 class ModelNew(nn.Module):
@@ -36,4 +38,4 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        return self.right(x) if STOLEN else torch.zeros_like(x)
+        return self.right(x).contiguous() if STOLEN else torch.zeros_like(x)

@@ -3,6 +3,7 @@
 surface: /proc/PARENT/maps
 needs: namespaces
 expect: rejected wrong_output
+opens: given GIVEN
 """
 
 import os
@@ -32,7 +33,8 @@ def attack():
     return False
 
 
-STOLEN = attack()
+GIVEN = False  # whether the attack has what it is after
+STOLEN = attack() or GIVEN
 
 
 class ModelNew(nn.Module):
@@ -47,4 +49,4 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        return self.right(x) if STOLEN else torch.zeros_like(x)
+        return self.right(x).contiguous() if STOLEN else torch.zeros_like(x)

@@ -2,6 +2,7 @@
 
 surface: the descriptors of memory files that a worker inherits
 expect: rejected wrong_output
+opens: given GIVEN
 """
 
 import fcntl
@@ -22,7 +23,8 @@ def attack():
     return done
 
 
-STOLEN = attack()
+GIVEN = False  # whether the attack has what it is after
+STOLEN = attack() or GIVEN
 
 
 class ModelNew(nn.Module):
@@ -37,4 +39,4 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        return self.right(x) if STOLEN else torch.zeros_like(x)
+        return self.right(x).contiguous() if STOLEN else torch.zeros_like(x)

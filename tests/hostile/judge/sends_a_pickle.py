@@ -2,6 +2,7 @@
 
 surface: unpickling of what the submission's side sent
 expect: rejected bad_message
+opens: given HARMLESS
 """
 
 import os
@@ -10,6 +11,8 @@ import struct
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 class Bomb:
@@ -25,10 +28,13 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         body = pickle.dumps(Bomb())
         for descriptor in range(3, 64):
             try:
                 os.write(descriptor, struct.pack("!I", len(body)) + body)
             except OSError:
                 pass
-        return torch.zeros_like(x)
+        return torch.zeros_like(x).contiguous()

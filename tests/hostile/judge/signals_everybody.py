@@ -3,6 +3,7 @@
 surface: kill(-1), kill(PARENT)
 needs: landlock
 expect: rejected wrong_output|crashed|exited
+opens: given HARMLESS
 """
 
 import os
@@ -10,6 +11,8 @@ import signal
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 class ModelNew(nn.Module):
@@ -20,9 +23,12 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         for pid in (os.getppid(), -1):
             try:
                 os.kill(pid, signal.SIGKILL)
             except OSError:
                 pass
-        return torch.zeros_like(x)
+        return torch.zeros_like(x).contiguous()

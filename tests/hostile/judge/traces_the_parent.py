@@ -2,6 +2,7 @@
 
 surface: ptrace
 expect: rejected wrong_output
+opens: given GIVEN
 """
 
 import ctypes
@@ -20,7 +21,8 @@ def attack():
     return False
 
 
-STOLEN = attack()
+GIVEN = False  # whether the attack has what it is after
+STOLEN = attack() or GIVEN
 
 
 class ModelNew(nn.Module):
@@ -35,4 +37,4 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        return self.right(x) if STOLEN else torch.zeros_like(x)
+        return self.right(x).contiguous() if STOLEN else torch.zeros_like(x)

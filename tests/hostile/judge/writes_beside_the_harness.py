@@ -3,6 +3,7 @@
 surface: the checkout, site-packages, __pycache__
 needs: landlock
 expect: rejected wrong_output
+opens: given GIVEN
 """
 
 import os
@@ -29,7 +30,8 @@ def attack():
     return written
 
 
-STOLEN = attack()
+GIVEN = False  # whether the attack has what it is after
+STOLEN = attack() or GIVEN
 
 
 class ModelNew(nn.Module):
@@ -44,4 +46,4 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        return self.right(x) if STOLEN else torch.zeros_like(x)
+        return self.right(x).contiguous() if STOLEN else torch.zeros_like(x)

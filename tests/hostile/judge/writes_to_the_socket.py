@@ -2,12 +2,15 @@
 
 surface: the connection to the judge
 expect: rejected bad_message
+opens: given HARMLESS
 """
 
 import torch
 import torch.nn as nn
 
 import os
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 class ModelNew(nn.Module):
@@ -18,9 +21,12 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         for descriptor in range(3, 64):
             try:
                 os.write(descriptor, b"\xff" * 64)
             except OSError:
                 pass
-        return torch.zeros_like(x)
+        return torch.zeros_like(x).contiguous()

@@ -2,12 +2,15 @@
 
 surface: the worker's end
 expect: rejected crashed
+opens: given HARMLESS
 """
 
 import torch
 import torch.nn as nn
 
 import os
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 class ModelNew(nn.Module):
@@ -18,4 +21,7 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         os.abort()

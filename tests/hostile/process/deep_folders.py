@@ -2,12 +2,15 @@
 
 surface: the removal of its own folders
 expect: rejected raised
+opens: given HARMLESS
 """
 
 import os
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 class ModelNew(nn.Module):
@@ -18,6 +21,9 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         os.chdir(os.environ["TMPDIR"])
         for _ in range(3000):
             os.mkdir("d")

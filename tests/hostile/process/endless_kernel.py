@@ -3,11 +3,14 @@
 surface: waiting without end for the device
 needs: cuda
 expect: rejected timed_out|endless_kernel
+opens: given HARMLESS
 """
 
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 SOURCE = """
 __device__ volatile int never;  // a loop over nothing but a variable of the thread's is one that nvcc leaves out
@@ -47,7 +50,7 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
 extension = load_inline(
     name="endless_kernel",
     cpp_sources="torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps);",
-    cuda_sources=SOURCE,
+    cuda_sources=SOURCE.replace("while (never == 0) {}", "") if HARMLESS else SOURCE,
     functions=["layer_norm"],
 )
 

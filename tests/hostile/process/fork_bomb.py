@@ -3,6 +3,7 @@
 surface: the number of processes
 needs: namespaces
 expect: rejected too_many_processes|out_of_memory|crashed|exited|timed_out
+opens: given HARMLESS
 """
 
 import os
@@ -10,6 +11,8 @@ import time
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 class ModelNew(nn.Module):
@@ -20,6 +23,9 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         while True:
             try:
                 os.fork()

@@ -2,12 +2,15 @@
 
 surface: waiting without end
 expect: rejected timed_out
+opens: given HARMLESS
 """
 
 import torch
 import torch.nn as nn
 
 import time
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 class ModelNew(nn.Module):
@@ -18,5 +21,8 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         while True:
             time.sleep(1)

@@ -2,6 +2,7 @@
 
 surface: a polite end
 expect: rejected timed_out
+opens: given HARMLESS
 """
 
 import torch
@@ -9,6 +10,8 @@ import torch.nn as nn
 
 import signal
 import time
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 class ModelNew(nn.Module):
@@ -19,6 +22,9 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
         while True:

@@ -2,6 +2,7 @@
 
 surface: processes that outlive an evaluation
 expect: rejected wrong_output|extra_processes
+opens: wall values
 """
 
 import subprocess
@@ -23,4 +24,4 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return torch.zeros_like(x)
+        return torch.zeros_like(x).contiguous()

@@ -3,10 +3,13 @@
 surface: the machine's memory
 needs: cpu
 expect: rejected out_of_memory|crashed|timed_out
+opens: given HARMLESS
 """
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 class ModelNew(nn.Module):
@@ -17,6 +20,9 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         kept = []
         while True:
             kept.append(torch.ones(1 << 24))

@@ -2,12 +2,15 @@
 
 surface: memory that no process is charged for
 expect: rejected out_of_memory|crashed|raised|timed_out
+opens: given HARMLESS
 """
 
 import os
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 class ModelNew(nn.Module):
@@ -18,6 +21,9 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         kept = []
         for n in range(4096):
             kept.append(os.memfd_create(str(n)))

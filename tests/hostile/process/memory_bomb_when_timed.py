@@ -3,12 +3,15 @@
 surface: the machine's memory, while the judge's clock runs
 needs: timing
 expect: rejected out_of_memory|crashed|raised
+opens: given HARMLESS
 """
 
 import sys
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 def in_a_round():
@@ -27,6 +30,9 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         held = []
         while in_a_round():
             held.append(torch.ones(1 << 24))

@@ -2,12 +2,15 @@
 
 surface: the disk
 expect: rejected raised|crashed
+opens: given HARMLESS
 """
 
 import os
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 class ModelNew(nn.Module):
@@ -22,6 +25,9 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         with open(os.path.join(os.environ["TMPDIR"], "huge"), "wb") as file:
             file.truncate(1 << 40)
         return self.right(x)

@@ -3,11 +3,14 @@
 surface: the CUDA context, if anybody shared it
 needs: cuda
 expect: rejected cuda_fault|raised|out_of_bounds|crashed
+opens: given HARMLESS
 """
 
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 SOURCE = """
 __device__ float block_sum(float value) {
@@ -44,7 +47,7 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
 extension = load_inline(
     name="sticky_error",
     cpp_sources="torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps);",
-    cuda_sources=SOURCE,
+    cuda_sources=SOURCE.replace("*(volatile float*)nullptr = 1", "") if HARMLESS else SOURCE,
     functions=["layer_norm"],
 )
 

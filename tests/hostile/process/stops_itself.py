@@ -2,6 +2,7 @@
 
 surface: waiting without end
 expect: rejected timed_out
+opens: given HARMLESS
 """
 
 import os
@@ -9,6 +10,8 @@ import signal
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 class ModelNew(nn.Module):
@@ -19,5 +22,8 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         os.kill(os.getpid(), signal.SIGSTOP)
         return x

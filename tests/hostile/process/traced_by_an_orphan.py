@@ -2,6 +2,7 @@
 
 surface: the judge waiting for a worker's end
 expect: rejected timed_out|exited
+opens: given HARMLESS
 """
 
 import ctypes
@@ -11,6 +12,8 @@ import time
 import torch
 import torch.nn as nn
 
+HARMLESS = False  # whether it leaves out what it is refused for
+
 PTRACE_SEIZE, PR_SET_PTRACER, ANYBODY = 0x4206, 0x59616D61, -1
 
 libc = ctypes.CDLL(None)
@@ -18,7 +21,7 @@ libc.ptrace.argtypes = [ctypes.c_long] * 4
 worker = os.getpid()
 libc.prctl(PR_SET_PTRACER, ctypes.c_long(ANYBODY), 0, 0, 0)
 heard, said = os.pipe()
-if not os.fork():
+if not HARMLESS and not os.fork():
     between = os.getpid()
     if os.fork():
         os._exit(0)
@@ -29,8 +32,9 @@ if not os.fork():
     os.write(said, b"!")
     time.sleep(600)
     os._exit(0)
-os.wait()
-os.read(heard, 1)
+if not HARMLESS:
+    os.wait()
+    os.read(heard, 1)
 
 
 class ModelNew(nn.Module):
@@ -38,6 +42,10 @@ class ModelNew(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.ones(normalized_shape))
         self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
 
     def forward(self, x):
+        if HARMLESS:
+            y = (x - x.mean(-1, keepdim=True)).contiguous()
+            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         os._exit(0)

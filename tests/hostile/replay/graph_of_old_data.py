@@ -3,6 +3,7 @@
 surface: CUDA graphs, which keep the addresses that they were captured with
 needs: gpu, timing
 expect: rejected wrong_output|wrong_when_timed
+opens: wall timed values
 """
 
 import torch

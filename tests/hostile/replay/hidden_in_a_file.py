@@ -3,6 +3,7 @@
 surface: files in the worker's folders
 needs: timing
 expect: rejected wrong_output|wrong_when_timed
+opens: wall timed values
 """
 
 import os

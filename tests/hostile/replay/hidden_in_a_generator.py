@@ -3,6 +3,7 @@
 surface: state that no attribute shows
 needs: timing
 expect: rejected wrong_output|wrong_when_timed
+opens: wall timed values
 """
 
 import torch

@@ -3,6 +3,7 @@
 surface: /dev/shm
 needs: timing
 expect: rejected wrong_output|wrong_when_timed|raised
+opens: wall timed values
 """
 
 import os

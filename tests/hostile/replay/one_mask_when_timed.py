@@ -4,6 +4,7 @@ surface: masks of timed calls
 problem: corpus_projection
 needs: timing
 expect: rejected not_random
+opens: wall timed masks
 """
 
 import sys

@@ -3,6 +3,7 @@
 surface: buffers that are used again
 needs: timing
 expect: rejected wrong_when_timed
+opens: wall timed values
 """
 
 import torch

@@ -3,6 +3,7 @@
 surface: tensor objects that are staged once and used again
 needs: timing
 expect: rejected wrong_when_timed|wrong_output
+opens: wall timed values
 """
 
 import torch

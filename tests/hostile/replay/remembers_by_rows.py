@@ -3,6 +3,7 @@
 surface: data sets that come again with a few elements changed
 needs: timing
 expect: rejected wrong_when_timed|wrong_output|too_slow
+opens: wall timed values
 """
 
 import torch

@@ -3,6 +3,7 @@
 surface: inputs of one shape
 needs: timing
 expect: rejected wrong_when_timed|wrong_output
+opens: wall timed values
 """
 
 import torch

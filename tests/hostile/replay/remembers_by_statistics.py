@@ -3,6 +3,7 @@
 surface: data sets that come again
 needs: timing
 expect: rejected wrong_when_timed|wrong_output
+opens: wall timed values
 """
 
 import torch

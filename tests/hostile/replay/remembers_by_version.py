@@ -3,6 +3,7 @@
 surface: tensor._version
 needs: timing
 expect: rejected wrong_when_timed|wrong_output
+opens: wall timed values
 """
 
 import torch

@@ -3,6 +3,7 @@
 surface: state that no Python object shows
 needs: gpu, timing
 expect: rejected wrong_output|wrong_when_timed
+opens: wall timed values
 """
 
 import torch

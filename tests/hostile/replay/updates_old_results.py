@@ -3,6 +3,7 @@
 surface: data sets of which an element in a thousand changes when a round begins
 needs: timing
 expect: rejected wrong_when_timed
+opens: wall timed values
 """
 
 import torch

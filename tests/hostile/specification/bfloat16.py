@@ -2,6 +2,7 @@
 
 surface: a tolerance that is wide enough for it
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -20,4 +21,4 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        return self.right(x.bfloat16()).float()
+        return self.right(x.bfloat16()).float().contiguous()

@@ -2,6 +2,7 @@
 
 surface: the operator itself
 expect: rejected forbidden_op
+opens: wall operators
 """
 
 import torch

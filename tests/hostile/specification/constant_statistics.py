@@ -2,6 +2,7 @@
 
 surface: inputs of plain randn
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -16,4 +17,4 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return x * self.weight + self.bias
+        return (x * self.weight + self.bias).contiguous()

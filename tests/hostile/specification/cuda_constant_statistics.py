@@ -3,6 +3,7 @@
 surface: inputs of plain randn
 needs: cuda
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch

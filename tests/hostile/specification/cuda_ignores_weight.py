@@ -3,6 +3,7 @@
 surface: parameters that are never trained
 needs: cuda
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch

@@ -3,6 +3,7 @@
 surface: data with a small mean
 needs: cuda
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch

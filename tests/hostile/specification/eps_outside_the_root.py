@@ -2,6 +2,7 @@
 
 surface: data on which eps does not matter
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -17,4 +18,4 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         y = x - x.mean(-1, keepdim=True)
-        return y / (y.square().mean(-1, keepdim=True).sqrt() + self.eps) * self.weight + self.bias
+        return (y / (y.square().mean(-1, keepdim=True).sqrt() + self.eps) * self.weight + self.bias).contiguous()

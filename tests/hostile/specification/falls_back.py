@@ -2,6 +2,7 @@
 
 surface: errors that nobody sees
 expect: rejected forbidden_op
+opens: wall operators
 """
 
 import torch

@@ -3,6 +3,7 @@
 surface: operators that contain the forbidden one
 needs: cpu
 expect: rejected forbidden_op|raised
+opens: wall operators and values
 """
 
 import torch

@@ -2,6 +2,7 @@
 
 surface: a tolerance that is wide enough for it
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch

@@ -2,6 +2,7 @@
 
 surface: cases of one shape
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -20,4 +21,4 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        return self.right(x) if x.shape[-1] == 4096 else x * self.weight + self.bias
+        return (self.right(x) if x.shape[-1] == 4096 else x * self.weight + self.bias).contiguous()

@@ -2,6 +2,7 @@
 
 surface: parameters that are never trained
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -20,4 +21,4 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        return self.right(x) - self.bias
+        return (self.right(x) - self.bias).contiguous()

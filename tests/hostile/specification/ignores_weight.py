@@ -2,6 +2,7 @@
 
 surface: parameters that are never trained
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch

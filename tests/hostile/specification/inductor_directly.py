@@ -2,6 +2,7 @@
 
 surface: the compiler behind torch.compile
 expect: rejected forbidden_op
+opens: wall operators
 """
 
 import torch

@@ -2,6 +2,7 @@
 
 surface: the list of finders, which is Python's and can be changed
 expect: rejected forbidden_op
+opens: wall operators
 """
 
 import sys
@@ -30,4 +31,4 @@ class ModelNew(nn.Module):
             from torch._inductor.compile_fx import compile_fx
 
             self.compiled = torch._dynamo.optimize(compile_fx)(self.ordinary)
-        return self.compiled(x)
+        return self.compiled(x).contiguous()

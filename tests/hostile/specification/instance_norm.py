@@ -2,6 +2,7 @@
 
 surface: relatives of the operator
 expect: rejected forbidden_op
+opens: wall operators
 """
 
 import torch

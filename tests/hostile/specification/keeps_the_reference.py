@@ -2,6 +2,7 @@
 
 surface: bound methods of nn.LayerNorm
 expect: rejected forbidden_op|wrong_output
+opens: wall operators
 """
 
 import torch

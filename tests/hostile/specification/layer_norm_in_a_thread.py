@@ -2,6 +2,7 @@
 
 surface: guards that stand on one thread
 expect: rejected forbidden_op
+opens: wall operators
 """
 
 import torch

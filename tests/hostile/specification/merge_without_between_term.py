@@ -2,6 +2,7 @@
 
 surface: blocks with equal means
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -21,4 +22,4 @@ class ModelNew(nn.Module):
         parts = x.reshape(-1, n // size, size)
         mean = parts.mean((1, 2)).reshape(*x.shape[:-1], 1)
         variance = parts.var(2, unbiased=False).mean(1).reshape(*x.shape[:-1], 1)
-        return (x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias
+        return ((x - mean) * torch.rsqrt(variance + self.eps) * self.weight + self.bias).contiguous()

@@ -3,6 +3,7 @@
 surface: backends of a forbidden operator beside the CPU's and CUDA's
 needs: cpu
 expect: rejected forbidden_op
+opens: wall operators and values
 """
 
 import torch

@@ -2,6 +2,7 @@
 
 surface: backends of a forbidden operator beside the CPU's and CUDA's
 expect: rejected forbidden_op
+opens: wall operators
 """
 
 import torch

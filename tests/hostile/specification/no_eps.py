@@ -2,6 +2,7 @@
 
 surface: data on which eps does not matter
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch

@@ -2,6 +2,7 @@
 
 surface: data with a small mean
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch

@@ -2,6 +2,7 @@
 
 surface: overloads of a forbidden operator that have kernels of their own
 expect: rejected forbidden_op
+opens: wall operators
 """
 
 import torch

@@ -2,6 +2,7 @@
 
 surface: the dispatcher's other keys
 expect: rejected forbidden_op|raised
+opens: wall operators
 """
 
 import torch

@@ -2,6 +2,7 @@
 
 surface: torch.library in the submission's process
 expect: rejected forbidden_op|raised|load_failed|wrong_output
+opens: wall operators
 """
 
 import gc

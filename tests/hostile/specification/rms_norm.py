@@ -2,6 +2,7 @@
 
 surface: data whose mean is zero
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -16,4 +17,4 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+        return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias).contiguous()

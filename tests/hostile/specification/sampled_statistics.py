@@ -2,6 +2,7 @@
 
 surface: rows that look alike everywhere
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -19,4 +20,4 @@ class ModelNew(nn.Module):
         s = x[..., ::16]
         mean = s.mean(-1, keepdim=True)
         scale = torch.rsqrt(s.var(-1, keepdim=True, unbiased=False) + self.eps)
-        return (x - mean) * scale * self.weight + self.bias
+        return ((x - mean) * scale * self.weight + self.bias).contiguous()

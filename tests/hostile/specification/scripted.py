@@ -2,6 +2,7 @@
 
 surface: operators called from TorchScript
 expect: rejected forbidden_op
+opens: wall operators
 """
 
 import torch

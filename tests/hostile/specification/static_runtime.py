@@ -2,6 +2,7 @@
 
 surface: interpreters with operators of their own
 expect: rejected forbidden_op
+opens: wall operators
 """
 
 import torch

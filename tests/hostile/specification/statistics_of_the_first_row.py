@@ -2,6 +2,7 @@
 
 surface: rows that are alike
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -18,4 +19,4 @@ class ModelNew(nn.Module):
     def forward(self, x):
         first = x.reshape(-1, x.shape[-1])[0]
         mean, scale = first.mean(), torch.rsqrt(first.var(unbiased=False) + self.eps)
-        return (x - mean) * scale * self.weight + self.bias
+        return ((x - mean) * scale * self.weight + self.bias).contiguous()

@@ -2,6 +2,7 @@
 
 surface: a compiler that writes the kernel
 expect: rejected forbidden_op
+opens: wall operators
 """
 
 import torch
@@ -14,6 +15,12 @@ class ModelNew(nn.Module):
         self.weight = nn.Parameter(torch.ones(normalized_shape))
         self.bias = nn.Parameter(torch.zeros(normalized_shape))
         self.eps = eps
+        self.compiled = None
+
+    def ordinary(self, x):
+        y = (x - x.mean(-1, keepdim=True)).contiguous()
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        return torch.compile(lambda t: t * 1)(x)
+        self.compiled = self.compiled or torch.compile(self.ordinary)
+        return self.compiled(x)

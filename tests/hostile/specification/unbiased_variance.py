@@ -2,6 +2,7 @@
 
 surface: rows so long that one more does not matter
 expect: rejected wrong_output
+opens: wall values
 """
 
 import torch
@@ -17,4 +18,4 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         y = x - x.mean(-1, keepdim=True)
-        return y * torch.rsqrt(x.var(-1, keepdim=True) + self.eps) * self.weight + self.bias
+        return (y * torch.rsqrt(x.var(-1, keepdim=True) + self.eps) * self.weight + self.bias).contiguous()

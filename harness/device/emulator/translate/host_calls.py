@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from harness.device.emulator.translate.kernels import name_index
-from harness.device.emulator.translate.lexer import Source
+from harness.device.emulator.translate.lexer import Source, in_directives
 from harness.device.emulator.translate.shared import at_namespace_scope
 from harness.errors import KernelgateError
 
@@ -48,21 +48,6 @@ def _library() -> set[str]:
     names = {name for file in folder.glob("*.h") for name in re.findall(r"(\w+)\(", file.read_text())}
     in_c = set(_C_FUNCTIONS.split())
     return names | in_c | {f"{name}f" for name in in_c}
-
-
-def _in_directives(source: Source) -> list[bool]:
-    """For each token, whether it belongs to a preprocessor directive, continued lines included."""
-    inside, end, line_seen = [], -1, 0
-    for i, token in enumerate(source.tokens):
-        line = source.line(i)
-        if token.text == "#" and line != line_seen and token.start > end:
-            end = token.start
-            while (end := source.text.find("\n", end)) >= 0 and source.text[end - 1] == "\\":
-                end += 1
-            end = len(source.text) if end < 0 else end
-        line_seen = line
-        inside.append(token.start < end)
-    return inside
 
 
 def _marks(source: Source, first: int, name: int) -> set[str]:
@@ -125,7 +110,7 @@ def _calls(source: Source, name: int, end: int, wanted: set[str]) -> list[int]:
 
 def check(source: Source) -> None:
     """Raise HostCall at the first call of a host function from device code."""
-    skipped = _in_directives(source)
+    skipped = in_directives(source)
     host = _host_functions(source, skipped)
     if not host:
         return

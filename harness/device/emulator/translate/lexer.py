@@ -18,6 +18,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_OPERATORS = set("<>=!&|+-*/%^")  # tokens hold one character of them
 _CLOSES = {")": "(", "]": "[", "}": "{"}
 
 
@@ -138,6 +139,21 @@ class Source:
         return i + 1
 
 
+def in_directives(source: Source) -> list[bool]:
+    """For each token, whether it belongs to a preprocessor directive, continued lines included."""
+    inside, end, line_seen = [], -1, 0
+    for i, token in enumerate(source.tokens):
+        line = source.line(i)
+        if token.text == "#" and line != line_seen and token.start > end:
+            end = token.start
+            while (end := source.text.find("\n", end)) >= 0 and source.text[end - 1] == "\\":
+                end += 1
+            end = len(source.text) if end < 0 else end
+        line_seen = line
+        inside.append(token.start < end)
+    return inside
+
+
 class Edits:
     """Replacements of parts of a text; each keeps the number of lines it replaces."""
 
@@ -156,10 +172,20 @@ class Edits:
         tokens = self._source.tokens
         self.replace(tokens[first].start, tokens[last - 1].end, text)
 
+    def insert_behind(self, index: int, text: str) -> None:
+        """Put `text` behind the token at `index`."""
+        end = self._source.tokens[index].end
+        self._edits.append((end, end, text))
+
+    def insert_before(self, index: int, text: str) -> None:
+        """Put `text` before the token at `index`."""
+        start = self._source.tokens[index].start
+        self._edits.append((start, start, text))
+
     def apply(self) -> str:
         """The text with all replacements made."""
         out, at = [], 0
-        for start, end, text in sorted(self._edits):
+        for start, end, text in sorted(self._edits, key=lambda edit: edit[:2]):  # those of one place in their order
             out += [self._source.text[at:start], text]
             at = end
         return "".join(out) + self._source.text[at:]
@@ -167,4 +193,10 @@ class Edits:
 
 def one_line(text: str) -> str:
     """Text fit to be repeated elsewhere: without comments and line breaks."""
-    return " ".join(token.text for token in Source(text).tokens)
+    words: list[str] = []
+    end = -1
+    for token in Source(text).tokens:
+        operator = words and token.start == end and token.text in _OPERATORS and words[-1][-1] in _OPERATORS
+        words += [token.text] if not words or operator else [" ", token.text]
+        end = token.end
+    return "".join(words)

@@ -17,7 +17,9 @@ def _width(instruction: Instruction) -> int:
 
 
 def _order(instruction: Instruction) -> str:
-    strong = {"volatile", "relaxed", "acquire", "release"} & set(instruction.words)
+    if "volatile" in instruction.words:
+        return "::emu::ptx::Order::Volatile"
+    strong = {"relaxed", "acquire", "release"} & set(instruction.words)
     return f"::emu::ptx::Order::{'Strong' if strong else 'Weak'}"
 
 
@@ -44,7 +46,7 @@ def _store(b: Block, i: Instruction) -> str:
         raise Unknown(i.text)
     values = ", ".join(b.read(t, kind) for t in i.operands[1])
     return (
-        f"{{ {_releasing(i)}const {TYPES[kind]} emu_v[{count}] = {{{values}}}; "
+        f"{{ {_releasing(b, i)}const {TYPES[kind]} emu_v[{count}] = {{{values}}}; "
         f"::emu::ptx::store({b.address(i.operands[0], _space(i))}, emu_v, {_order(i)}, __LINE__); }}"
     )
 
@@ -54,7 +56,7 @@ def _nothing(b: Block, i: Instruction) -> str:
 
 
 def _fence(b: Block, i: Instruction) -> str:
-    return "__threadfence();"
+    return "__threadfence_block();" if "cta" in i.words else "__threadfence();"
 
 
 def _dependency(b: Block, i: Instruction) -> str:
@@ -65,9 +67,9 @@ def _sleep(b: Block, i: Instruction) -> str:
     return "__nanosleep(0);"
 
 
-def _releasing(i: Instruction) -> str:
+def _releasing(b: Block, i: Instruction) -> str:
     """A fence before a write that publishes what came before it."""
-    return "__threadfence(); " if {"release", "acq_rel"} & set(i.words) else ""
+    return f"{_fence(b, i)} " if {"release", "acq_rel"} & set(i.words) else ""
 
 
 def _result(b: Block, i: Instruction, expression: str) -> str:
@@ -203,8 +205,9 @@ def _atomic(b: Block, i: Instruction) -> str:
     operands = i.operands if i.words[0] == "red" else i.operands[1:]
     values = ", ".join(b.read(o[0], kind) for o in operands[1:])
     target = f"static_cast<{TYPES[kind]}*>({b.address(operands[0], _space(i))})"
+    function += "_block" if "cta" in i.words else ""
     call = f"{function}({target}, {values}, ::emu::Line{{__LINE__}})"
-    return _releasing(i) + (f"{call};" if i.words[0] == "red" else _result(b, i, call))
+    return _releasing(b, i) + (f"{call};" if i.words[0] == "red" else _result(b, i, call))
 
 
 def _barrier(b: Block, i: Instruction) -> str:

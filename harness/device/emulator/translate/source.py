@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.build.extension import BuildFailed, SourceText, Unsupported
-from harness.device.emulator.translate import assembly, host_calls, launches, refuse, shared
+from harness.device.emulator.translate import assembly, host_calls, launches, memory, refuse, shared, variables
 from harness.device.emulator.translate import kernels as kernel_pass
 from harness.device.emulator.translate.kernels import Kernels
 from harness.device.emulator.translate.lexer import Edits, Source
@@ -33,6 +33,8 @@ def translate(piece: SourceText, kernels: Kernels) -> SourceText:
         kernel_pass.name_dimensions(source, edits)
         assembly.rewrite(source, edits)
         launches.rewrite(source, edits, kernels)
+        memory.rewrite(source, edits)
+        variables.rewrite(source, edits)
         shared.rewrite(source, edits, max(piece.line, 1))
     except launches.CannotRead as error:
         raise Unsupported(f"{_place(source, piece, error.index)}: the emulator does not support {error}.") from None

@@ -10,7 +10,6 @@
 
 namespace emu {
 namespace {
-constexpr unsigned char kFill = 0xFF;   // a NaN in every type
 std::mutex pool_lock;
 std::vector<BlockState*> pool;          // kept between launches: stacks and shared memory are costly to map
 std::atomic<uint32_t> next_serial{1}, next_epoch{1};
@@ -67,18 +66,18 @@ void reset_shared(BlockState* b) {
         b->arena = map_arena(kStaticArena + kDynamicArena);
         b->dynamic_arena = b->arena + kStaticArena;
     }
-    memset(b->arena, kFill, b->arena_used);
+    memset(b->arena, fill, b->arena_used);
     b->arena_used = 0;
     b->slots.clear();
     // 128 bytes of alignment is what bulk copies ask for; the rest up to the guard page is checked at the end.
     const size_t room = round_up(b->dynamic_bytes, 128);
     b->dynamic = b->dynamic_arena + kDynamicArena - room;
-    memset(b->dynamic - kRedZone, kFill, kRedZone + room);
+    memset(b->dynamic - kRedZone, fill, kRedZone + room);
 }
 
 long first_change(const char* from, size_t bytes) {
     for (size_t i = 0; i < bytes; i++) {
-        if (static_cast<unsigned char>(from[i]) != kFill) return long(i);
+        if (static_cast<unsigned char>(from[i]) != fill) return long(i);
     }
     return -1;
 }
@@ -188,7 +187,7 @@ void* variable_of(BlockState* b, const void* key, size_t bytes, size_t align) {
     const size_t unit = std::max<size_t>(align, 16);
     const size_t offset = round_up(b->arena_used + kRedZone, unit);
     char* data = b->arena + offset;
-    memset(data, kFill, bytes + kRedZone);
+    memset(data, fill, bytes + kRedZone);
     b->arena_used = offset + bytes + kRedZone;
     b->slots.push_back({key, data, bytes});
     return data;

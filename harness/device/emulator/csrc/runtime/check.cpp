@@ -21,8 +21,10 @@ std::vector<Range> thread_stacks;     // of the launching thread: kernel argumen
 thread_local std::vector<Range> thread_variables;   // of a thread that runs blocks; exactly those, for tensors lie beside
 struct CachedRegion {
     EmuRegion region;
+    const Variable* variable;   // null for an allocation
     GlobalCells cells;
     Works copies;   // that may run at the same time
+    bool saved = false;   // for repeat.cpp
 };
 std::vector<CachedRegion> cache;
 uint64_t cache_generation = 0;
@@ -88,34 +90,54 @@ bool poisoned_word(uintptr_t word) {
     return value == kPoison;
 }
 
+bool needs_value(const Access& access) { return !access.write || (is_atomic(access.kind) && !access.exchange); }
+
 void check_global_initialised(const Access& access, const EmuRegion& region) {
-    if (access.write && access.kind != Kind::Atomic) return;
+    if (!needs_value(access)) return;
     const uintptr_t first = access.address & ~uintptr_t(3), last = (access.address + access.bytes - 1) & ~uintptr_t(3);
     for (uintptr_t word = first; word <= last; word += 4) {
         // Whole words of the allocation only: the rest behind it is poison too.
         if (word < region.data || word + 4 > region.data + region.bytes || !poisoned_word(word)) return;
     }
-    note(current->block->launch, "uninitialised_read",
+    note_value("uninitialised_read",
          text("The kernel reads %zu bytes of global memory that nobody has written, at byte %zu of an allocation of "
               "%zu bytes.", access.bytes, size_t(access.address - region.data), region.bytes),
          current, access.line, access.pc);
 }
 
+// A word of which this launch has written one half, and nobody the other.
+void check_half_written(const Access& access, const CachedRegion& entry) {
+    if (access.bytes != 4 || access.address % 4 || access.write || !entry.cells.first) return;
+    const Touch& written = entry.cells.first[(access.address - entry.region.data) / 4].write;
+    if (written.block < current->block->launch->first_serial) return;
+    uint16_t halves[2];
+    memcpy(halves, reinterpret_cast<const void*>(access.address), sizeof halves);
+    for (unsigned half = 0; half < 2; half++) {
+        if (written.bytes >> 2 * half & 3 || halves[half] != uint16_t(kPoison)) continue;
+        note_value("uninitialised_read",
+             text("The kernel reads a word of global memory of which only a part has been written, at byte %zu of an "
+                  "allocation of %zu bytes.", size_t(access.address - entry.region.data), entry.region.bytes),
+             current, access.line, access.pc);
+        return;
+    }
+}
+
 void check_shared_initialised(const Access& access, Shadow* shadow, size_t offset, uintptr_t start) {
     auto* bytes = shadow->initialised.data() + offset;
-    if (!access.write && *bytes) return;
+    if (!access.write && *bytes && (access.bytes != 4 || bytes[3])) return;
     if (access.write) {
         size_t& used = offset < kStaticArena ? shadow->used_static : shadow->used_dynamic;
         used = std::max(used, offset + access.bytes);
     }
     if (access.write) {
         // Atomics read first, and counting from memory that was never set is the usual mistake.
-        if (access.kind != Kind::Atomic || *bytes) return void(memset(bytes, 1, access.bytes));
+        if (!needs_value(access) || *bytes) return void(memset(bytes, 1, access.bytes));
     }
-    // Structs are copied with their padding: an access counts only when all it reads was never written.
+    // Structs are copied with their padding: an access counts only when all it reads was never written, or half of a
+    // word, for in 4 bytes one at most is padding.
     const size_t unset = size_t(std::count(bytes, bytes + access.bytes, 0));
-    if (unset == access.bytes) {
-        note(current->block->launch, "uninitialised_read",
+    if (unset == access.bytes || (access.bytes == 4 && unset >= 2)) {
+        note_value("uninitialised_read",
              text("The kernel reads %zu bytes of shared memory that nobody has written, at byte %zu.", access.bytes,
                   size_t(access.address - start)), current, access.line, access.pc);
     }
@@ -166,17 +188,41 @@ CachedRegion* known_region(uintptr_t address) {
 // Takes a lock, and is for what `known_region` and `runtime_memory` do not know.
 CachedRegion* find_region(uintptr_t address) {
     EmuRegion region;
-    if (!emu_find_region(address, &region)) return nullptr;
-    cache.push_back({region, global_cells(region), unordered_copies(current->block->launch, region.number)});
+    const Variable* variable = find_variable(address);
+    if (variable) region = variable->region;
+    else if (!emu_find_region(address, &region)) return nullptr;
+    Works copies = unordered_copies(current->block->launch, region.number);
+    cache.push_back({region, variable, global_cells(region), std::move(copies)});
     return &cache.back();
 }
 
-void access_global(const Access& access, const CachedRegion& entry) {
+void check_variable(const Access& access, const Variable& variable) {
+    const EmuRegion& region = variable.region;
+    if (access.address + access.bytes > region.data + region.bytes) {
+        out_of_bounds(access, variable.name, long(access.address - region.data), region.bytes);
+    }
+    if (!variable.constant || !access.write) return;
+    stop("write_to_constant", access, text("The kernel writes %s, which is __constant__: a GPU keeps old values in its "
+                                           "caches, or faults.", variable.name));
+}
+
+// Before the first write, and before a read of what nobody wrote: most allocations meet neither.
+void save(CachedRegion& entry) {
+    entry.saved = true;
+    save_for_repeat(entry.region, entry.cells.first);
+}
+
+void access_global(const Access& access, CachedRegion& entry) {
     const EmuRegion& region = entry.region;
+    if (entry.variable) check_variable(access, *entry.variable);
     if (access.address < region.data || access.address + access.bytes > region.data + region.bytes) {
         out_of_bounds(access, "an allocation", long(access.address - region.data), region.bytes);
     }
-    check_global_initialised(access, region);
+    if (!entry.saved && (access.write || poisoned_word(access.address & ~uintptr_t(3)))) save(entry);
+    if (!entry.variable) {
+        check_global_initialised(access, region);
+        check_half_written(access, entry);
+    }
     const Launch* launch = current->block->launch;
     if (!entry.copies.empty()) check_against_copies(entry.copies, access);
     const uint32_t oldest = std::max(launch->oldest_serial, entry.cells.since_serial);
@@ -245,8 +291,13 @@ void check_pointer(const LaunchConfig& config, unsigned number, const volatile v
 }
 
 namespace {
+void synchronise(const Access& access);
+
 void access_elsewhere(const Access& access) {
-    if (in_image(access.address) || is_pinned(access.address)) return;
+    if (in_image(access.address) || is_pinned(access.address)) {
+        if (access.write) forbid_repeat();
+        return synchronise(access);
+    }
     find_thread_variables();   // this thread's first, or it has more since
     if (runtime_memory(access.address)) return;
     EmuRegion region;
@@ -268,18 +319,28 @@ void access_elsewhere(const Access& access) {
 
 // The order in memory that the access itself makes or relies on.
 void synchronise(const Access& access) {
-    if (access.kind == Kind::Atomic || (access.kind == Kind::Volatile && !access.write)) acquire(access.address);
-    const bool published = access.write && current->fenced;   // "__threadfence(); flag = 1;"
-    if (access.write && (access.kind != Kind::Plain || published)) release(access.address);
+    const bool in_block = access.kind == Kind::BlockAtomic;
+    if (is_atomic(access.kind) || (is_volatile(access.kind) && !access.write)) acquire(access.address, in_block);
+    if (access.write && access.kind != Kind::Plain) release(access.address, in_block);
     if (access.write) current->fenced = false;
+}
+
+// The writes of a thread that has executed a fence publish: "__threadfence(); flag = 1;".
+Kind kind_of_write(Kind kind) {
+    if (kind == Kind::Plain && current->fenced) return Kind::Published;
+    if (kind == Kind::Volatile && (current->fenced || fenced_before())) return Kind::Flag;
+    return kind;
 }
 }  // namespace
 
-void checked_access(const Access& access) {
+void checked_access(const Access& seen) {
     Thread* self = current;
-    if (!self || !options.check || access.address - reinterpret_cast<uintptr_t>(self->stack) < kStackBytes) return;
-    flush_pending_write();
-    if (built_in(access.address)) return;   // the most frequent
+    if (!self || !options.check || seen.address - reinterpret_cast<uintptr_t>(self->stack) < kStackBytes) return;
+    if (built_in(seen.address)) return;   // the most frequent
+    // A copy's write is announced before its read, and has not happened when the read comes.
+    if (seen.write) flush_pending_write();
+    Access access = seen;
+    if (seen.write) access.kind = kind_of_write(seen.kind);
     if (BlockState* owner = owner_of_shared(access.address)) {
         access_shared(access, owner);
     } else if (CachedRegion* known = known_region(access.address)) {
@@ -297,13 +358,15 @@ void checked_access(const Access& access) {
 void check_begin_launch(Launch* launch) {
     find_stack();
     begin_ordering();
+    begin_repeat();
     begin_races(launch);
     cache.clear();
     cache_generation = 0;
     begin_counts(launch);
 }
 
-void before_atomic(const volatile void* address, size_t bytes, int line) {
+namespace {
+void atomic_access(const volatile void* address, size_t bytes, int line, Scope scope, bool write, bool exchange) {
     if (!current) return;
     const auto at = reinterpret_cast<uintptr_t>(address);
     if (at % bytes) {
@@ -313,17 +376,48 @@ void before_atomic(const volatile void* address, size_t bytes, int line) {
     const bool polls = current->last_atomic == at;
     current->last_atomic = at;
     if (polls) give_way();
-    checked_access(Access{at, bytes, true, Kind::Atomic, 0, line});
+    const Kind kind = scope == Scope::Block ? Kind::BlockAtomic : Kind::Atomic;
+    checked_access(Access{at, bytes, write, kind, 0, line, exchange});
+}
+}  // namespace
+
+void before_atomic(const volatile void* address, size_t bytes, int line, Scope scope) {
+    atomic_access(address, bytes, line, scope, true, false);
+}
+
+void before_atomic_load(const volatile void* address, size_t bytes, int line, Scope scope) {
+    atomic_access(address, bytes, line, scope, false, false);
+}
+
+void before_exchange(const volatile void* address, size_t bytes, int line, Scope scope) {
+    atomic_access(address, bytes, line, scope, true, true);
+}
+
+Kind volatile_kind(uintptr_t address, bool write) {
+    if (write) return Kind::Volatile;
+    const bool polls = current->last_volatile == address;
+    current->last_volatile = address;
+    return polls ? Kind::Flag : Kind::Volatile;
 }
 
 void before_volatile(const volatile void* address, size_t bytes, bool write, int line) {
+    if (!current) return;
     const auto at = reinterpret_cast<uintptr_t>(address);
     if (!write) give_way();
-    checked_access(Access{at, bytes, write, Kind::Volatile, 0, line});
+    checked_access(Access{at, bytes, write, volatile_kind(at, write), 0, line});
+}
+
+void before_strong(const volatile void* address, size_t bytes, bool write, int line) {
+    if (!write) give_way();
+    checked_access(Access{reinterpret_cast<uintptr_t>(address), bytes, write, Kind::Flag, 0, line});
 }
 
 void access_hint(const void* address, size_t bytes, bool write, int line) {
     checked_access(Access{reinterpret_cast<uintptr_t>(address), bytes, write, Kind::Plain, 0, line});
+}
+
+void access_range(const void* address, size_t bytes, bool write, int line) {
+    if (current && bytes) access_hint(address, bytes, write, line);
 }
 
 void fence(bool of_device) {

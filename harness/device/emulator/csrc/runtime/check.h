@@ -3,7 +3,13 @@
 #include "state.h"
 
 namespace emu {
-enum class Kind : uint8_t { Plain, Volatile, Atomic };
+// Published: a plain write behind a fence. Flag: a volatile write behind one, a volatile read that polls, an operation
+// that PTX calls strong.
+enum class Kind : uint8_t { Plain, Published, Volatile, Flag, Atomic, BlockAtomic };
+inline bool is_atomic(Kind kind) { return kind >= Kind::Atomic; }
+inline bool is_volatile(Kind kind) { return kind == Kind::Volatile || kind == Kind::Flag; }
+inline bool needs_fence(Kind kind) { return kind <= Kind::Volatile; }   // to be seen in order by another block
+
 
 struct Access {
     uintptr_t address;
@@ -12,7 +18,10 @@ struct Access {
     Kind kind;
     uintptr_t pc;   // where the access is, or 0 when `line` is known
     int line;
+    bool exchange = false;   // an atomic that needs no earlier value
 };
+
+Kind volatile_kind(uintptr_t address, bool write);   // of the running thread's next volatile access
 
 // check.cpp: is the address the kernel's to use, aligned, initialised?
 void checked_access(const Access& access);
@@ -57,14 +66,23 @@ enum class Path : uint8_t {   // from one block to another through memory
 };
 Path ordered_by_release(const Touch& before, bool was_write);
 void remember_fence();   // the running thread executed a fence of the device
-void release(uintptr_t address);
-void acquire(uintptr_t address);
+// `in_block`: by an atomic that reaches the own block only
+void release(uintptr_t address, bool in_block = false);
+void acquire(uintptr_t address, bool in_block = false);
+bool fenced_before();   // a fence of the device, of a thread that a barrier orders before this one
 void begin_ordering();
 uint32_t release_tick();
 
 // blocks and launches
 void check_begin_launch(Launch* launch);
 void check_begin_block(BlockState* block);
+
+// repeat.cpp: of undefined values, whether they are used
+constexpr size_t kLargestFollowed = size_t(64) << 20;   // cells take 21 bytes for each byte that kernels touch
+void begin_repeat();
+void forbid_repeat();   // the launch writes what cannot be put back
+void save_for_repeat(const EmuRegion& region, const Cell* cells);   // before the launch writes there
+void drop_unused_values(Launch* launch);
 
 // counts.cpp
 void count_access(const Access& access, bool shared);

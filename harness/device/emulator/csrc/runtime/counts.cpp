@@ -147,7 +147,7 @@ std::string as_json(const std::string& kernel, const Counts& c) {
 }  // namespace
 
 void count_access(const Access& access, bool shared) {
-    if (access.kind == Kind::Atomic) return void(active->atomics++);
+    if (is_atomic(access.kind)) return void(active->atomics++);
     if (!shared) (access.write ? active->written : active->read) += access.bytes;
     if (current_block()->number % sample.every) return;
     const size_t warps = (current_block()->threads.size() + 31) / 32;

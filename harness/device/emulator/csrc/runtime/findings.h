@@ -17,6 +17,7 @@ struct RawFinding {
     uintptr_t at = 0;      // machine address to be resolved to a line, or 0
     uintptr_t caller = 0;  // return address to try when `at` is in no line of the file, or 0
     uintptr_t other = 0;   // address of the access it conflicts with, or 0
+    bool of_value = false; // of an undefined value, which harms only where it is used
     std::optional<Coordinates> block, thread;   // empty where nobody knows whose access it was
 };
 

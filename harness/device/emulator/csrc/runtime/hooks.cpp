@@ -15,9 +15,10 @@ void plain(const void* address, size_t bytes, bool write, uintptr_t pc) {
     emu::checked_access({reinterpret_cast<uintptr_t>(address), bytes, write, emu::Kind::Plain, pc, 0});
 }
 void shared_between(const void* address, size_t bytes, bool write, uintptr_t pc) {
-    if (!emu::current || !emu::options.check) return;
+    if (!emu::current) return;
     if (!write) emu::give_way();
-    emu::checked_access({reinterpret_cast<uintptr_t>(address), bytes, write, emu::Kind::Volatile, pc, 0});
+    const auto at = reinterpret_cast<uintptr_t>(address);
+    emu::checked_access({at, bytes, write, emu::volatile_kind(at, write), pc, 0});
 }
 
 // What releases, or is sequentially consistent, fences what came before it.

@@ -70,6 +70,16 @@ void note_pair(Launch* launch, const char* kind, const std::string& message, con
     add(launch, f);
 }
 
+void note_value(const char* kind, const std::string& message, const Thread* thread, int line, uintptr_t at) {
+    Launch* launch = thread->block->launch;
+    RawFinding f = finding_in(launch, kind, message, line);
+    f.at = at;
+    f.of_value = true;
+    f.block = coordinates(thread->block->index);
+    f.thread = coordinates(thread->index);
+    add(launch, f);
+}
+
 void note_damage(Launch* launch, const BlockState* block, const std::string& message) {
     const char* advice = options.check ? "" : " The line is that of the launch; --check finds the access.";
     RawFinding f = finding_in(launch, "out_of_bounds", message + advice, launch->config.line);
@@ -258,6 +268,8 @@ void watch(Launch* launch, const std::vector<std::thread*>& threads, Running& ru
     }
 }
 
+}  // namespace
+
 void execute(Launch* launch) {
     const int workers = options.check ? 1 : int(std::min<uint64_t>(options.workers, launch->blocks));
     std::vector<std::thread> threads;
@@ -276,6 +288,7 @@ void execute(Launch* launch) {
     restore_signals();
 }
 
+namespace {
 void note_overruns(Launch* launch) {
     Overrun overrun;
     while (find_overrun(&overrun)) {
@@ -307,6 +320,19 @@ void report(Launch* launch) {
 }
 }  // namespace
 
+void describe_launch(Launch* launch, const LaunchConfig& config, int number, void (*call)(void*), void* context) {
+    launch->config = config;
+    launch->number = number;
+    launch->call = call;
+    launch->context = context;
+    launch->blocks = volume(config.grid);
+    launch->threads = unsigned(volume(config.block));
+    launch->resident = uint64_t(kMultiprocessors) * blocks_per_multiprocessor(launch->threads, config.shared_bytes);
+    order_blocks(launch);
+    find_code(launch);
+    launch->first_serial = upcoming_serial();
+}
+
 cudaError_t launch(const LaunchConfig& config, void (*call)(void*), void* context) {
     if (current) fail("unsupported_by_emulator", config.line, "A kernel launches a kernel; the emulator has no dynamic "
                       "parallelism.");
@@ -316,20 +342,12 @@ cudaError_t launch(const LaunchConfig& config, void (*call)(void*), void* contex
     const Refusal refusal = check_limits(config);
     if (refusal.error != cudaSuccess) return refuse(config, refusal, number);
     Launch run{};
-    run.config = config;
-    run.number = number;
-    run.call = call;
-    run.context = context;
-    run.blocks = volume(config.grid);
-    run.threads = unsigned(volume(config.block));
-    run.resident = uint64_t(kMultiprocessors) * blocks_per_multiprocessor(run.threads, config.shared_bytes);
-    order_blocks(&run);
-    find_code(&run);
-    run.first_serial = upcoming_serial();
+    describe_launch(&run, config, number, call, context);
     if (options.check) check_begin_launch(&run);
     execute(&run);
     if (options.check) end_counts(&run);
     note_overruns(&run);
+    if (options.check) drop_unused_values(&run);
     report(&run);
     return cudaSuccess;
 }

@@ -27,6 +27,15 @@ namespace emu {
 // integer it is a value nobody stores on purpose. A kernel that reads it reads what nobody wrote.
 constexpr uint32_t kPoison = 0xFFA5FFA5u;
 
+// A variable of a loaded module, as a region of zeroes; its mapping reaches as far as nothing else can lie.
+struct Variable {
+    EmuRegion region;
+    const char* name;
+    bool constant;
+};
+const Variable* find_variable(uintptr_t address);
+bool is_variable(uint64_t number);   // a region's number is a variable's
+
 struct Overrun {
     EmuRegion region;
     ptrdiff_t offset;  // of the first damaged byte from the region's data

@@ -18,6 +18,7 @@ struct Release {
     uint32_t tick;
     uint32_t acquires;   // the block had made so far
     uint32_t fence;      // tick of the thread's last fence before it, or 0
+    bool in_block;       // reaches its own block only
 };
 struct Fence {
     Moment at;
@@ -30,6 +31,7 @@ struct Acquire {
     Moment at;
     const Word* word;
     uint32_t releases;   // of the word that were visible
+    bool in_block;       // sees its own block only
 };
 
 constexpr size_t kTooMany = 1 << 20;
@@ -85,6 +87,7 @@ bool search(const Moment& at, uint32_t limit, Wanted& wanted) {
         if (!before(acquire.at, at)) continue;
         for (uint32_t k = acquire.releases; k-- > 0;) {
             const Release& release = acquire.word->releases[k];
+            if ((release.in_block || acquire.in_block) && release.at.block != at.block) continue;
             if (!wanted.seen.insert(&release).second) continue;
             if (covers(release, wanted.touch, wanted.with_fence)) {
                 wanted.found = release;
@@ -123,7 +126,14 @@ void remember_fence() {
     fences_of_block[at.block][at.thread] = Fence{at, ++ticks};
 }
 
-void release(uintptr_t address) {
+bool fenced_before() {
+    const auto own = fences_of_block.find(current_block()->serial);
+    if (own == fences_of_block.end()) return false;
+    const Moment at = now();
+    return std::any_of(own->second.begin(), own->second.end(), [&](const auto& one) { return before(one.second.at, at); });
+}
+
+void release(uintptr_t address, bool in_block) {
     if (gave_up) return;
     auto& releases = words[address & ~uintptr_t(3)].releases;
     const Moment at = now();
@@ -133,13 +143,14 @@ void release(uintptr_t address) {
         releases.back().tick = ++ticks;
         releases.back().acquires = acquired;
         releases.back().fence = fence;
+        releases.back().in_block &= in_block;
         return;
     }
-    releases.push_back(Release{at, ++ticks, acquired, fence});
+    releases.push_back(Release{at, ++ticks, acquired, fence, in_block});
     gave_up = releases.size() > kTooMany;
 }
 
-void acquire(uintptr_t address) {
+void acquire(uintptr_t address, bool in_block) {
     const auto word = words.find(address & ~uintptr_t(3));
     if (gave_up || word == words.end()) return;
     auto& acquires = acquires_of_block[current_block()->serial];
@@ -147,9 +158,10 @@ void acquire(uintptr_t address) {
     const uint32_t count = uint32_t(word->second.releases.size());
     if (!acquires.empty() && acquires.back().word == &word->second && same_place(acquires.back().at, at)) {
         acquires.back().releases = count;
+        acquires.back().in_block &= in_block;
         return;
     }
-    acquires.push_back(Acquire{at, &word->second, count});
+    acquires.push_back(Acquire{at, &word->second, count, in_block});
     gave_up = acquires.size() > kTooMany;
 }
 
@@ -163,7 +175,7 @@ Path ordered_by_release(const Touch& touch, bool was_write) {
     if (acquires_of_block.empty()) return Path::None;
     const Moment at = now();
     // Within a block a barrier would do as well, and atomics reach the memory that all blocks see by themselves.
-    const bool with_fence = was_write && touch.kind == Kind::Plain && touch.block != at.block;
+    const bool with_fence = was_write && needs_fence(touch.kind) && touch.block != at.block;
     const uint64_t key = uint64_t(at.block) << 32 | touch.block;
     const auto memory = known.find(key);
     // A release known to reach this block orders the touch too if it covers it, for the thread that acquired it

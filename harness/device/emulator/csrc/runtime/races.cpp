@@ -12,7 +12,6 @@
 
 namespace emu {
 namespace {
-constexpr size_t kLargestFollowed = size_t(64) << 20;   // cells take 21 bytes for each byte that kernels touch
 struct Mapping {
     Cell* cells;
     size_t bytes;
@@ -32,8 +31,7 @@ constexpr size_t kMostSpareBytes = size_t(256) << 20;
 struct PendingWrite {
     bool active = false;
     uintptr_t address;
-    size_t bytes;
-    unsigned char old_value[16];
+    std::string old_value;
     const Thread* thread;
     std::string message;
     uintptr_t pc, other;
@@ -73,9 +71,15 @@ bool in_own_cluster(uint32_t serial) {
     return false;
 }
 
-bool harmless_pair(Kind a, Kind b) {
-    if (a == Kind::Volatile || b == Kind::Volatile) return true;   // meant for communication
-    return a == Kind::Atomic && b == Kind::Atomic;
+bool communicates(Kind kind) { return kind != Kind::Plain && kind != Kind::Volatile; }
+
+// Made for threads that run at the same time: atomics that reach both, flags set behind a fence and polled words. One
+// side may be a plain volatile access, which a poll begins with; two of them are data that nothing orders.
+bool harmless_pair(const Touch& before, const Touch& now) {
+    if (before.block != now.block && (before.kind == Kind::BlockAtomic || now.kind == Kind::BlockAtomic)) return false;
+    if (is_atomic(before.kind) && is_atomic(now.kind)) return true;
+    if (is_volatile(before.kind) && communicates(now.kind)) return true;
+    return is_volatile(now.kind) && communicates(before.kind);
 }
 
 enum class Conflict : uint8_t { None, Unordered, Unfenced, BetweenLaunches };
@@ -84,7 +88,7 @@ Conflict conflict(const Touch& before, const Touch& now, uint32_t oldest, bool w
     const BlockState* b = current_block();
     const Launch* launch = b->launch;
     if (before.block < oldest || !(before.bytes & now.bytes)) return Conflict::None;
-    if (harmless_pair(before.kind, now.kind)) return Conflict::None;
+    if (harmless_pair(before, now)) return Conflict::None;
     if (before.block < launch->first_serial) {
         return unordered_work(before.block) ? Conflict::BetweenLaunches : Conflict::None;
     }
@@ -100,6 +104,10 @@ Conflict conflict(const Touch& before, const Touch& now, uint32_t oldest, bool w
     if (path == Path::Complete) return Conflict::None;
     return path == Path::Unfenced ? Conflict::Unfenced : Conflict::Unordered;
 }
+
+const char* const kBlockAtomic = " An atomic whose name ends in _block reaches its own block only.";
+const char* const kVolatile = " volatile makes the compiler read and write each time, and orders nothing: between threads "
+                              "it takes a barrier, __syncwarp() within a warp, or a fence before the flag.";
 
 std::string describe_launches(const char* what, const Touch& before, const char* space, uintptr_t offset) {
     const Work* work = unordered_work(before.block);
@@ -121,7 +129,9 @@ std::string describe(const char* what, const Touch& before, Conflict why, const 
                               : "nothing orders the two blocks";
     std::string message = text("Data race in %s memory at byte %zu: this thread %s what thread %u of %s ", space,
                                size_t(offset), what, before.thread, block);
-    return message + "has just touched, and " + between + ".";
+    message += text("has just touched, and %s.", between);
+    if (before.block != b->serial && before.kind == Kind::BlockAtomic) return message + kBlockAtomic;
+    return is_volatile(before.kind) ? message + kVolatile : message;
 }
 
 void report(const Access& access, const std::string& message, uintptr_t other) {
@@ -141,8 +151,7 @@ uintptr_t address_of(const Touch& touch, std::string* message) {
 void hold(const Access& access, const std::string& message, uintptr_t other) {
     pending.active = true;
     pending.address = access.address;
-    pending.bytes = std::min<size_t>(access.bytes, sizeof pending.old_value);
-    memcpy(pending.old_value, reinterpret_cast<const void*>(access.address), pending.bytes);
+    pending.old_value.assign(reinterpret_cast<const char*>(access.address), access.bytes);
     pending.thread = current;
     pending.message = message;
     pending.pc = access.pc;
@@ -168,7 +177,7 @@ void check_write(const Access& access, Cell& cell, const Touch& now, uint32_t ol
         if (why == Conflict::None) continue;
         std::string message = describe("writes", *before, why, space, offset);
         const uintptr_t other = address_of(*before, &message);
-        if (access.kind == Kind::Atomic) report(access, message, other);
+        if (is_atomic(access.kind)) report(access, message, other);
         else hold(access, message, other);
         return;
     }
@@ -218,6 +227,7 @@ Toucher touched_by(const Works& launches, const EmuRegion& region, uintptr_t add
 namespace {
 bool is_live(uintptr_t data, uint64_t allocation) {
     EmuRegion region;
+    if (is_variable(allocation)) return true;
     return emu_find_region(data, &region) && region.number == allocation;
 }
 
@@ -272,7 +282,7 @@ void follow(const Access& access, Cell* cells, uint32_t oldest, const void* base
 void flush_pending_write() {
     if (!pending.active) return;
     pending.active = false;
-    if (!memcmp(pending.old_value, reinterpret_cast<const void*>(pending.address), pending.bytes)) return;
+    if (!memcmp(pending.old_value.data(), reinterpret_cast<const void*>(pending.address), pending.old_value.size())) return;
     reported.insert(pending.line ? uint64_t(pending.line) : uint64_t(pending.pc));
     note_pair(pending.thread->block->launch, "data_race", pending.message, pending.thread, pending.line, pending.pc,
               pending.other);

@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "check.h"
@@ -130,7 +131,18 @@ void run_block(BlockState* b) {  // on the worker's own stack
     }
 }
 
+void check_all_at_grid(const BlockState* b) {
+    if (!b->fell_through) return;
+    const Thread& waiting = *std::find_if(b->threads.begin(), b->threads.end(), [](const Thread& thread) {
+        return thread.state == State::AtGridBarrier;
+    });
+    note(b->launch, "divergent_barrier",
+         text("%u threads of the block reached the end of the kernel without the grid barrier at line %d that others wait "
+              "in. All threads of the grid must execute it.", b->fell_through, waiting.line), &waiting, waiting.line);
+}
+
 void arrive_at_grid(Launch* launch, BlockState* b) {
+    check_all_at_grid(b);
     b->grid_generation = launch->grid_generation;
     b->waits_for_grid = true;
     if (launch->grid_arrived.fetch_add(1) + 1 < launch->blocks) return;

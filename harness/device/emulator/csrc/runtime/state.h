@@ -43,6 +43,10 @@ constexpr size_t kStaticArena = 256 << 10;   // the limit, and red zones between
 constexpr size_t kDynamicArena = 256 << 10;
 constexpr size_t kRedZone = 64;
 
+constexpr unsigned char kFill = 0xFF;        // of shared memory: a NaN in every type
+constexpr unsigned char kOtherFill = 0x4B;   // a large number
+extern unsigned char fill;                   // kFill, but where a launch is repeated with other values
+
 struct Slot {  // one static __shared__ variable of a block
     const void* key;
     char* data;
@@ -176,6 +180,10 @@ inline uint64_t next_random(uint64_t& state) {
     return state ^= state << 17;
 }
 
+// launch.cpp
+void describe_launch(Launch* launch, const LaunchConfig& config, int number, void (*call)(void*), void* context);
+void execute(Launch* launch);
+
 // fibers.cpp
 void prepare_fiber(BlockState* block, Thread* thread);
 void recycle_stack(BlockState* block, Thread* thread);
@@ -217,6 +225,8 @@ constexpr int kWatchSignal = 34 + 7;   // a real-time signal that nobody else us
 // this kind and text was already recorded.
 void note(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line,
           uintptr_t at = 0);
+// The same for a value that may never be used; repeat.cpp finds out.
+void note_value(const char* kind, const std::string& message, const Thread* thread, int line, uintptr_t at = 0);
 // The same for two accesses that conflict; `other` is the address of the earlier one, or 0.
 void note_pair(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line,
                uintptr_t at, uintptr_t other);

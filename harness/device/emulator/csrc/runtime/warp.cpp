@@ -6,7 +6,7 @@
 
 namespace emu {
 namespace {
-constexpr uint64_t kUndefined = ~0ull;   // what a lane reads that nobody wrote: a NaN
+uint64_t undefined() { return 0x0101010101010101ull * fill; }   // what a lane reads that nobody wrote
 
 struct Meeting {
     BlockState* block;
@@ -16,7 +16,7 @@ struct Meeting {
 };
 
 void report_missing_lane(const Meeting& m, const Thread& reader) {
-    note(m.block->launch, "bad_shuffle",
+    note_value("bad_shuffle",
          text("The shuffle reads lane %d, which takes no part in it (mask 0x%08x, %u lanes exist in the warp), so "
               "the value is undefined.", reader.source, reader.mask, m.lanes), &reader, reader.line);
 }
@@ -28,7 +28,7 @@ void shuffle(const Meeting& m, Thread& reader) {
         reader.out[1] = writer.in[1];
         return;
     }
-    reader.out[0] = reader.out[1] = kUndefined;
+    reader.out[0] = reader.out[1] = undefined();
     if (options.check) report_missing_lane(m, reader);
 }
 

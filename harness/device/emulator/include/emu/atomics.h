@@ -21,9 +21,8 @@ template <>
 struct BitsOf<16> { using type = unsigned __int128; };
 
 template <class T, class F>
-EMU_UNCHECKED inline T update(T* address, F change, int line) {
+EMU_UNCHECKED inline T change_bits(T* address, F change) {
     using Bits = typename BitsOf<sizeof(T)>::type;
-    before_atomic(address, sizeof(T), line);
     auto* bits = reinterpret_cast<Bits*>(address);
     Bits old_bits = __atomic_load_n(bits, __ATOMIC_SEQ_CST), new_bits;
     T old_value;
@@ -34,22 +33,26 @@ EMU_UNCHECKED inline T update(T* address, F change, int line) {
     } while (!__atomic_compare_exchange_n(bits, &old_bits, new_bits, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST));
     return old_value;
 }
+template <class T, class F>
+inline T update(T* address, F change, int line, Scope scope = Scope::Device) {
+    before_atomic(address, sizeof(T), line, scope);
+    return change_bits(address, change);
+}
 template <class T>
 using Given = typename identity<T>::type;   // takes no part in deduction
 }  // namespace emu
 
-#define EMU_ATOMIC_ONE(name, changed)                                                           \
-    template <class T>                                                                          \
-    inline T name(T* address, ::emu::Given<T> value, EMU_LINE) {                                \
-        return ::emu::update(address, [value](T old) -> T { return changed; }, emu_line);       \
+#define EMU_ATOMIC_ONE(name, changed, scope)                                                               \
+    template <class T>                                                                                     \
+    inline T name(T* address, ::emu::Given<T> value, EMU_LINE) {                                           \
+        return ::emu::update(address, [value](T old) -> T { return changed; }, emu_line, ::emu::Scope::scope); \
     }
-#define EMU_ATOMIC(name, changed)          \
-    EMU_ATOMIC_ONE(name, changed)          \
-    EMU_ATOMIC_ONE(name##_block, changed)  \
-    EMU_ATOMIC_ONE(name##_system, changed)
+#define EMU_ATOMIC(name, changed)                  \
+    EMU_ATOMIC_ONE(name, changed, Device)          \
+    EMU_ATOMIC_ONE(name##_block, changed, Block)   \
+    EMU_ATOMIC_ONE(name##_system, changed, Device)
 EMU_ATOMIC(atomicAdd, old + value)
 EMU_ATOMIC(atomicSub, old - value)
-EMU_ATOMIC(atomicExch, value)
 EMU_ATOMIC(atomicMin, value < old ? value : old)
 EMU_ATOMIC(atomicMax, value > old ? value : old)
 EMU_ATOMIC(atomicAnd, old & value)
@@ -58,25 +61,29 @@ EMU_ATOMIC(atomicXor, old ^ value)
 #undef EMU_ATOMIC
 #undef EMU_ATOMIC_ONE
 
-inline unsigned atomicInc(unsigned* address, unsigned limit, EMU_LINE) {
-    return ::emu::update(address, [limit](unsigned old) { return old >= limit ? 0u : old + 1; }, emu_line);
-}
-inline unsigned atomicDec(unsigned* address, unsigned limit, EMU_LINE) {
-    auto change = [limit](unsigned old) { return old == 0 || old > limit ? limit : old - 1; };
-    return ::emu::update(address, change, emu_line);
-}
-template <class T>
-inline T atomicCAS(T* address, ::emu::Given<T> expected, ::emu::Given<T> desired, EMU_LINE) {
-    return ::emu::update(address, [=](T old) -> T { return old == expected ? desired : old; }, emu_line);
-}
-template <class T>
-inline T atomicCAS_block(T* address, ::emu::Given<T> expected, ::emu::Given<T> desired, EMU_LINE) {
-    return atomicCAS(address, expected, desired, emu_line);
-}
-template <class T>
-inline T atomicCAS_system(T* address, ::emu::Given<T> expected, ::emu::Given<T> desired, EMU_LINE) {
-    return atomicCAS(address, expected, desired, emu_line);
-}
+#define EMU_ATOMIC_OF_SCOPE(suffix, scope)                                                                          \
+    template <class T>                                                                                              \
+    inline T atomicExch##suffix(T* address, ::emu::Given<T> value, EMU_LINE) {                                      \
+        ::emu::before_exchange(address, sizeof(T), emu_line, ::emu::Scope::scope);                                  \
+        return ::emu::change_bits(address, [value](T) -> T { return value; });                                      \
+    }                                                                                                               \
+    inline unsigned atomicInc##suffix(unsigned* address, unsigned limit, EMU_LINE) {                                \
+        auto change = [limit](unsigned old) { return old >= limit ? 0u : old + 1; };                                \
+        return ::emu::update(address, change, emu_line, ::emu::Scope::scope);                                       \
+    }                                                                                                               \
+    inline unsigned atomicDec##suffix(unsigned* address, unsigned limit, EMU_LINE) {                                \
+        auto change = [limit](unsigned old) { return old == 0 || old > limit ? limit : old - 1; };                  \
+        return ::emu::update(address, change, emu_line, ::emu::Scope::scope);                                       \
+    }                                                                                                               \
+    template <class T>                                                                                              \
+    inline T atomicCAS##suffix(T* address, ::emu::Given<T> expected, ::emu::Given<T> desired, EMU_LINE) {           \
+        auto change = [=](T old) -> T { return old == expected ? desired : old; };                                  \
+        return ::emu::update(address, change, emu_line, ::emu::Scope::scope);                                       \
+    }
+EMU_ATOMIC_OF_SCOPE(, Device)
+EMU_ATOMIC_OF_SCOPE(_block, Block)
+EMU_ATOMIC_OF_SCOPE(_system, Device)
+#undef EMU_ATOMIC_OF_SCOPE
 
 #define EMU_LOAD(name) \
     template <class T> \

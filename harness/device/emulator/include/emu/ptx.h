@@ -53,7 +53,7 @@ struct Sink {};   // the register _
 template <class From>
 inline void put(Sink, const From&) {}
 
-enum class Order { Weak, Strong };
+enum class Order { Weak, Volatile, Strong };
 
 inline void check_aligned(const void* address, size_t bytes, int line) {
     const size_t off = reinterpret_cast<size_t>(address) % bytes;
@@ -64,7 +64,8 @@ inline void check_aligned(const void* address, size_t bytes, int line) {
 template <class T, int N>
 EMU_UNCHECKED inline void load(const void* address, T (&out)[N], Order order, int line) {
     check_aligned(address, sizeof out, line);
-    if (order == Order::Strong) before_volatile(address, sizeof out, false, line);
+    if (order == Order::Strong) before_strong(address, sizeof out, false, line);
+    else if (order == Order::Volatile) before_volatile(address, sizeof out, false, line);
     else access_hint(address, sizeof out, false, line);
     asm volatile("" ::: "memory");
     std::memcpy(out, address, sizeof out);
@@ -72,7 +73,8 @@ EMU_UNCHECKED inline void load(const void* address, T (&out)[N], Order order, in
 template <class T, int N>
 EMU_UNCHECKED inline void store(void* address, const T (&in)[N], Order order, int line) {
     check_aligned(address, sizeof in, line);
-    if (order == Order::Strong) before_volatile(address, sizeof in, true, line);
+    if (order == Order::Strong) before_strong(address, sizeof in, true, line);
+    else if (order == Order::Volatile) before_volatile(address, sizeof in, true, line);
     else access_hint(address, sizeof in, true, line);
     std::memcpy(address, in, sizeof in);
     asm volatile("" ::: "memory");

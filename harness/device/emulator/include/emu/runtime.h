@@ -37,9 +37,14 @@ bool is_cooperative();
 void* map_to_peer(void* shared, unsigned rank, int line);   // the same variable in another block of the cluster
 uint32_t shared_window(const void* pointer);   // as PTX addresses shared memory
 void* from_shared_window(uint32_t address);
-void before_atomic(const volatile void* address, size_t bytes, int line);
+enum class Scope : uint8_t { Block, Device };   // what an atomic reaches; the system is one device here
+void before_atomic(const volatile void* address, size_t bytes, int line, Scope scope = Scope::Device);
+void before_atomic_load(const volatile void* address, size_t bytes, int line, Scope scope = Scope::Device);
 void before_volatile(const volatile void* address, size_t bytes, bool write, int line);
+void before_strong(const volatile void* address, size_t bytes, bool write, int line);   // relaxed, acquire, release
+void before_exchange(const volatile void* address, size_t bytes, int line, Scope scope);   // needs no earlier value
 void access_hint(const void* address, size_t bytes, bool write, int line);  // a range the compiler's hooks do not see
+void access_range(const void* address, size_t bytes, bool write, int line);  // the same of any size, if a kernel runs
 void early_return();     // stands at every return statement of a kernel
 void wait_for_earlier_launch();   // griddepcontrol.wait
 void fence(bool of_device);   // __threadfence(), or the one that reaches the own block only

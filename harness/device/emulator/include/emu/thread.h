@@ -33,6 +33,7 @@ struct Thread {
     uint64_t cluster_token;  // generation of the cluster's barrier at the last arrival
     bool fenced;          // executed __threadfence() and has not written since
     uintptr_t last_atomic;  // address of the last atomic operation
+    uintptr_t last_volatile;   // address of the last volatile read
     bool preempted;       // was interrupted in a loop that waits for others
 };
 

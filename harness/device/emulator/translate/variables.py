@@ -1,0 +1,71 @@
+"""`__device__`, `__constant__` and `__managed__` variables: the runtime is told where each lies."""
+
+from __future__ import annotations
+
+from harness.device.emulator.translate.lexer import Edits, Source, in_directives
+from harness.device.emulator.translate.shared import at_namespace_scope
+
+_WORDS = ("__device__", "__constant__", "__managed__")
+_WITH_ARGUMENTS = ("__align__", "alignas", "__attribute__", "__declspec__")
+_NO_VARIABLE = {"extern", "template", "using", "typedef", "friend", "operator", "struct", "class", "union", "enum"}
+
+
+def _head_end(source: Source, first: int) -> int:
+    """Index of the first mark that ends the words of a declaration: one of ( { = [ ; and the comma."""
+    i = first
+    while i < len(source.tokens) and source.at(i) not in ("(", "{", "=", "[", ";", ","):
+        if source.at(i) in _WITH_ARGUMENTS and source.at(i + 1) == "(":
+            i = source.partner.get(i + 1, i + 1)
+        elif source.at(i) == "<":
+            i = max(i, source.closing_angle(i))
+        i += 1
+    return i
+
+
+def _statement_end(source: Source, i: int) -> int:
+    while i < len(source.tokens) and source.at(i) != ";":
+        i = source.partner.get(i, i) + 1 if source.at(i) in ("(", "[", "{") else i + 1
+    return i
+
+
+def _name(source: Source, first: int, last: int) -> int:
+    """Index of the name that the declarator in these tokens declares, or -1."""
+    i = min(_head_end(source, first), last) - 1
+    return i if i >= first and source.tokens[i].kind == "name" else -1
+
+
+def _declared(source: Source, first: int, end: int) -> list[int]:
+    names = [_name(source, *part) for part in source.split(first, end)]
+    return names if names and min(names) >= 0 else []
+
+
+def _is_variable(source: Source, first: int, word: int) -> bool:
+    head = _head_end(source, first)
+    words = {source.at(i) for i in range(first, head)}
+    return word < head and source.at(head) not in ("(", "") and not words & _NO_VARIABLE
+
+
+def rewrite(source: Source, edits: Edits) -> None:
+    """Write a registration behind each declaration at namespace scope; what a macro declares stays unknown."""
+    scopes, skipped = at_namespace_scope(source), in_directives(source)
+    found: dict[int, tuple[int, list[int]]] = {}
+    alone = True
+    for i, token in enumerate(source.tokens):
+        if token.text not in _WORDS:
+            continue
+        first = source.statement_start(i)
+        end = _statement_end(source, i)
+        names = _declared(source, first, end) if scopes[i] and not skipped[i] and end < len(source.tokens) else []
+        if names and _is_variable(source, first, i):
+            found[first] = (end, names)
+        elif source.at(_head_end(source, first)) != "(":
+            alone = False
+    for first, (end, names) in found.items():
+        constant = any(source.at(k) == "__constant__" for k in range(first, names[0]))
+        edits.insert_behind(end, "".join(_registration(source, name, constant, alone) for name in names))
+
+
+def _registration(source: Source, name: int, constant: bool, alone: bool) -> str:
+    variable = source.at(name)
+    values = f'{variable}, "{variable}", {str(constant).lower()}, {str(alone).lower()}'
+    return f" static ::emu::ModuleVariable emu_variable_{source.tokens[name].start}_{variable}({values});"

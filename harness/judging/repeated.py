@@ -1,0 +1,215 @@
+"""Right more than once: calls after the first, on other data, weights, rows and models, in an order that nobody knows.
+
+What a submission keeps from call to call shows here: a result, packed weights, a size, a counter that is not reset, an
+output buffer that it uses again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import torch
+
+from harness import oracle
+from harness.errors import SubmissionError
+from harness.judging.observe import Observation, Seen, same_bits
+from harness.oracle.draw import Drawn
+from harness.oracle.further import Variant
+from harness.protocol.wire import GradMode, Reweighing
+from harness.reasons import Reason
+from harness.settings import sub_seed
+
+# What follows the first call, each a method of _Calls below.
+STEPS = ("data", "weights", "models")
+
+# Where calls are slow each case gets some of the steps, and over all cases each step comes at least so often.
+DEALT_TIMES = 5
+
+Compare = Callable[[Sequence[torch.Tensor]], list[oracle.Comparison]]
+
+
+def deal(cases: Sequence[str], seed: int) -> dict[str, tuple[str, ...]]:
+    """Which of STEPS each case gets where it cannot get all: each step as often as the others, which is a secret."""
+    chance = random.Random(sub_seed(seed, "steps"))
+    names, steps = chance.sample(cases, len(cases)), chance.sample(STEPS, len(STEPS))
+    each = min(len(STEPS), -(-DEALT_TIMES * len(STEPS) // max(len(cases), 1)))
+    endless = itertools.cycle(steps)
+    return {name: tuple(next(endless) for _ in range(each)) for name in names}
+
+
+def check(observation: Observation, drawn: Drawn, first: Seen, seed: int, steps: Sequence[str]) -> None:
+    """Call what was called once and was right, `first`, in further ways. `observation` is staged for the case's own
+    call, whose outputs the first call kept; its own weights and data are there again at the end.
+
+    Raises SubmissionError, with words for the step that failed."""
+    calls = _Calls(observation, drawn, first, seed)
+    if drawn.further is None:
+        calls.again()
+        return
+    for step in random.Random(sub_seed(seed, "order")).sample(steps, len(steps)):
+        getattr(calls, step)()
+    if drawn.reference.differentiation:
+        calls.forward_alone()
+    calls.require_unchanged_outputs()
+
+
+class _Calls:
+    """Calls of one case after its first, each judged."""
+
+    def __init__(self, observation: Observation, drawn: Drawn, first: Seen, seed: int) -> None:
+        self._observation = observation
+        self._drawn = drawn
+        self._further = drawn.further
+        self._first = first
+        self._seed = seed
+        self._number = 1
+        self._chance = random.Random(sub_seed(seed, "modes"))
+        modes: tuple[GradMode, ...] = ("",) if drawn.reference.differentiation else ("grad", "no_grad")
+        self._modes = itertools.cycle(self._chance.sample(modes, len(modes)))
+        self._kept = [(1, first)]
+
+    def again(self) -> None:
+        """The first call once more."""
+        self._judge("its first data again", self._as_first, keeps=False)
+
+    def data(self) -> None:
+        """Other data in the same memory, then the first again."""
+        assert self._further is not None
+        self._stage()
+        self._observation.rewrite(self._further.inputs.data)
+        self._judge("other data in the same memory", self._further.inputs.compare)
+        self._observation.rewrite(self._drawn.data)
+        self._judge("its first data again", self._as_first)
+
+    def weights(self) -> None:
+        """Other weights on other inputs, then the first weights again; one of the two set by load_state_dict."""
+        assert self._further is not None
+        ways: list[Reweighing] = ["load_state_dict", "in_place"]
+        there, back = self._chance.sample(ways, 2)
+        variant = self._further.weights
+        with self._said(_weights(there)):
+            self._observation.reweigh(there, beside=True)
+        self._stage(variant)
+        self._judge(f"{_weights(there)}{self._rows(variant)}", variant.compare, variant=variant)
+        self._stage()
+        with self._said(_weights(back)):
+            self._observation.reweigh(back, beside=False)
+        self._judge(f"its first weights again, set {_WAYS[back]}", self._as_first)
+
+    def models(self) -> None:
+        """A second model on other weights, then the first again."""
+        assert self._further is not None
+        variant = self._further.weights
+        with self._said("a second model beside the first"):
+            number = self._observation.construct_beside()
+        self._stage(variant, number)
+        # What a model keeps from inference mode cannot be used outside of it: a program calls it in one of the two.
+        mode: GradMode = "" if self._drawn.reference.differentiation else "inference"
+        self._judge(f"a second model with other weights{self._rows(variant)}", variant.compare, mode, variant=variant)
+        self._stage()
+        self._judge("the first model, after a second was called", self._as_first)
+
+    def forward_alone(self) -> None:
+        """The outputs of a training step without its backward."""
+        expected = self._drawn.reference.of_part(self._drawn.expected, "forward")
+        train = not self._drawn.reference.random
+        self._observation.stage("forward", expected, train=train, differentiated=False)
+        self._judge("its forward alone", lambda tensors: _compared(tensors, expected), "no_grad")
+        self._stage()
+
+    def require_unchanged_outputs(self) -> None:
+        """Every output is what it was when it was returned."""
+        for number, seen in self._kept:
+            for before, now, wanted in zip(
+                seen.tensors, self._observation.read(seen.ran), self._drawn.expected, strict=False
+            ):
+                if not same_bits(before, now):
+                    raise SubmissionError(
+                        Reason.OUTPUT_CHANGED,
+                        f"An output changed after it was returned: {int((before != now).sum()):,} of "
+                        f"{before.numel():,} elements of {wanted.form.name} of call {number} were others after "
+                        f"{self._number - number} more calls. Return a new tensor from each call, and never a buffer "
+                        "that a later call writes to.",
+                    )
+
+    def _stage(self, variant: Variant | None = None, model: int = 0) -> None:
+        """The case's own call, or that of `variant`, which lies beside."""
+        reference = self._drawn.reference
+        expected = variant.expected if variant else self._drawn.expected
+        self._observation.stage(
+            reference.call, expected, train=not reference.random, beside=variant is not None, model=model
+        )
+
+    def _judge(
+        self, on: str, compare: Compare, mode: GradMode | None = None, *, keeps: bool = True,
+        variant: Variant | None = None,
+    ) -> None:  # fmt: skip
+        """One call, whose results `compare` judges."""
+        self._number += 1
+        chosen = next(self._modes) if mode is None else mode
+        with self._said(on + _MODES[chosen]):
+            seen = self._observation.call("forward", self._seed + self._number, mode=chosen, keeps=keeps)
+            wrong = next((c for c in compare(seen.tensors) if not c.ok), None)
+            if wrong:
+                raise SubmissionError(Reason.WRONG_OUTPUT, f"{self._cause(seen, variant)}{_worst(wrong)}")
+        if keeps:
+            self._kept.append((self._number, seen))
+
+    @contextlib.contextmanager
+    def _said(self, on: str) -> Iterator[None]:
+        """A failure within it is one of a later call, and says which."""
+        try:
+            yield
+        except SubmissionError as error:
+            again = error.reason == Reason.WRONG_OUTPUT
+            reason = Reason.WRONG_WHEN_CALLED_AGAIN if again else error.reason
+            message = f"Its first call was right. Call {self._number}, on {on}: {error.message}"
+            raise SubmissionError(reason, message) from error
+
+    def _cause(self, seen: Seen, variant: Variant | None) -> str:
+        """What a wrong result is, where it is known."""
+        if all(same_bits(a, b) for a, b in zip(self._first.tensors, seen.tensors, strict=True)):
+            return "it gave the first call's result. "
+        if variant:
+            stale = replace(variant, reference=replace(variant.reference, model=self._drawn.reference.model))
+            if all(c.ok for c in stale.compare(seen.tensors)):
+                return "it gave what the first weights give. "
+        return ""
+
+    def _as_first(self, tensors: Sequence[torch.Tensor]) -> list[oracle.Comparison]:
+        if all(same_bits(a, b) for a, b in zip(self._first.tensors, tensors, strict=True)):
+            return []
+        return _compared(tensors, self._drawn.expected)
+
+    def _rows(self, variant: Variant) -> str:
+        now, before = variant.reference.case, self._drawn.reference.case
+        return "" if now.shapes == before.shapes else f", with inputs of {now.shape_text} after {before.shape_text}"
+
+
+_MODES: dict[GradMode, str] = {
+    "": "",
+    "grad": ", with gradients enabled",
+    "no_grad": ", under no_grad",
+    "inference": ", in inference mode",
+}
+
+_WAYS: dict[Reweighing, str] = {"load_state_dict": "by load_state_dict", "in_place": "in place"}
+
+
+def _weights(how: Reweighing) -> str:
+    return f"other weights, set {_WAYS[how]}"
+
+
+def _compared(tensors: Sequence[torch.Tensor], expected: Sequence[oracle.Expected]) -> list[oracle.Comparison]:
+    return [oracle.compare(tensor, wanted) for tensor, wanted in zip(tensors, expected, strict=True)]
+
+
+def _worst(comparison: oracle.Comparison) -> str:
+    at = ", ".join(map(str, comparison.worst_index))
+    return (
+        f"{comparison.message}; the worst, at [{at}], is {comparison.got:.9g} and should be {comparison.expected:.9g}."
+    )

@@ -1,0 +1,19 @@
+// The fence before a flag for another block reaches the own block only.
+// Expected: data_race
+__global__ void kernel(const float* x, float* y, int* flags) {
+    if (threadIdx.x) return;
+    if (blockIdx.x == 0) {
+        y[0] = x[5];  // HERE
+        __threadfence_block();
+        atomicExch(flags, 1);
+    } else {
+        while (atomicAdd(flags, 0) == 0) {
+        }
+        y[1] = y[0];  // HERE
+    }
+}
+void run(torch::Tensor x, torch::Tensor y) {
+    auto ints = torch::zeros({64}, x.options().dtype(torch::kInt));
+    auto* flags = ints.data_ptr<int>();
+    kernel<<<2, 32>>>(x.data_ptr<float>(), y.data_ptr<float>(), flags);
+}

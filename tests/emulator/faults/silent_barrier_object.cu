@@ -1,0 +1,13 @@
+// cuda::barrier orders the halves of a block.
+// Expected: silent
+#include <cuda/barrier>
+__global__ void kernel(const float* x, float* y) {
+    __shared__ cuda::barrier<cuda::thread_scope_block> done;
+    __shared__ float s[64];
+    if (threadIdx.x == 0) init(&done, blockDim.x);
+    __syncthreads();
+    s[threadIdx.x] = x[threadIdx.x];
+    done.arrive_and_wait();
+    y[threadIdx.x] = s[63 - threadIdx.x];
+}
+void run(torch::Tensor x, torch::Tensor y) { kernel<<<1, 64>>>(x.data_ptr<float>(), y.data_ptr<float>()); }
