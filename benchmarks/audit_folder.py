@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Which lazy answers the problems of a folder would accept: `eval.py audit` on each file of KernelBench's level 1.
 
-    python benchmarks/audit_folder.py FOLDER [--batch N] [--memory GIB] [--timeout S] [--json FILE]
+    python benchmarks/audit_folder.py FOLDER [--largest N] [--memory GIB] [--timeout S] [--json FILE]
 
-Inputs there may be of many GiB. `--batch` audits a copy whose `batch_size = …` is no larger than N, where the file has
-such a line; what still needs more than `--memory` or `--timeout` is left out with a sentence. Nothing of the files is
-kept but their names. A file of `--json` is written anew after each problem.
+Inputs there may be of many GiB. Audited is a copy in which no whole number that the file sets at its top level is above
+`--largest`; what still needs more than `--memory` or `--timeout` is left out with a sentence. Nothing of the files is
+kept but their names and those of the numbers. A file of `--json` is written anew after each problem.
 """
 
 import argparse
+import ast
+import math
 import multiprocessing
 import re
 import tempfile
@@ -25,19 +27,28 @@ SEED = 1
 def parser():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--largest", type=int, default=64)
     parser.add_argument("--memory", type=float, default=1.0, metavar="GIB")
     parser.add_argument("--timeout", type=float, default=30.0, metavar="S")
     parser.add_argument("--json", type=Path, help="where to keep what was found")
     return parser
 
 
-def with_small_batch(source, batch):
-    """The file with a `batch_size` of at most `batch`, and what it was; 0 where there is no such line or no need."""
-    found = re.search(r"^batch_size *= *(\d+)", source, re.MULTILINE)
-    if not found or int(found[1]) <= batch:
-        return source, 0
-    return source[: found.start(1)] + str(batch) + source[found.end(1) :], int(found[1])
+def with_small_sizes(source, largest):
+    """The file with no number above `largest` among those that it sets at its top level, and the names that changed."""
+    lines, changed = source.splitlines(keepends=True), []
+    for node in ast.parse(source).body:
+        if (
+            not isinstance(node, ast.Assign)
+            or not isinstance(node.targets[0], ast.Name)
+            or node.lineno != node.end_lineno
+        ):
+            continue
+        found = re.fullmatch(r"[\d\s*]+", ast.get_source_segment(source, node.value))
+        if found and math.prod(map(int, found[0].split("*"))) > largest:
+            lines[node.lineno - 1] = f"{node.targets[0].id} = {largest}\n"
+            changed.append(node.targets[0].id)
+    return "".join(lines), changed
 
 
 def audited(path, memory_gib, sender):
@@ -71,11 +82,11 @@ def in_a_process(path, memory_gib, timeout_s):
 
 def row(path, options, folder):
     """What is kept of one problem."""
-    source, batch_before = with_small_batch(path.read_text(), options.batch)
+    source, changed = with_small_sizes(path.read_text(), options.largest)
     copy = Path(folder) / path.name
     copy.write_text(source)
     found = in_a_process(copy, options.memory, options.timeout)
-    common = {"problem": path.stem, "batch": options.batch if batch_before else 0, "batch_before": batch_before}
+    common = {"problem": path.stem, "lowered": changed}
     if isinstance(found, str):
         return {**common, "not_audited": found, "accepted": []}
     left_out = next(iter(found["left_out"].values()), "")

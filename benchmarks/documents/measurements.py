@@ -464,12 +464,8 @@ def audited(folder: Path) -> str:
         f"{len(done)} of {len(content['problems'])} were audited; {len(weak)} of them accept a lazy answer. "
         f"{machine(content['environment'])}.\n\n"
     )
-    rows = [[row["problem"], _audit_of(row), _batch_of(row)] for row in content["problems"]]
-    return heading + _rows("problem | accepts | batch", rows)
-
-
-def _batch_of(row: dict[str, Any]) -> str:
-    return f"{row['batch']} of {row['batch_before']:,}" if row["batch_before"] else "its own"
+    rows = [[row["problem"], _audit_of(row), ", ".join(row["lowered"]) or "none"] for row in content["problems"]]
+    return heading + _rows(f"problem | accepts | sizes that are {content['largest']} here", rows)
 
 
 def _audit_of(row: dict[str, Any]) -> str:

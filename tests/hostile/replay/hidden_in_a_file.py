@@ -1,9 +1,8 @@
 """Keeps results in a file and reads them back.
 
 surface: files in the worker's folders
-needs: timing
-expect: rejected wrong_output|wrong_when_timed
-opens: wall timed values
+expect: rejected wrong_when_called_again
+opens: wall called again
 """
 
 import os

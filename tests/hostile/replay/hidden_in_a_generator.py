@@ -1,9 +1,8 @@
 """A generator computes once and yields the same result for ever.
 
 surface: state that no attribute shows
-needs: timing
-expect: rejected wrong_output|wrong_when_timed
-opens: wall timed values
+expect: rejected wrong_when_called_again
+opens: wall called again
 """
 
 import torch

@@ -1,9 +1,8 @@
 """Remembers results by the address of the input.
 
 surface: buffers that are used again
-needs: timing
-expect: rejected wrong_when_timed
-opens: wall timed values
+expect: rejected wrong_when_called_again
+opens: wall called again
 """
 
 import torch

@@ -1,9 +1,8 @@
 """Remembers results by the identity of the tensor object.
 
 surface: tensor objects that are staged once and used again
-needs: timing
-expect: rejected wrong_when_timed|wrong_output
-opens: wall timed values
+expect: rejected wrong_when_called_again
+opens: wall called again
 """
 
 import torch

@@ -1,9 +1,8 @@
 """Remembers results by address and PyTorch's version counter, which writes from outside do not raise.
 
 surface: tensor._version
-needs: timing
-expect: rejected wrong_when_timed|wrong_output
-opens: wall timed values
+expect: rejected wrong_when_called_again
+opens: wall called again
 """
 
 import torch

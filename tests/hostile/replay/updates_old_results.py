@@ -1,9 +1,8 @@
 """Remembers results by a sample of rows and repairs only the elements that changed.
 
 surface: data sets of which an element in a thousand changes when a round begins
-needs: timing
-expect: rejected wrong_when_timed
-opens: wall timed values
+expect: rejected raised|wrong_when_called_again
+opens: wall called again
 """
 
 import torch
