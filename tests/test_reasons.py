@@ -14,7 +14,7 @@ EMULATOR = HARNESS / "device" / "emulator"
 # How the emulator's C++ names the kind of a finding: as an argument, alone or of a condition, or in what it returns.
 KIND = re.compile(
     r"""\b(?:fail|stop|note_and_stop)\(\s*"([a-z_]+)"
-      | \b(?:note|note_pair|finding_in)\([^;"]*"([a-z_]+)"(?:\s*:\s*"([a-z_]+)")?
+      | \b(?:note|note_pair|note_value|finding_in)\([^;"]*"([a-z_]+)"(?:\s*:\s*"([a-z_]+)")?
       | \bkind\s*=\s*"([a-z_]+)"
       | \breturn\s*\{"([a-z_]+)",""",
     re.VERBOSE,

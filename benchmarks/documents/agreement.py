@@ -10,7 +10,7 @@ import base64
 import re
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +73,8 @@ def _verdicts_agree(expected: str, plain: dict[str, Any], emulated: dict[str, An
 
 
 def corpus(folder: Path) -> str:
-    """Each kernel: what the GPU alone said, each tool of compute-sanitizer, and each mode of the emulator. Only
-    those that a GPU has run are counted below the table."""
+    """Each kernel: what the GPU alone said, each tool of compute-sanitizer, and each mode of the emulator. Below the
+    table the emulator's score over all of them, and who finds what of those that a GPU has run."""
     emulated, on_gpus = _both(folder, "emulator_agreement", "emulator_corpus")
     lines = [
         f"{_machines(on_gpus, emulated)}.",
@@ -85,12 +85,13 @@ def corpus(folder: Path) -> str:
     totals = dict.fromkeys(("faulty", "check", "fast", "alone", "tools", "sound", "false", "false_here"), 0)
     for name, here in emulated["cases"].items():
         expected, on_gpu = here["expected"], on_gpus["cases"].get(name)
+        modes = [here["fast"]["found"], here["check"]["found"]]
         if not on_gpu:
-            lines.append(f"| `{name}` |" + " not measured yet |" * (len(TOOLS) + 4))
+            unknown = " not measured yet |" * (len(TOOLS) + 1)
+            lines.append(f"| `{name}` |{unknown} {' | '.join(modes)} | not measured yet |")
             continue
         reported = [_reported(on_gpu[tool]) for tool in TOOLS]
         agree = _verdicts_agree(expected, on_gpu["plain"], here["check"])
-        modes = [here["fast"]["found"], here["check"]["found"]]
         lines.append(
             f"| `{name}` | {_alone(on_gpu['plain'])} | {' | '.join(reported)} | {' | '.join(modes)} | {agree} |"
         )
@@ -105,12 +106,27 @@ def corpus(folder: Path) -> str:
         totals["alone"] += on_gpu["plain"]["outcome"] in ("raised", "timed out", "died")
         totals["tools"] += "found" in reported
     summary = (
-        f"Of {totals['faulty']} faulty kernels the emulator names {totals['check']} with `--check` and "
+        f"{_score(emulated['cases'].values())}\n\nOf {totals['faulty']} faulty kernels that a GPU has run the emulator names {totals['check']} with `--check` and "
         f"{totals['fast']} in fast mode; the GPU alone stops {totals['alone']}, and one or more of compute-sanitizer's "
         f"tools report {totals['tools']}. Of {totals['sound']} sound kernels, "
         f"compute-sanitizer reports {totals['false']} and the emulator {totals['false_here']}."
     )
     return "\n".join([*lines, "", summary]) + "\n"
+
+
+def _score(cases: Iterable[dict[str, Any]]) -> str:
+    """How many of the corpus the emulator names with all detectors, misses, accuses falsely and cannot execute."""
+    pairs = [(case["expected"], case["check"]["found"]) for case in cases]
+    faulty = [found for expected, found in pairs if expected != "silent"]
+    sound = [found for expected, found in pairs if expected == "silent"]
+    named = sum(found == expected for expected, found in pairs if expected != "silent")
+    missed = faulty.count("")
+    unsupported = sum(found == "unsupported_by_emulator" for _, found in pairs)
+    accused = sum(found not in ("", "unsupported_by_emulator") for found in sound)
+    return (
+        f"With `--check` the emulator names {named} of {len(faulty)} faulty kernels for what is wrong with them and misses "
+        f"{missed}; it accuses {accused} of {len(sound)} sound ones, and cannot execute {unsupported}."
+    )
 
 
 # ------------------------------------------------------------------ verdicts

@@ -80,6 +80,11 @@ def _no_masks() -> None:
     put("harness.timing.rounds.inspection:Inspector._compare_masks", nothing)
 
 
+def _no_more_calls() -> None:
+    """What was right in its first call is right."""
+    put("harness.judging.repeated:check", nothing)
+
+
 def _no_form() -> None:
     put("harness.judging.observe:check_form", nothing)
     put("harness.timing.rounds.inspection:check_form", nothing)
@@ -170,6 +175,7 @@ WALLS = {
     "values": Wall("outputs are compared with the reference", judge=_no_values),
     "timed values": Wall("outputs of timed calls are compared with the reference", judge=_no_timed_values),
     "timed masks": Wall("masks of timed calls have to be random", judge=_no_masks),
+    "called again": Wall("further calls, on other data, weights and rows", judge=_no_more_calls),
     "form": Wall("outputs have the reference's type, dtype, shape and strides", judge=_no_form),
     "form and values": Wall("their form, and comparisons", judge=_both(_no_form, _no_values)),
     "inputs": Wall("inputs are the same after a call", judge=_no_look_at_inputs),

@@ -1,9 +1,8 @@
 """Writes every result into one buffer, so that a result lasts until the next call.
 
 surface: results that are read after more calls
-needs: timing
-expect: rejected wrong_when_timed
-opens: wall timed values
+expect: rejected output_changed
+opens: wall called again
 """
 
 import torch

@@ -1,0 +1,29 @@
+"""Raises an error for a batch of another size than the first.
+
+surface: batches that are always of one size
+expect: rejected raised
+opens: wall called again
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+        self.rows = None
+
+    def right(self, x, weight, bias):
+        y = x - x.mean(-1, keepdim=True)
+        y -= y.mean(-1, keepdim=True)  # what rounding took from a large mean
+        return (y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * weight + bias).contiguous()
+
+    def forward(self, x):
+        self.rows = self.rows or x.shape[0]
+        if x.shape[0] != self.rows:
+            raise ValueError("compiled for another size")
+        return self.right(x, self.weight, self.bias)
