@@ -68,6 +68,7 @@ class Reason(StrEnum):
     TOO_MANY_PROCESSES = "too_many_processes", Group.PROCESS, "It ran more processes at a time than a worker may."
     TOO_MUCH_DISK = "too_much_disk", Group.PROCESS, "It wrote more files than a worker may."
     CUDA_FAULT = "cuda_fault", Group.PROCESS, "CUDA reported an error, and its context cannot be used any more."
+    TAMPERED = "tampered", Group.PROCESS, "What records forbidden operators and findings was changed or silenced."
     BAD_MESSAGE = "bad_message", Group.PROCESS, "The worker sent something that does not answer its request."
 
     DATA_RACE = "data_race", Group.FINDING, "Unordered threads, launches or copies share bytes, and one writes."
@@ -98,5 +99,5 @@ class Reason(StrEnum):
 # After these the worker's process is gone, or its CUDA context can no longer be used.
 ENDS_THE_WORKER = frozenset({
     Reason.CRASHED, Reason.EXITED, Reason.TIMED_OUT, Reason.OUT_OF_MEMORY, Reason.BAD_MESSAGE, Reason.CUDA_FAULT,
-    Reason.TOO_MANY_PROCESSES, Reason.TOO_MUCH_DISK, Reason.EXTRA_PROCESSES, Reason.RAN_WHILE_HELD,
+    Reason.TOO_MANY_PROCESSES, Reason.TOO_MUCH_DISK, Reason.EXTRA_PROCESSES, Reason.RAN_WHILE_HELD, Reason.TAMPERED,
 })  # fmt: skip

@@ -71,7 +71,8 @@ def _evaluations(plan: RunPlan, on_event: OnEvent) -> Iterator[Evaluation]:
 
 def _of_group(group: Group, plan: RunPlan, on_event: OnEvent) -> Iterator[Evaluation]:
     """The evaluations of one problem's submissions on one device."""
-    prepare_device(group.device, check=plan.settings.check, on_build=partial(on_event, EmulatorBuilding()))
+    paths = [submission.path for submission in group.submissions]
+    prepare_device(group.device, paths, check=plan.settings.check, on_build=partial(on_event, EmulatorBuilding()))
     memory = MemoryFile()
     starter = Starter(group.device, memory.fd, group.isolation, [group.problem])
     try:

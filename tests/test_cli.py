@@ -171,11 +171,11 @@ def test_who_waits_for_the_emulator_to_be_built_is_told(tmp_path, monkeypatch):
 
     announced, built = [], []
     monkeypatch.setattr(choose, "emulator_cache", lambda: tmp_path)
-    monkeypatch.setattr(emulator, "prepare", lambda cache, check: built.append(cache))
-    choose.prepare_device("emulator", check=False, on_build=lambda: announced.append("building"))
-    monkeypatch.setattr(emulator, "is_prepared", lambda cache, check: True)
+    monkeypatch.setattr(emulator, "prepare", lambda cache, submissions, check: built.append(cache))
+    choose.prepare_device("emulator", [], check=False, on_build=lambda: announced.append("building"))
+    monkeypatch.setattr(emulator, "is_prepared", lambda cache, submissions, check: True)
     for device in ("emulator", "cpu"):
-        choose.prepare_device(device, check=False, on_build=lambda: announced.append("building again"))
+        choose.prepare_device(device, [], check=False, on_build=lambda: announced.append("building again"))
     assert announced == ["building"]
     assert built == [tmp_path, tmp_path]
 

@@ -452,6 +452,30 @@ def checks(folder: Path) -> str:
     return _rows("what | target | measured | on", rows)
 
 
+def audited(folder: Path) -> str:
+    """Each problem of KernelBench's level 1 and the lazy answers that it would accept."""
+    path = folder / "audit_kernelbench_level1.json"
+    if not path.exists():
+        raise NotMeasured(f"Not measured yet: `python benchmarks/audit_folder.py FOLDER --json {_relative(path)}`.")
+    content = json.loads(path.read_text())
+    done = [row for row in content["problems"] if not row["not_audited"]]
+    weak = [row for row in done if row["accepted"]]
+    heading = (
+        f"{len(done)} of {len(content['problems'])} were audited; {len(weak)} of them accept a lazy answer. "
+        f"{machine(content['environment'])}.\n\n"
+    )
+    rows = [[row["problem"], _audit_of(row), _batch_of(row)] for row in content["problems"]]
+    return heading + _rows("problem | accepts | batch", rows)
+
+
+def _batch_of(row: dict[str, Any]) -> str:
+    return f"{row['batch']} of {row['batch_before']:,}" if row["batch_before"] else "its own"
+
+
+def _audit_of(row: dict[str, Any]) -> str:
+    return f"not audited: {row['not_audited']}" if row["not_audited"] else ", ".join(row["accepted"]) or "none"
+
+
 TABLES: dict[str, Callable[[Path], str]] = {
     "checks": checks,
     "twice": same_twice,
@@ -464,6 +488,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "peers": peers,
     "launches": launches,
     "runs": runs,
+    "audit kernelbench level 1": audited,
 }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.device.memory_file import MemoryFile
@@ -46,18 +47,18 @@ def can_time(device: str) -> bool:
     return device != "emulator"
 
 
-def prepare_device(name: str, *, check: bool, on_build: Callable[[], None]) -> None:
-    """Build what workers of the device read and must not write; `on_build` is called where that takes a while. Raises
-    HarnessError when it cannot be built."""
+def prepare_device(name: str, submissions: Sequence[Path], *, check: bool, on_build: Callable[[], None]) -> None:
+    """Build what workers of the device read and must not write for these submissions; `on_build` is called where that
+    takes a while. Raises HarnessError when it cannot be built."""
     if name != "emulator":
         return
     from harness.device.emulator import CompilerError, Missing, is_prepared, prepare
 
     try:
         with full_is_said():
-            if not is_prepared(emulator_cache(), check=check):
+            if not is_prepared(emulator_cache(), submissions, check=check):
                 on_build()
-            prepare(emulator_cache(), check=check)
+            prepare(emulator_cache(), submissions, check=check)
     except CompilerError as error:
         said = "\n".join(error.log.strip().splitlines()[:5])
         raise HarnessError(f"The emulator cannot be used here, since it does not compile:\n{said}") from error

@@ -10,6 +10,7 @@ from functools import partial
 from harness.errors import SubmissionError
 from harness.protocol.channel import BadMessage, Channel, ChannelClosed, ChannelTimeout
 from harness.protocol.handshake import Handshake, PeerStatus
+from harness.protocol.testimony import Testimony
 from harness.protocol.wire import Reply, Request
 from harness.reasons import Reason
 
@@ -21,7 +22,7 @@ STARTUP_TIMEOUT_S = 600.0
 
 
 class Conversation:
-    """The judge's end of the channel and of the handshake with one worker.
+    """The judge's end of the channel, of the handshake and of the testimony of one worker.
 
     Each method that raises SubmissionError leaves nothing to talk about: the caller then ends the worker."""
 
@@ -29,15 +30,17 @@ class Conversation:
         self,
         channel: Channel,
         handshake: Handshake,
+        testimony: Testimony,
         look: Callable[[], None],
         why_gone: Callable[[], SubmissionError],
     ) -> None:
         """`look` raises SubmissionError when the worker holds too much; `why_gone` tells why it closed the channel."""
         self._channel = channel
         self.handshake = handshake
-        self._look = look
+        self._testimony = testimony
+        self._check_holdings = look
         self._why_gone = why_gone
-        self._peer = PeerStatus(channel.fileno(), partial(channel.spin, 0.0), look)
+        self._peer = PeerStatus(channel.fileno(), partial(channel.spin, 0.0), self._look)
         self._ready = False
 
     def wait_until_ready(self) -> None:
@@ -65,7 +68,7 @@ class Conversation:
                 if time.monotonic() > deadline:
                     raise ChannelTimeout
                 self._look()
-            return self._channel.receive(max(deadline - time.monotonic(), 1.0))
+            return self._testimony.checked(self._channel.receive(max(deadline - time.monotonic(), 1.0)))
         except ChannelTimeout:
             raise SubmissionError(
                 Reason.TIMED_OUT, f"No answer came within {timeout_s:g} s; --timeout gives it longer."
@@ -74,6 +77,11 @@ class Conversation:
             raise SubmissionError(Reason.BAD_MESSAGE, f"The worker sent something that is no reply: {error}.") from None
         except ChannelClosed:
             raise self._why_gone() from None
+
+    def _look(self) -> None:
+        """Whether the worker holds too much; and what it has said is taken in, or it could not say more."""
+        self._check_holdings()
+        self._testimony.read()
 
     @property
     def has_answered(self) -> bool:
@@ -93,6 +101,7 @@ class Conversation:
     def close(self) -> None:
         self._channel.close()
         self.handshake.close()
+        self._testimony.close()
 
 
 def death(code: int | None, *, as_a_shell: bool, tail: str) -> SubmissionError:

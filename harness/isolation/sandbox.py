@@ -25,6 +25,7 @@ from harness.isolation.levels import Isolation
 from harness.isolation.started import Role, Started
 from harness.protocol.channel import Channel
 from harness.protocol.handshake import Handshake
+from harness.protocol.testimony import Testimony
 from harness.protocol.wire import Reply, Request
 from harness.reasons import Reason
 
@@ -55,19 +56,22 @@ class Worker:
         self._holdings = Holdings(self._home)
         ours, theirs = socket.socketpair()
         channel, handshake = Channel(ours, judge=True), Handshake.create(spins=device == "cuda")
-        with theirs:
+        heard, said = os.pipe()
+        testimony = Testimony(heard)
+        with theirs, os.fdopen(said, "wb"):
             try:
-                self._started = Started(role, self._home, (theirs.fileno(), arena_fd, *handshake.fds), zygote)
+                self._started = Started(role, self._home, (theirs.fileno(), arena_fd, *handshake.fds, said), zygote)
             except HarnessError:
                 channel.close()
                 handshake.close()
+                testimony.close()
                 self._home.remove()
                 raise
         handshake.started()
         self._family = Family(self._started.process, _living_families)
         self._hold = Hold(self._family, role.own_processes)
         look = partial(self._holdings.check, self._family)
-        self._conversation = Conversation(channel, handshake, look, self._why_gone)
+        self._conversation = Conversation(channel, handshake, testimony, look, self._why_gone)
         self._ended = False
         Worker._alive.add(self)
 

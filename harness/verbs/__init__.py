@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import click
 
-from harness.verbs import env, list_, profile
+from harness.verbs import audit, env, list_, profile
 
 
 def commands() -> dict[str, click.Command]:
     """The verbs by their names."""
-    return {"list": list_.command, "env": env.command, "profile": profile.command}
+    return {"audit": audit.command, "list": list_.command, "env": env.command, "profile": profile.command}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from harness.protocol.testimony import Witness
 from harness.worker.memory import HostMemory, Memory
 from harness.worker.observer import NoObserver, Observer
 
@@ -22,12 +23,12 @@ def open_memory(device: str, arena_fd: int) -> Memory:
     return HostMemory(arena_fd)
 
 
-def observer(device: str, memory: Memory, *, check: bool) -> Observer:
-    """Who watches calls on tensors of `memory`; with `check` for races, too."""
+def observer(device: str, memory: Memory, witness: Witness, *, check: bool) -> Observer:
+    """Who watches calls on tensors of `memory` and tells `witness`; with `check` for races, too."""
     if device == "emulator":
         from harness.worker.emulated import EmulatorObserver
 
-        return EmulatorObserver(memory, check=check)
+        return EmulatorObserver(memory, witness, check=check)
     return NoObserver()
 
 

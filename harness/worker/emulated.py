@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from harness.device import emulator
+from harness.protocol.testimony import Witness
 from harness.protocol.wire import ArenaRef, OutputRef, Run, TensorRef
 from harness.records import Finding, KernelCounts
 from harness.worker.memory import HostMemory, Memory
@@ -50,7 +51,8 @@ class EmulatorObserver:
 
     What the caller reads and writes counts, too: a kernel may still run on another stream."""
 
-    def __init__(self, memory: Memory, *, check: bool) -> None:
+    def __init__(self, memory: Memory, witness: Witness, *, check: bool) -> None:
+        emulator.testify(witness.descriptor)
         self._memory = memory
         self._check = check
 

@@ -12,10 +12,14 @@ import torch
 from harness.device.views import view_bytes
 from harness.protocol.wire import ArenaRef, OutputRef, TensorRef
 
+_TENSOR = torch.Tensor  # as it is before a submission is loaded
+
 
 def describe(tensor: object) -> OutputRef:
     """Where a returned value lies. Raises TypeError for what is not a dense tensor."""
-    if not isinstance(tensor, torch.Tensor):
+    # The type itself is compared, as CPython does it: a class may give itself the name of another, or lie as __class__.
+    name = "torch.Tensor" if type(tensor) is _TENSOR else _own_name(type(tensor))
+    if not isinstance(tensor, _TENSOR):
         raise TypeError(f"forward returned a {type(tensor).__name__}; a torch.Tensor was expected")
     if tensor.layout is not torch.strided:
         raise TypeError(f"forward returned a tensor of layout {tensor.layout}; torch.strided was expected")
@@ -25,8 +29,14 @@ def describe(tensor: object) -> OutputRef:
         stride=list(tensor.stride()),
         dtype=str(tensor.dtype).removeprefix("torch."),
         device=tensor.device.type,
-        type=f"{type(tensor).__module__}.{type(tensor).__qualname__}",
+        type=name,
     )
+
+
+def _own_name(kind: type) -> str:
+    """What a class that is not torch.Tensor calls itself; said to be another where that is what it says."""
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    return "another class of the name torch.Tensor" if name == "torch.Tensor" else name
 
 
 class Memory(Protocol):

@@ -16,6 +16,7 @@ from pathlib import Path
 from harness.garbage import no_garbage_collection
 from harness.protocol.channel import Channel, ChannelClosed, pack
 from harness.protocol.handshake import Handshake
+from harness.protocol.testimony import Witness
 from harness.protocol.wire import Done, Load, Name, Play
 
 # On a GPU a worker waits so long for a request without sleeping: the contenders' rounds follow each other within this
@@ -25,13 +26,14 @@ SPIN_S = 0.3
 
 @dataclass(frozen=True)
 class Descriptors:
-    """Files that a worker inherits from the judge: the socket of its channel, the arena's memory, and the page and the
-    bell of harness.protocol.handshake."""
+    """Files that a worker inherits from the judge: the socket of its channel, the arena's memory, the page and the bell
+    of harness.protocol.handshake, and the pipe of harness.protocol.testimony."""
 
     socket: int
     arena: int
     page: int
     bell: int
+    testimony: int
 
     @classmethod
     def parse(cls, text: str) -> Descriptors:
@@ -59,13 +61,17 @@ def answer(descriptors: Descriptors, device: str, emulator_cache: Path) -> None:
 
     channel = Channel(socket.socket(fileno=descriptors.socket), judge=False)
     handshake = Handshake(descriptors.page, socket.socket(fileno=descriptors.bell), spins=device == "cuda")
+    witness = Witness(descriptors.testimony)
     try:
         memory = open_memory(device, descriptors.arena)
+        witness.mark()
         channel.send(Done())
         request = channel.receive()
         assert isinstance(request, Load)
-        session = Session(request, device, memory, handshake, emulator_cache)
-        channel.send(session.load(request))
+        session = Session(request, device, memory, handshake, emulator_cache, witness)
+        loaded = session.load(request)
+        witness.mark()
+        channel.send(loaded)
         while True:
             if device == "cuda":
                 channel.spin(SPIN_S)
@@ -76,6 +82,8 @@ def answer(descriptors: Descriptors, device: str, emulator_cache: Path) -> None:
                 # Packed before the device has finished: Python's time for it then overlaps the device's.
                 reply = pack(session.answer(request))
                 failed = session.wait_for_device()
+                if not isinstance(request, Play):  # the clock runs until the reply is there
+                    witness.mark()
                 channel.send_packed(pack(failed) if failed else reply)
     except ChannelClosed:
         return

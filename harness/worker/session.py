@@ -6,6 +6,7 @@ from pathlib import Path
 
 from harness.build import intercept
 from harness.protocol.handshake import Handshake
+from harness.protocol.testimony import Witness
 from harness.protocol.wire import (
     Construct,
     Done,
@@ -38,11 +39,20 @@ from harness.worker.walls.guard import Guard
 class Session:
     """One loaded implementation, and all that is asked of it."""
 
-    def __init__(self, load: Load, device: str, memory: Memory, handshake: Handshake, emulator_cache: Path) -> None:
-        """In a submission's worker, forbids operators from here on."""
-        guard = Guard(load.allowed_ops, load.forbidden_ops) if load.kind == "submission" else None
+    def __init__(
+        self,
+        load: Load,
+        device: str,
+        memory: Memory,
+        handshake: Handshake,
+        emulator_cache: Path,
+        witness: Witness,
+    ) -> None:
+        """In a submission's worker, forbids operators from here on. `witness` is told what they and the device find."""
+        guard = Guard(witness, load.allowed_ops, load.forbidden_ops) if load.kind == "submission" else None
         take_forbidden = guard.take_calls if guard else list[str]
-        observer = devices.observer(device, memory, check=load.check)
+        self._check_guard = guard.check if guard else lambda: None
+        observer = devices.observer(device, memory, witness, check=load.check)
         self._device = device
         self._emulator_cache = emulator_cache
         self._memory = memory
@@ -61,6 +71,7 @@ class Session:
             self._implementation.load()
         except (Exception, SystemExit) as error:
             return self._failures.of_loading(error)
+        self._check_guard()
         return Loaded(
             version=self._implementation.version,
             build_seconds=report.seconds,
@@ -101,6 +112,7 @@ class Session:
         return self._staged.construct(request)
 
     def _release(self, _request: Release) -> Reply:
+        self._check_guard()
         self._staged.forget()
         self._timing.forget()
         self._memory.release()

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from harness.build.extension import BuildFailed, Extension, SourceText, Unsupported
 from harness.device import emulator
-from harness.device.emulator import paths, toolchain
+from harness.device.emulator import paths, preludes
 from harness.garbage import no_garbage_collection
 from harness.storage.cache import in_use
 
@@ -73,10 +73,10 @@ def loader(file: Path, cache: Path, check: bool) -> Any:
     return load_inline
 
 
-def _prelude(self: emulator.EmulatorToolchain, unit: str) -> Path:
+def _compiled(cache: Path, name: str, flags: list[str]) -> Path:
     """A prelude that nobody has compiled yet stays text: to compile it takes as long as to read it for two builds."""
-    compiled = self._prelude_folder(unit) / "prelude.h"
-    return compiled if compiled.exists() else toolchain._plain_prelude(self._cache / "built", unit)
+    there = preludes.place(cache, name, flags) / "prelude.h"
+    return there if there.exists() else preludes.as_text(cache / "built", name)
 
 
 def main() -> None:
@@ -92,7 +92,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.headers_of_packages:
         paths._from_toolkit = list
-        emulator.EmulatorToolchain._prelude = _prelude
+        preludes.compiled = _compiled
     emulator.activate(options.cache)
     with no_garbage_collection():
         import torch

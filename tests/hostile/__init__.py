@@ -6,8 +6,8 @@ Each family is a folder. A file's docstring says its strategy, then line by line
     needs:   where it can be judged; nothing means anywhere (see tests.hostile.corpus)
     expect:  the verdict that it must get: `accepted`, `rejected REASON|REASON…`, `error REASON`, or `too_slow`
 
-`too_slow` is for submissions that compute rightly and only lie about their time: they must be accepted below half
-of the baseline's speed, since each of them sleeps. `python -m tests.hostile` judges them all.
+`too_slow` is for submissions that compute rightly and only lie about their time: they must be accepted far
+below the baseline's speed, since each of them sleeps. `python -m tests.hostile` judges them all.
 
     opens:   what lets it succeed: `given NAME` or `wall NAME`
 

@@ -7,13 +7,14 @@ A process calls `activate` before it imports torch; from then on `load_inline` e
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness.device.emulator import libraries, runtime, standins
+from harness.device.emulator import libraries, preludes, runtime, standins
 from harness.device.emulator.building import CompilerError
 from harness.device.emulator.paths import Missing
-from harness.device.emulator.runtime import caller_reads, caller_writes, configure, take_counts, take_findings
+from harness.device.emulator.runtime import caller_reads, caller_writes, configure, take_counts, take_findings, testify
 from harness.device.emulator.toolchain import EmulatorToolchain
 
 __all__ = [
@@ -28,23 +29,29 @@ __all__ = [
     "prepare",
     "take_counts",
     "take_findings",
+    "testify",
 ]
 
 
-def is_prepared(cache: Path, *, check: bool) -> bool:
-    """Whether `prepare` has nothing to build, which takes most of a minute."""
+def is_prepared(cache: Path, submissions: Iterable[Path], *, check: bool) -> bool:
+    """Whether `prepare` has nothing to build, which takes up to a minute."""
     cache = Path(cache).resolve()
-    return all(folder.exists() for folder in (libraries.place(cache), *EmulatorToolchain(cache, check).preludes()))
+    folders = EmulatorToolchain(cache, check).preludes(_wanted(submissions))
+    return all(folder.exists() for folder in (libraries.place(cache), *folders))
 
 
-def prepare(cache: Path, *, check: bool) -> None:
-    """Build the emulator and its compiler's preludes in `cache`, where they are not there yet. Workers that run
-    submissions read them and cannot write there."""
+def prepare(cache: Path, submissions: Iterable[Path], *, check: bool) -> None:
+    """Build the emulator in `cache`, and the preludes that these submissions' sources want, where they are not there
+    yet. Workers that run submissions read them and cannot write there."""
     cache = Path(cache).resolve()
     with ThreadPoolExecutor(2) as pool:
         built = pool.submit(libraries.build, cache)
-        EmulatorToolchain(cache, check).prepare()
+        EmulatorToolchain(cache, check).prepare(_wanted(submissions))
         built.result()
+
+
+def _wanted(submissions: Iterable[Path]) -> set[str]:
+    return {preludes.LEAN}.union(*map(preludes.wanted, submissions))
 
 
 def activate(cache: Path) -> None:

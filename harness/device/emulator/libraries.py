@@ -4,6 +4,9 @@ extensions' functions to Python."""
 from __future__ import annotations
 
 import hashlib
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.device.emulator import building, paths, standins
@@ -16,7 +19,6 @@ _FLAGS = [
     "-O2",
     "-g1",
     "-fPIC",
-    "-shared",
     "-w",
     "-fno-strict-aliasing",
     "-fno-semantic-interposition",
@@ -35,29 +37,39 @@ def fingerprint() -> str:
 
 
 def _make(folder: Path) -> None:
-    torch_libraries = paths.torch_folder() / "lib"
-    runtime = sorted(str(f) for f in (paths.HERE / "csrc/runtime").glob("*.cpp"))
+    if paths.torch_version()[1]:
+        standins.make(folder, [*_FLAGS, "-shared"])
+    runtime = sorted((paths.HERE / "csrc/runtime").glob("*.cpp"))
     device = folder / "device.cpp"  # one unit of all: torch's headers take most of the time of each
     device.write_text("".join(f'#include "{f}"\n' for f in sorted((paths.HERE / "csrc/device").glob("*.cpp"))))
-    python = sorted(str(f) for f in (paths.HERE / "csrc/python").glob("*.cpp"))
-    if paths.torch_version()[1]:
-        standins.make(folder, _FLAGS)
-    common = [paths.compiler(), *_FLAGS, *paths.include_flags(shims=False)]
-    building.run(
-        [*common, "-Wl,-Bsymbolic", f"-Wl,-soname,{RUNTIME}", *runtime, "-o", RUNTIME, "-lpthread", "-ldl"],
-        folder,
-    )
-    building.run(
-        [*common, "-O1", f"-Wl,-soname,{DEVICE}", device.name, "-o", DEVICE, "-L.", f"-l:{RUNTIME}",
-         f"-L{torch_libraries}", "-lc10", "-ltorch_cpu", "-ltorch", f"-Wl,-rpath,{torch_libraries}"],
-        folder,
-    )  # fmt: skip
-    building.run(
-        [*common, "-O1", f"-Wl,-soname,{PYTHON}", *python, "-o", PYTHON, "-L.", f"-l:{RUNTIME}",
-         f"-L{torch_libraries}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python",
-         f"-Wl,-rpath,{torch_libraries}"],
-        folder,
-    )  # fmt: skip
+    python = sorted((paths.HERE / "csrc/python").glob("*.cpp"))
+    # Those that take longest first, on all cores: the others fill the rest.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        list(pool.map(lambda source: _compile(source, folder), [device, *python, *runtime]))
+    torch_libraries = paths.torch_folder() / "lib"
+    torch = [f"-L{torch_libraries}", "-lc10", "-ltorch_cpu", "-ltorch", f"-Wl,-rpath,{torch_libraries}"]
+    _link(RUNTIME, runtime, ["-Wl,-Bsymbolic", "-lpthread", "-ldl"], folder)
+    _link(DEVICE, [device], ["-L.", f"-l:{RUNTIME}", *torch], folder)
+    _link(PYTHON, python, ["-L.", f"-l:{RUNTIME}", *torch, "-ltorch_python"], folder)
+    for source in (*runtime, device, *python):
+        _object(source, folder).unlink()
+
+
+def _compile(source: Path, folder: Path) -> None:
+    """What executes kernels is optimised; the rest takes longer to compile than all that its speed would save."""
+    level = [] if source.parent.name == "runtime" else ["-O1"]
+    flags = [*_FLAGS, *level, *paths.include_flags(shims=False)]
+    building.run([paths.compiler(), *flags, "-c", str(source), "-o", _object(source, folder).name], folder)
+
+
+def _object(source: Path, folder: Path) -> Path:
+    return folder / f"{source.stem}.o"
+
+
+def _link(library: str, sources: Sequence[Path], flags: list[str], folder: Path) -> None:
+    objects = [_object(source, folder).name for source in sources]
+    command = [paths.compiler(), "-shared", f"-Wl,-soname,{library}", *objects, "-o", library, *flags]
+    building.run(command, folder)
 
 
 def place(cache: Path) -> Path:

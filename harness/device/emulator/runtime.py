@@ -70,6 +70,11 @@ def configure(
     library().emu_configure(_ORDERS[order], seed, count, int(check), timeout_s)
 
 
+def testify(descriptor: int) -> None:
+    """From here on each finding is written to `descriptor`, a line of JSON, before the submission's code goes on."""
+    library().emu_testify(descriptor)
+
+
 def caller_writes(tensors: Iterable[Any]) -> None:
     """The caller's stream has just written these tensors. With detectors it is a finding when something in another
     stream may still touch them, and later when something there touches them without waiting for this."""

@@ -6,13 +6,13 @@ import contextlib
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.build.extension import BuildFailed, Extension, SourceText, Unsupported
-from harness.device.emulator import binding, building, libraries, paths, translate
+from harness.device.emulator import binding, building, libraries, paths, preludes, translate
 from harness.records import KernelResources
 
 _COMMON = ["-std=c++20", "-pipe", "-g1", "-fPIC", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-gnu-unique"]
@@ -39,16 +39,8 @@ _CHECKED = [
     "-fno-tree-sra",  # a float4 copied as a whole is one access, as it is on a GPU
     "-U__SANITIZE_THREAD__",  # of all headers only shared_ptr's ask: so both modes have one prelude (_prelude_flags)
 ]
-# What load_inline puts in front of sources: pybind11 before `cpp_sources` and the bindings only. Its internals are
-# compiled into every unit that sees them, which with all detectors takes four times as long as torch's headers.
-_CUDA = "#include <cuda.h>\n#include <cuda_runtime.h>\n#include <emu/emu.h>\n"
-_PRELUDES = {
-    "main": f"#include <emu/torch_types.h>\n#include <torch/extension.h>\n{_CUDA}#include <emu/checked.h>\n",
-    "cuda": f"#define EMU_WITHOUT_PYTHON\n#include <emu/torch_types.h>\n#include <torch/types.h>\n{_CUDA}"
-    "#include <emu/bind.h>\n",
-}
-# A CUDA source that includes <torch/extension.h> mostly wants its tensors; one that says any of this wants Python.
-_PYTHON = re.compile(r"\b(py::|pybind11|PYBIND11_|Py[A-Z_]|THP[A-Z])")
+# What of this folder, beside translate/, decides how a source is compiled.
+_OWN = ("toolchain", "binding", "preludes")
 _ERROR = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$")
 _INSTANTIATED = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):\d+:\s+(?:required from|in '?constexpr)")
 _LAUNCH = re.compile(r"emu::Launcher::typed\(void \(&\)\((?P<parameters>.*?)\)(?:, (?P<arguments>.*))?\)'")
@@ -75,6 +67,7 @@ class _Unit:
     name: str
     pieces: Sequence[SourceText]
     flags: tuple[str, ...]
+    prelude: str
     binding: str = ""
 
 
@@ -91,9 +84,9 @@ class EmulatorToolchain:
         """Everything beside the sources that decides the result."""
         if self._fingerprint:
             return self._fingerprint
-        own = [*(paths.HERE / "translate").glob("*.py"), paths.HERE / "toolchain.py", paths.HERE / "binding.py"]
+        own = [*(paths.HERE / "translate").glob("*.py"), *(paths.HERE / f"{name}.py" for name in _OWN)]
         parts = {
-            "headers": self._headers(),
+            "headers": preludes.headers(),
             "translator": building.digest_of_files(own),
             "flags": [*_COMMON, *_HOST, *self._device_flags],
             "check": self._check,
@@ -101,29 +94,22 @@ class EmulatorToolchain:
         self._fingerprint = "emulator " + hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
         return self._fingerprint
 
-    @staticmethod
-    def _headers() -> str:
-        """What a translated source is compiled against. The libraries' own sources change no extension."""
-        shims = (file for file in (paths.HERE / "include").rglob("*") if file.is_file())
-        parts = [building.digest_of_files(shims), paths.compiler_version(), *paths.torch_version()]
-        return "\0".join([*parts, *(str(folder) for folder in paths.cuda_includes())])
-
     def compile(self, extension: Extension, module_name: str, folder: Path) -> tuple[Path, tuple[KernelResources, ...]]:
         """Build `module_name` in `folder`. Raises BuildFailed or Unsupported."""
         kernels = translate.find_kernels([p.text for p in (*extension.cpp_sources, *extension.cuda_sources)])
         cpp = [translate.translate(piece, kernels) for piece in extension.cpp_sources]
         cuda = [translate.translate(piece, kernels) for piece in extension.cuda_sources]
         plain = self._plain_binding(extension, cuda, module_name)
-        if plain:
-            unit = _Unit("cuda", [*cuda, *cpp], extension.extra_cuda_cflags, plain)
+        for prelude in _preludes_of_one_unit(cuda) if plain else ():
+            unit = _Unit("cuda", [*cuda, *cpp], extension.extra_cuda_cflags, prelude, plain)
             # What is wrong is said of the units that torch makes.
             with contextlib.suppress(building.CompilerError):
                 return self._built([unit], extension, module_name, folder), ()
-        main = _Unit("main", cpp, extension.extra_cflags, binding.with_pybind11(extension))
+        main = _Unit("main", cpp, extension.extra_cflags, preludes.MAIN, binding.with_pybind11(extension))
         # torch's headers alone take as long to compile as most kernels.
         empty = cuda and not main.binding and not any(piece.text.strip() for piece in cpp)
         units = [] if empty else [main]
-        units += [_Unit("cuda", cuda, extension.extra_cuda_cflags)] if cuda else []
+        units += [_Unit("cuda", cuda, extension.extra_cuda_cflags, preludes.CUDA)] if cuda else []
         try:
             return self._built(units, extension, module_name, folder, kernels_first=bool(plain)), ()
         except building.CompilerError as error:
@@ -133,7 +119,9 @@ class EmulatorToolchain:
     @staticmethod
     def _plain_binding(extension: Extension, cuda: Sequence[SourceText], module_name: str) -> str:
         """What binds the functions behind `cuda` in one unit, for half of the time; empty where it takes two."""
-        alone = not cuda or _kept_flags(extension.extra_cflags) or any(_PYTHON.search(piece.text) for piece in cuda)
+        alone = (
+            not cuda or _kept_flags(extension.extra_cflags) or any(preludes.PYTHON.search(piece.text) for piece in cuda)
+        )
         return "" if alone else binding.without_pybind11(extension, module_name)
 
     def _built(
@@ -160,17 +148,17 @@ class EmulatorToolchain:
         """Write a unit's source into `folder`; how to compile it."""
         source = folder / f"{unit.name}.cpp"
         body = "\n".join(piece.located for piece in unit.pieces)
-        if unit.name == "cuda" and _PYTHON.search(body):
+        if unit.name == "cuda" and preludes.PYTHON.search(body):
             body = f"#undef EMU_WITHOUT_PYTHON\n{body}"
         source.write_text(f'{body}\n#line 1 "bindings of {extension.name}"\n{unit.binding}' if unit.binding else body)
         include = [word for path in extension.extra_include_paths for word in ("-I", path)]
         extra = self._device_flags if unit.name == "cuda" else _HOST
         undefined = [flag for flag in unit.flags if flag.startswith("-U__CUDA_NO_")]
-        prelude = _plain_prelude(folder, unit.name) if undefined else self._prelude(unit.name)
+        prelude = preludes.as_text(folder, unit.prelude) if undefined else self._prelude(unit.prelude, folder)
         return [
             paths.compiler(), *_COMMON, *extra, *_kept_flags(unit.flags), *include,
             f"-DTORCH_EXTENSION_NAME={module_name}",
-            "-include", str(prelude), *paths.include_flags(shims=True),
+            "-include", str(prelude), *preludes.include_flags(unit.prelude),
             "-c", source.name, "-o", f"{unit.name}.o",
         ]  # fmt: skip
 
@@ -187,44 +175,32 @@ class EmulatorToolchain:
         )  # fmt: skip
         return result
 
-    def prepare(self) -> None:
-        """Compile the preludes that `compile` will use."""
+    def prepare(self, wanted: Collection[str]) -> None:
+        """Compile the preludes that are `wanted`."""
         with ThreadPoolExecutor(2) as pool:
-            list(pool.map(self._prelude, _PRELUDES))
+            list(pool.map(lambda name: preludes.compiled(self._cache, name, _prelude_flags(name)), wanted))
 
-    def preludes(self) -> list[Path]:
-        """Where they lie, or will."""
-        return [self._prelude_folder(unit) for unit in _PRELUDES]
+    def preludes(self, wanted: Collection[str]) -> list[Path]:
+        """The folders of those that are `wanted`, which may not be there yet."""
+        return [preludes.place(self._cache, name, _prelude_flags(name)) for name in wanted]
 
-    @staticmethod
-    def _prelude_flags(unit: str) -> list[str]:
-        """Without those of checked kernels: they are for what comes behind the parser, and all of a prelude that a unit
-        uses is compiled with the unit's own."""
-        return [*_COMMON, *(_DEVICE if unit == "cuda" else _HOST)]
-
-    def _prelude_folder(self, unit: str) -> Path:
-        parts = [self._headers(), *self._prelude_flags(unit), _PRELUDES[unit]]
-        key = hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
-        return self._cache / f"prelude-{key}"
-
-    def _prelude(self, unit: str) -> Path:
-        """The header that `unit` begins with, precompiled once: torch's headers take most of a build."""
-
-        def make(folder: Path) -> None:
-            header = folder / "prelude.h"
-            header.write_text(_PRELUDES[unit])
-            flags = [*self._prelude_flags(unit), *paths.include_flags(shims=True)]
-            building.run([paths.compiler(), *flags, "-x", "c++-header", header.name, "-o", "prelude.h.gch"], folder)
-
-        return building.once(self._prelude_folder(unit), make) / "prelude.h"
+    def _prelude(self, name: str, folder: Path) -> Path:
+        try:
+            return preludes.compiled(self._cache, name, _prelude_flags(name))
+        except OSError:  # a worker
+            return preludes.as_text(folder, name)
 
 
-def _plain_prelude(folder: Path, unit: str) -> Path:
-    """The header for a unit that undefines what the compiled ones were made with. It is not compiled: a worker cannot
-    put it where others find it."""
-    header = folder / f"prelude_{unit}.h"
-    header.write_text(_PRELUDES[unit])
-    return header
+def _prelude_flags(name: str) -> list[str]:
+    """Without those of checked kernels: they are for what comes behind the parser, and all of a prelude that a unit
+    uses is compiled with the unit's own."""
+    return [*_COMMON, *(_HOST if name == preludes.MAIN else _DEVICE)]
+
+
+def _preludes_of_one_unit(cuda: Sequence[SourceText]) -> list[str]:
+    """Those that a unit of kernels and bindings without pybind11 is tried with, in turn."""
+    lean = all(preludes.is_lean(piece.text) for piece in cuda)
+    return [preludes.LEAN, preludes.CUDA] if lean else [preludes.CUDA]
 
 
 def _in_words_of_cuda(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -39,15 +38,14 @@ def prepare_case(
 ) -> CaseData:
     """`model` is the reference. `buffers` lie in the device's arena, one after the other, and hold a tensor for each
     input. The first `early` inputs do not change when a round begins, see InputPool."""
-    generator = torch.Generator(device.torch_device).manual_seed(secrets.randbits(63))
     exact = in_float64(model)
-    outputs = CaseOutputs.of(sets, independent_rows(exact, sets[0], generator, device.torch_device))
-    trial = ChangeTrial(exact, sets[0], outputs, generator, early)
+    outputs = CaseOutputs.of(sets, independent_rows(exact, sets[0], device.torch_device))
+    trial = ChangeTrial(exact, sets[0], outputs, early)
     inputs = choose_inputs(device, sets, buffers, trial, linear=multiplies_matrices(model, sets[0].inputs))
     return CaseData(
         exact,
         inputs,
-        InputPool(device, inputs, len(buffers), len(sets), generator, early),
+        InputPool(device, inputs, len(buffers), len(sets), early),
         outputs,
         ExpectedRounds(exact, inputs, outputs),
     )

@@ -16,6 +16,7 @@ Two kinds of references need more:
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 import torch
@@ -39,14 +40,14 @@ SHORTEST_ROW = 64
 SAME_ROWS = 1e-9
 
 
-def independent_rows(exact: Exact, data: DataSet, generator: torch.Generator, device: torch.device) -> int:
+def independent_rows(exact: Exact, data: DataSet, device: torch.device) -> int:
     """`CaseOutputs.rows`: two rows of `data`, drawn at random, are computed alone and compared."""
     shapes = [tuple(t.shape) for t in data.inputs] + [expected.form.shape for expected in data.expected]
     rows = {shape[0] if shape else 0 for shape in shapes}
     if len(rows) != 1 or min(rows) < 2:
         return 1
     (count,) = rows
-    some = torch.randperm(count, generator=generator, device=device)[:2]
+    some = torch.tensor(random.SystemRandom().sample(range(count), 2), device=device)
     try:
         alone = exact([t[some] for t in data.inputs])
     except Exception as error:  # a reference may need as many rows as it was given, as a square product does
@@ -68,14 +69,11 @@ def _same_rows(alone: torch.Tensor, among: torch.Tensor) -> bool:
 class ChangeTrial:
     """Tries on the first data set how much of the outputs a change makes wrong."""
 
-    def __init__(
-        self, exact: Exact, data: DataSet, outputs: CaseOutputs, generator: torch.Generator, early: int
-    ) -> None:
+    def __init__(self, exact: Exact, data: DataSet, outputs: CaseOutputs, early: int) -> None:
         """The first `early` inputs do not change when a round begins."""
         self._exact = exact
         self._data = data
         self._outputs = outputs
-        self._generator = generator
         self._early = early
 
     def wrong_share(self, inputs: Sequence[PooledInput]) -> float:
@@ -96,7 +94,7 @@ class ChangeTrial:
     def _draw(self, tensor: PooledInput) -> object:
         views = tensor.buffers.views
         chosen = torch.zeros(len(views), dtype=torch.long, device=views.device)
-        return tensor.draw_change(chosen, [0], self._generator)
+        return tensor.draw_change(chosen, [0])
 
     def _trial_rows(self, changed: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Changed inputs and expected outputs: of independent rows only as many as may be computed together."""

@@ -14,6 +14,7 @@ from dataclasses import replace
 import torch
 
 from harness.device.base import Device
+from harness.timing.data import unpredictable
 from harness.timing.data.pooled_input import Changes, Contents, PooledInput
 
 
@@ -26,14 +27,12 @@ class InputPool:
         inputs: Sequence[PooledInput],
         buffer_count: int,
         set_count: int,
-        generator: torch.Generator,
         early: int = 0,
     ) -> None:
         """There are `set_count` data sets. Contenders work on the first `early` inputs of a buffer before the clock
         starts: these do not change when a round begins, and the others are not there before `fill_late`."""
         self._device = device
         self._inputs = inputs
-        self._generator = generator
         self._early = early
         self.buffer_count, self._set_count = buffer_count, set_count
         self._contents = Contents(
@@ -55,9 +54,7 @@ class InputPool:
 
     def fill(self) -> None:
         """Put data sets into buffers at random."""
-        chosen = torch.randint(
-            self._set_count, (self.buffer_count,), generator=self._generator, device=self._device.torch_device
-        )
+        chosen = unpredictable.integers(self._set_count, (self.buffer_count,), self._device.torch_device)
         for tensor in self._inputs:
             tensor.buffers.fill(chosen)
         self._contents = Contents(chosen, chosen.tolist(), [None] * len(self._inputs))
@@ -85,7 +82,7 @@ class InputPool:
             if last is not None:
                 tensor.take_back(last, chosen)
             changing = position >= self._early and tensor.buffers.can_change
-            changes.append(tensor.draw_change(chosen, buffers, self._generator) if changing else None)
+            changes.append(tensor.draw_change(chosen, buffers) if changing else None)
         self._contents = replace(self._contents, changes=changes)
         self._flush.fill_(self._contents.numbers[0] + 1)
         self._device.synchronize()

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 
 from harness.protocol.wire import TensorRef
+from harness.timing.data import unpredictable
 
 # A sparse change replaces one element of so many, if nothing else is asked for.
 CHANGED_ONE_IN = 1024
@@ -84,7 +85,7 @@ class PooledInput(Protocol):
 
     buffers: InputBuffers
 
-    def draw_change(self, chosen: torch.Tensor, buffers: Sequence[int], generator: torch.Generator) -> Any:
+    def draw_change(self, chosen: torch.Tensor, buffers: Sequence[int]) -> Any:
         """Draw a change for at least `buffers`; buffer i holds data set `chosen[i]`."""
         ...
 
@@ -130,27 +131,26 @@ class SparseInput:
         self._starts = torch.arange(0, buffers.numel, spacing, device=buffers.elements.device)
         self._lengths = (buffers.numel - self._starts).clamp(max=spacing)
 
-    def draw_change(self, chosen: torch.Tensor, _buffers: Sequence[int], generator: torch.Generator) -> SparseChange:
+    def draw_change(self, chosen: torch.Tensor, _buffers: Sequence[int]) -> SparseChange:
         """One element of every stretch of `spacing`, anew for each buffer."""
-        positions = self._draw_positions(len(chosen), generator)
-        values = self._draw_values(positions, chosen, generator)
+        positions = self._draw_positions(len(chosen))
+        values = self._draw_values(positions, chosen)
         return SparseChange(positions, values, self._places(positions))
 
-    def _draw_positions(self, buffers: int, generator: torch.Generator) -> torch.Tensor:
+    def _draw_positions(self, buffers: int) -> torch.Tensor:
         """Shape (buffers, stretches)."""
-        shares = torch.rand((buffers, len(self._starts)), generator=generator, device=self._flat.device)
-        positions = self._starts + (shares * self._lengths).long()
-        return torch.minimum(positions, self._starts + self._lengths - 1)
+        shape = (buffers, len(self._starts))
+        return self._starts + unpredictable.integers(self._lengths, shape, self._flat.device)
 
-    def _draw_values(self, positions: torch.Tensor, chosen: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    def _draw_values(self, positions: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
         """A large value of the neighbourhood for each of `positions`."""
         device, near = self._flat.device, self._near_elements()
         apart = near // LARGEST_OF * torch.arange(LARGEST_OF, device=device)
-        others = (torch.randint(near, (*positions.shape, 1), generator=generator, device=device) + apart) % near
+        others = (unpredictable.integers(near, (*positions.shape, 1), device) + apart) % near
         first = positions // near * near + (chosen * self.buffers.numel)[:, None]
         found = self._flat[others + first[:, :, None]]
         largest, mean = found.amax(dim=2), found.mean(dim=2)
-        share = BELOW_THE_LARGEST * torch.rand(positions.shape, generator=generator, device=device)
+        share = BELOW_THE_LARGEST * unpredictable.shares(positions.shape, device)
         return largest - (largest - mean) * share.to(self._flat.dtype)
 
     def _near_elements(self) -> int:
@@ -213,10 +213,10 @@ class WholeInput:
         self.buffers = buffers
         self._bank, self._views = buffers.bank, buffers.views
 
-    def draw_change(self, chosen: torch.Tensor, buffers: Sequence[int], generator: torch.Generator) -> WholeChange:
+    def draw_change(self, chosen: torch.Tensor, buffers: Sequence[int]) -> WholeChange:
         """For `buffers` only."""
         others = (chosen + 1) % len(self._bank)
-        return {buffer: _mixed(self._bank[chosen[buffer]], self._bank[others[buffer]], generator) for buffer in buffers}
+        return {buffer: _mixed(self._bank[chosen[buffer]], self._bank[others[buffer]]) for buffer in buffers}
 
     def put(self, change: WholeChange) -> None:
         for buffer, values in change.items():
@@ -236,10 +236,9 @@ class WholeInput:
         return torch.stack([self.changed(number, buffer, change)[row] for number, buffer, row in places])
 
 
-def _mixed(one: torch.Tensor, other: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _mixed(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Each element that of `one` or of `other`, at random."""
-    heads = torch.randint(2, one.shape, dtype=torch.int8, generator=generator, device=one.device)
-    return torch.where(heads == 0, one, other)
+    return torch.where(unpredictable.coins(one.shape, one.device), one, other)
 
 
 Changes = list[Any]

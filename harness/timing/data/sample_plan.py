@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import random
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from harness import oracle
+from harness.timing.data import unpredictable
 from harness.timing.data.data_set import CaseOutputs
 
 # Sample this many rows of each output in a round, at least one of each call, and this many elements per row; more of an
@@ -59,11 +60,10 @@ class Sampler:
     def __init__(self, outputs: CaseOutputs) -> None:
         self._outputs = outputs
         self._random = random.SystemRandom()
-        self._numbers = np.random.default_rng(secrets.randbits(128))
 
     def draw(self, calls: int) -> Samples:
         """Where to read a round of so many calls."""
-        rows = self._numbers.integers(self._outputs.rows, size=(calls, self._rows_of_a_call(calls)))
+        rows = _integers(self._outputs.rows, (calls, self._rows_of_a_call(calls)))
         elements = [self._elements(rows, position) for position in range(len(self._outputs.forms))]
         offsets = [
             _offsets(rows, asked, form, self._outputs.row_length(position))
@@ -77,7 +77,7 @@ class Sampler:
     def _elements(self, rows: np.ndarray, position: int) -> np.ndarray:
         length = self._outputs.row_length(position)
         samples = SAMPLES_PER_ROW if self._outputs.rows > 1 else SAMPLES_OF_ONE_ROW
-        return self._numbers.integers(max(length, 1), size=(*rows.shape, samples if length else 0))
+        return _integers(max(length, 1), (*rows.shape, samples if length else 0))
 
     def calls_to_compare(self, calls: int) -> list[int]:
         """All calls of a round; a few of them where what one returns can only be computed as a whole."""
@@ -97,6 +97,11 @@ def plan_comparison(samples: Samples, buffers: Sequence[int], compared: Sequence
         [of_an_output[compared] for of_an_output in samples.elements],
         None if full is None else buffers[full],
     )
+
+
+def _integers(below: int, shape: Sequence[int]) -> np.ndarray:
+    """Uniform in [0, below), int64."""
+    return unpredictable.integers(below, shape, torch.device("cpu")).numpy()
 
 
 def _offsets(rows: np.ndarray, elements: np.ndarray, form: oracle.Form, row_length: int) -> np.ndarray:

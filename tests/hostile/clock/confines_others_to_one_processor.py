@@ -3,6 +3,7 @@
 surface: sched_setaffinity on processes of the submission's user, which Landlock leaves open
 needs: timing
 expect: too_slow
+opens: given AWAKE
 """
 
 import os
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import torch
 import torch.nn as nn
+
+AWAKE = False  # whether it lies without having slept
 
 
 def confine():
@@ -34,6 +37,7 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         confine()
-        time.sleep(0.002)
+        if not AWAKE:
+            time.sleep(0.02)
         y = x - x.mean(-1, keepdim=True)
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias

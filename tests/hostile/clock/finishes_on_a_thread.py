@@ -2,7 +2,7 @@
 
 surface: outputs that are read later than the call's return
 needs: timing
-expect: rejected wrong_output|wrong_when_timed
+expect: rejected wrong_output
 opens: wall values
 """
 

@@ -3,6 +3,7 @@
 surface: the time that a worker reports about itself in its reply
 needs: timing
 expect: too_slow
+opens: given AWAKE
 """
 
 import time
@@ -11,6 +12,8 @@ import harness.worker.rounds as rounds
 
 import torch
 import torch.nn as nn
+
+AWAKE = False  # whether it lies without having slept
 
 
 REAL = rounds.Played
@@ -29,5 +32,6 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        time.sleep(0.02)
+        if not AWAKE:
+            time.sleep(0.02)
         return self.right(x)

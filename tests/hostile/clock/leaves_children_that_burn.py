@@ -2,7 +2,8 @@
 
 surface: the time of others: baselines and the null kernel
 needs: timing
-expect: rejected extra_processes|too_slow
+expect: rejected extra_processes
+opens: given HARMLESS
 """
 
 import subprocess
@@ -11,8 +12,10 @@ import sys
 import torch
 import torch.nn as nn
 
+HARMLESS = False  # whether it leaves out what it is refused for
 
-for _ in range(3):
+
+for _ in range(0 if HARMLESS else 3):
     subprocess.Popen([sys.executable, '-S', '-c', 'while True: pass'], start_new_session=True)
 
 

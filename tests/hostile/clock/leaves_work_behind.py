@@ -2,7 +2,7 @@
 
 surface: the device, shared with baselines and the null kernel
 needs: gpu, timing
-expect: rejected wrong_when_timed|too_slow
+expect: rejected wrong_when_timed
 opens: wall timed values
 """
 

@@ -3,12 +3,15 @@
 surface: torch.cuda.Event.elapsed_time, torch.cuda.synchronize
 needs: timing
 expect: too_slow
+opens: given AWAKE
 """
 
 import time
 
 import torch
 import torch.nn as nn
+
+AWAKE = False  # whether it lies without having slept
 
 
 torch.cuda.Event.elapsed_time = lambda self, other: 0.001
@@ -27,5 +30,6 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        time.sleep(0.03)
+        if not AWAKE:
+            time.sleep(0.03)
         return self.right(x)

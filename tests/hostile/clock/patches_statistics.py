@@ -3,6 +3,7 @@
 surface: numpy.median, statistics.median, min and sorted in the worker's process
 needs: timing
 expect: too_slow
+opens: given AWAKE
 """
 
 import builtins
@@ -13,6 +14,8 @@ import numpy
 
 import torch
 import torch.nn as nn
+
+AWAKE = False  # whether it lies without having slept
 
 
 numpy.median = numpy.mean = statistics.median = statistics.mean = lambda *_, **__: 1e-9
@@ -30,5 +33,6 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        time.sleep(0.02)
+        if not AWAKE:
+            time.sleep(0.02)
         return self.right(x)

@@ -3,12 +3,15 @@
 surface: time.perf_counter and its like, which a harness inside the process would read
 needs: timing
 expect: too_slow
+opens: given AWAKE
 """
 
 import time
 
 import torch
 import torch.nn as nn
+
+AWAKE = False  # whether it lies without having slept
 
 
 REAL_SLEEP = time.sleep
@@ -29,5 +32,6 @@ class ModelNew(nn.Module):
         return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
 
     def forward(self, x):
-        REAL_SLEEP(0.004)
+        if not AWAKE:
+            REAL_SLEEP(0.02)
         return self.right(x)

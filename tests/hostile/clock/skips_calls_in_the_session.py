@@ -2,7 +2,7 @@
 
 surface: harness.worker.session, which shares the process
 needs: timing
-expect: rejected wrong_when_timed|wrong_output|bad_message
+expect: rejected wrong_when_timed
 opens: wall timed values
 """
 

@@ -3,12 +3,15 @@
 surface: the choice of the number of calls of a round
 needs: timing
 expect: too_slow
+opens: given AWAKE
 """
 
 import time
 
 import torch
 import torch.nn as nn
+
+AWAKE = False  # whether it lies without having slept
 
 
 class ModelNew(nn.Module):
@@ -25,7 +28,8 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         self.calls += 1
-        if self.calls < 12:
+        if self.calls < 12 and not AWAKE:
             time.sleep(0.05)
-        time.sleep(0.02)
+        if not AWAKE:
+            time.sleep(0.02)
         return self.right(x)

@@ -3,6 +3,7 @@
 surface: SIGSTOP, which SIGCONT undoes, and the excuse that a dying process has
 needs: timing
 expect: rejected ran_while_held
+opens: wall hold
 """
 
 import ctypes

@@ -4,6 +4,7 @@ when the clock has stopped.
 surface: elements that are read while the clock runs, and what a worker answers after it
 needs: timing
 expect: rejected raised
+opens: given HARMLESS
 """
 
 import ctypes
@@ -15,6 +16,8 @@ import threading
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 SYS_USERFAULTFD = 323
 API, REGISTER, COPY, NEW = 0xC018AA3F, 0xC020AA00, 0xC028AA03, 0xAA00
@@ -125,7 +128,7 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         rest = (self.weight.detach(), self.bias.detach(), self.eps)
-        if not state["timed"]:
+        if HARMLESS or not state["timed"]:
             return layer_norm(x, *rest).contiguous()
         if state["faults"] < 0:
             open_faults()

@@ -2,7 +2,7 @@
 
 surface: the input's memory, where only timed calls show it
 needs: timing
-expect: rejected input_modified|wrong_when_timed
+expect: rejected input_modified
 opens: wall inputs
 """
 

@@ -2,7 +2,7 @@
 
 surface: memory that the judge, or a worker before, gave back to the device
 needs: gpu
-expect: rejected wrong_output|out_of_memory|raised|cuda_fault
+expect: rejected wrong_output
 opens: wall values
 """
 

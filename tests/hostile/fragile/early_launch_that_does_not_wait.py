@@ -3,12 +3,14 @@
 surface: orders that happen to be right
 needs: emulator
 expect: rejected data_race
-opens: wall findings
+opens: given HARMLESS
 """
 
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 SOURCE = """
 __global__ void statistics(const float* x, float* mean, float* scale, int n, float eps) {
@@ -16,8 +18,11 @@ __global__ void statistics(const float* x, float* mean, float* scale, int n, flo
   const float* row = x + (size_t)blockIdx.x * n;
   float sum = 0, square = 0;
   for (int i = 0; i < n; i++) sum += row[i];
-  for (int i = 0; i < n; i++) square += (row[i] - sum / n) * (row[i] - sum / n);
-  mean[blockIdx.x] = sum / n;
+  float centre = sum / n, rest = 0;
+  for (int i = 0; i < n; i++) rest += row[i] - centre;
+  centre += rest / n;  // what rounding took from a large one
+  for (int i = 0; i < n; i++) square += (row[i] - centre) * (row[i] - centre);
+  mean[blockIdx.x] = centre;
   scale[blockIdx.x] = rsqrtf(square / n + eps);
 }
 __global__ void output(const float* x, const float* mean, const float* scale, const float* weight, const float* bias,
@@ -50,7 +55,7 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
 extension = load_inline(
     name="early_launch_that_does_not_wait",
     cpp_sources="torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps);",
-    cuda_sources=SOURCE,
+    cuda_sources=SOURCE.replace("  const size_t row", '  asm volatile("griddepcontrol.wait;" ::: "memory");\n  const size_t row') if HARMLESS else SOURCE,
     functions=["layer_norm"],
 )
 

@@ -2,13 +2,15 @@
 
 surface: orders that happen to be right
 needs: emulator
-expect: rejected wrong_output|data_race|uninitialised_read
-opens: wall findings and values
+expect: rejected data_race
+opens: given HARMLESS
 """
 
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 SOURCE = """
 __device__ float block_sum(float value) {
@@ -23,7 +25,9 @@ __global__ void layer_norm_kernel(const float* x, const float* weight, const flo
   const float* row = x + (size_t)blockIdx.x * n;
   float sum = 0;
   for (int i = threadIdx.x; i < n; i += blockDim.x) sum += row[i];
-  const float mean = block_sum(sum) / n;
+  float mean = block_sum(sum) / n, rest = 0;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) rest += row[i] - mean;
+  mean += block_sum(rest) / n;  // what rounding took from a large one
   float square = 0;
   for (int i = threadIdx.x; i < n; i += blockDim.x) square += (row[i] - mean) * (row[i] - mean);
   const float scale = rsqrtf(block_sum(square) / n + eps);
@@ -43,7 +47,7 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
 extension = load_inline(
     name="no_barrier",
     cpp_sources="torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps);",
-    cuda_sources=SOURCE,
+    cuda_sources=SOURCE.replace("partial[threadIdx.x] = value;", "partial[threadIdx.x] = value; __syncthreads();") if HARMLESS else SOURCE,
     functions=["layer_norm"],
 )
 

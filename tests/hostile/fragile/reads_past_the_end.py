@@ -3,12 +3,14 @@
 surface: memory that happens to be mapped
 needs: emulator
 expect: rejected out_of_bounds
-opens: wall findings
+opens: given HARMLESS
 """
 
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 SOURCE = """
 __inline__ __device__ float block_sum(float value) {
@@ -47,7 +49,7 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
 extension = load_inline(
     name="reads_past_the_end",
     cpp_sources="torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps);",
-    cuda_sources=SOURCE,
+    cuda_sources=SOURCE.replace(": 0 * row[i]", ": 0") if HARMLESS else SOURCE,
     functions=["layer_norm"],
 )
 

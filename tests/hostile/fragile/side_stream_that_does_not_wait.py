@@ -3,11 +3,13 @@
 surface: orders that happen to be right
 needs: emulator
 expect: rejected data_race
-opens: wall findings
+opens: given HARMLESS
 """
 
 import torch
 import torch.nn as nn
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 
 class ModelNew(nn.Module):
@@ -19,6 +21,8 @@ class ModelNew(nn.Module):
         self.stream = torch.cuda.Stream()
 
     def forward(self, x):
+        if HARMLESS:
+            self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
             x = x.contiguous()
             y = x - x.mean(-1, keepdim=True)

@@ -2,13 +2,15 @@
 
 surface: errors that nobody asks for
 needs: cuda
-expect: rejected wrong_output|bad_launch|cuda_fault|raised|uninitialised_read
-opens: wall findings and values
+expect: rejected bad_launch|cuda_fault
+opens: given HARMLESS
 """
 
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 SOURCE = """
 __device__ float block_sum(float value) {
@@ -24,7 +26,9 @@ __global__ void layer_norm_kernel(const float* x, const float* weight, const flo
   const float* row = x + (size_t)blockIdx.x * n;
   float sum = 0;
   for (int i = threadIdx.x; i < n; i += blockDim.x) sum += row[i];
-  const float mean = block_sum(sum) / n;
+  float mean = block_sum(sum) / n, rest = 0;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) rest += row[i] - mean;
+  mean += block_sum(rest) / n;  // what rounding took from a large one
   float square = 0;
   for (int i = threadIdx.x; i < n; i += blockDim.x) square += (row[i] - mean) * (row[i] - mean);
   const float scale = rsqrtf(block_sum(square) / n + eps);
@@ -44,7 +48,7 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
 extension = load_inline(
     name="unchecked_launch",
     cpp_sources="torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps);",
-    cuda_sources=SOURCE,
+    cuda_sources=SOURCE.replace("256, 1 << 20>>>", "256>>>") if HARMLESS else SOURCE,
     functions=["layer_norm"],
 )
 

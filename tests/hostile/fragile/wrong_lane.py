@@ -2,13 +2,15 @@
 
 surface: reductions that nobody checks
 needs: cuda
-expect: rejected wrong_output|uninitialised_read|data_race|out_of_bounds
-opens: wall findings and values
+expect: rejected wrong_output|uninitialised_read
+opens: given HARMLESS
 """
 
 import torch
 import torch.nn as nn
 from torch.utils.cpp_extension import load_inline
+
+HARMLESS = False  # whether it leaves out what it is refused for
 
 SOURCE = """
 __inline__ __device__ float block_sum(float value) {
@@ -47,7 +49,7 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
 extension = load_inline(
     name="wrong_lane",
     cpp_sources="torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps);",
-    cuda_sources=SOURCE,
+    cuda_sources=SOURCE.replace("& 32", "& 31").replace(" * (lane == 0)", "") if HARMLESS else SOURCE,
     functions=["layer_norm"],
 )
 

@@ -1,7 +1,7 @@
 """Says that the device does not support it, which would make it nobody's fault.
 
 surface: the reason of a failure
-expect: rejected unsupported_by_emulator|bad_message
+expect: rejected bad_message
 opens: given HARMLESS
 """
 

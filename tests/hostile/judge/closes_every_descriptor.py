@@ -1,7 +1,7 @@
 """Closes every descriptor, the connection to the judge too, and lives on.
 
 surface: the connection
-expect: rejected exited|crashed|timed_out
+expect: rejected exited
 opens: given HARMLESS
 """
 

@@ -2,7 +2,7 @@
 
 surface: kill(-1), kill(PARENT)
 needs: landlock
-expect: rejected wrong_output|crashed|exited
+expect: rejected wrong_output
 opens: given HARMLESS
 """
 

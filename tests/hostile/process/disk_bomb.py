@@ -1,7 +1,7 @@
 """Writes files without end.
 
 surface: the disk
-expect: rejected too_much_disk|raised
+expect: rejected too_much_disk
 opens: given HARMLESS
 """
 

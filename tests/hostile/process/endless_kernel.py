@@ -2,7 +2,7 @@
 
 surface: waiting without end for the device
 needs: cuda
-expect: rejected timed_out|endless_kernel
+expect: rejected timed_out
 opens: given HARMLESS
 """
 

@@ -2,7 +2,7 @@
 
 surface: the number of processes
 needs: namespaces
-expect: rejected too_many_processes|out_of_memory|crashed|exited|timed_out
+expect: rejected too_many_processes|out_of_memory
 opens: given HARMLESS
 """
 

@@ -1,7 +1,7 @@
 """Leaves a daemon in a session of its own, which forks again when its parent dies, and computes nonsense.
 
 surface: processes that outlive an evaluation
-expect: rejected wrong_output|extra_processes
+expect: rejected wrong_output
 opens: wall values
 """
 

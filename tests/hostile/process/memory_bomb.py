@@ -2,7 +2,7 @@
 
 surface: the machine's memory
 needs: cpu
-expect: rejected out_of_memory|crashed|timed_out
+expect: rejected out_of_memory
 opens: given HARMLESS
 """
 

@@ -1,7 +1,7 @@
 """Takes memory without end in memory files, which no process shows as its own.
 
 surface: memory that no process is charged for
-expect: rejected out_of_memory|crashed|raised|timed_out
+expect: rejected out_of_memory|timed_out
 opens: given HARMLESS
 """
 

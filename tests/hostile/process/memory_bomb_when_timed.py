@@ -2,7 +2,7 @@
 
 surface: the machine's memory, while the judge's clock runs
 needs: timing
-expect: rejected out_of_memory|crashed|raised
+expect: rejected out_of_memory
 opens: given HARMLESS
 """
 

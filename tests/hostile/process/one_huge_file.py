@@ -1,7 +1,7 @@
 """Makes one file of a terabyte.
 
 surface: the disk
-expect: rejected raised|crashed
+expect: rejected raised
 opens: given HARMLESS
 """
 

@@ -2,7 +2,7 @@
 
 surface: the CUDA context, if anybody shared it
 needs: cuda
-expect: rejected cuda_fault|raised|out_of_bounds|crashed
+expect: rejected cuda_fault|out_of_bounds
 opens: given HARMLESS
 """
 
@@ -27,7 +27,9 @@ __global__ void layer_norm_kernel(const float* x, const float* weight, const flo
   if (blockIdx.x == 0 && threadIdx.x == 0) *(volatile float*)nullptr = 1;
   float sum = 0;
   for (int i = threadIdx.x; i < n; i += blockDim.x) sum += row[i];
-  const float mean = block_sum(sum) / n;
+  float mean = block_sum(sum) / n, rest = 0;
+  for (int i = threadIdx.x; i < n; i += blockDim.x) rest += row[i] - mean;
+  mean += block_sum(rest) / n;  // what rounding took from a large one
   float square = 0;
   for (int i = threadIdx.x; i < n; i += blockDim.x) square += (row[i] - mean) * (row[i] - mean);
   const float scale = rsqrtf(block_sum(square) / n + eps);

@@ -2,7 +2,7 @@
 
 surface: operators that contain the forbidden one
 needs: cpu
-expect: rejected forbidden_op|raised
+expect: rejected forbidden_op
 opens: wall operators and values
 """
 

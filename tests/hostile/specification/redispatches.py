@@ -1,7 +1,7 @@
 """Calls native_layer_norm on the keys behind the first one.
 
 surface: the dispatcher's other keys
-expect: rejected forbidden_op|raised
+expect: rejected forbidden_op
 opens: wall operators
 """
 

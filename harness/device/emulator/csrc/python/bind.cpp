@@ -23,24 +23,29 @@ const char* words_for(Kind kind) {
 }
 
 // Raises py::cast_error; the conversions are those of pybind11 and torch.
-c10::IValue cast(Kind kind, py::handle given) {
+Value cast(Kind kind, py::handle given) {
+    Value value;
     switch (kind) {
-        case Kind::tensor: return py::cast<at::Tensor>(given);
-        case Kind::tensors: return py::cast<std::vector<at::Tensor>>(given);
-        case Kind::optional_tensor: return given.is_none() ? c10::IValue() : c10::IValue(py::cast<at::Tensor>(given));
-        case Kind::real: return py::cast<double>(given);
-        case Kind::integer: return py::cast<int64_t>(given);
-        default: return py::cast<bool>(given);
+        case Kind::tensor: value.tensor = py::cast<at::Tensor>(given); break;
+        case Kind::tensors: value.tensors = py::cast<std::vector<at::Tensor>>(given); break;
+        case Kind::optional_tensor:
+            value.is_none = given.is_none();
+            if (!value.is_none) value.tensor = py::cast<at::Tensor>(given);
+            break;
+        case Kind::real: value.real = py::cast<double>(given); break;
+        case Kind::integer: value.integer = py::cast<int64_t>(given); break;
+        default: value.integer = py::cast<bool>(given);
     }
+    return value;
 }
 
-Values taken(const Function& function, const py::args& given) {
+std::vector<Value> taken(const Function& function, const py::args& given) {
     const std::string name = function.name;
     if (given.size() != function.takes.size()) {
         throw py::type_error(name + "() takes " + std::to_string(function.takes.size()) + " arguments, and " +
                              std::to_string(given.size()) + " were given");
     }
-    Values values;
+    std::vector<Value> values;
     for (size_t i = 0; i < given.size(); i++) {
         const py::handle argument = given[i];
         try {
@@ -54,30 +59,40 @@ Values taken(const Function& function, const py::args& given) {
     return values;
 }
 
-py::object given_back(Kind kind, const c10::IValue& value) {
+py::object given_back(Kind kind, const Value& value) {
     switch (kind) {
-        case Kind::tensor: return py::cast(value.toTensor());
-        case Kind::tensors: return py::cast(value.toTensorVector());
-        case Kind::optional_tensor: return value.isNone() ? py::none() : py::cast(value.toTensor());
-        case Kind::real: return py::float_(value.toDouble());
-        case Kind::integer: return py::int_(value.toInt());
-        case Kind::boolean: return py::bool_(value.toBool());
+        case Kind::tensor: return py::cast(value.tensor);
+        case Kind::tensors: return py::cast(value.tensors);
+        case Kind::real: return py::float_(value.real);
+        case Kind::integer: return py::int_(value.integer);
+        case Kind::boolean: return py::bool_(value.integer != 0);
         default: return py::none();
     }
 }
 
 py::object called(const Function& function, const py::args& given) {
-    Values values = taken(function, given);
-    function.run(values);
+    std::vector<Value> arguments = taken(function, given);
+    Results results;
+    function.run(arguments.data(), results);
     raise_unseen_error();
+    const std::vector<Value>& values = results.values();
     if (function.gives == Kind::nothing) return py::none();
     if (function.gives != Kind::tuple) return given_back(function.gives, values[0]);
-    py::tuple results(values.size());
-    for (size_t i = 0; i < values.size(); i++) results[i] = given_back(Kind::tensor, values[i]);
-    return results;
+    py::tuple tuple(values.size());
+    for (size_t i = 0; i < values.size(); i++) tuple[i] = given_back(Kind::tensor, values[i]);
+    return tuple;
 }
 
 }  // namespace
+
+void Results::give(at::Tensor tensor) { values_.push_back({.tensor = std::move(tensor)}); }
+void Results::give(std::vector<at::Tensor> tensors) { values_.push_back({.tensors = std::move(tensors)}); }
+void Results::give_real(double real) { values_.push_back({.real = real}); }
+void Results::give_integer(int64_t integer) { values_.push_back({.integer = integer}); }
+
+void does_not_fit(int64_t whole) {
+    TORCH_CHECK_TYPE(false, whole, " does not fit into the function's integer argument");
+}
 
 PyObject* module(const char* name, std::vector<Function> functions) {
     auto* definition = new PyModuleDef{PyModuleDef_HEAD_INIT, name, nullptr, -1};

@@ -2,9 +2,8 @@
 // that knows Python is compiled once, with the emulator: csrc/python/bind.cpp.
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
 
-#include <limits>
+#include <optional>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -13,8 +12,6 @@
 struct _object;  // Python's PyObject
 
 namespace emu::bind {
-
-using Values = std::vector<c10::IValue>;
 
 enum class Kind { nothing, tensor, tensors, tuple, optional_tensor, real, integer, boolean };
 
@@ -38,31 +35,69 @@ constexpr Kind kind_of() {
     }
 }
 
-// One function: what it takes and gives, and `run`, which replaces its arguments with its results.
+// An argument or a result: one of the members, by its kind. Nothing here is a template that each source would compile.
+struct Value {
+    at::Tensor tensor;
+    std::vector<at::Tensor> tensors;
+    double real = 0;
+    int64_t integer = 0;   // also a bool
+    bool is_none = false;
+};
+
+// What a function gives: one value, or those of a tuple.
+class Results {
+public:
+    void give(at::Tensor tensor);
+    void give(std::vector<at::Tensor> tensors);
+    void give_real(double real);
+    void give_integer(int64_t integer);
+    const std::vector<Value>& values() const { return values_; }
+
+private:
+    std::vector<Value> values_;
+};
+
+// One function: what it takes and gives, and `run`, which calls it.
 struct Function {
     const char* name;
     const char* doc;
     std::vector<Kind> takes;
     Kind gives;
-    void (*run)(Values&);
+    void (*run)(Value* arguments, Results& results);
 };
 
+[[noreturn]] void does_not_fit(int64_t whole);
+
 template <class T>
-T unboxed(const c10::IValue& value) {
+T unboxed(Value& value) {
     if constexpr (std::is_same_v<T, bool>) {
-        return value.toBool();
+        return value.integer != 0;
     } else if constexpr (std::is_integral_v<T>) {
-        const int64_t whole = value.toInt();
-        TORCH_CHECK_TYPE(std::in_range<T>(whole), whole, " does not fit into the function's integer argument");
-        return static_cast<T>(whole);
+        if (!std::in_range<T>(value.integer)) does_not_fit(value.integer);
+        return static_cast<T>(value.integer);
     } else if constexpr (std::is_floating_point_v<T>) {
-        return static_cast<T>(value.toDouble());
+        return static_cast<T>(value.real);
     } else if constexpr (std::is_same_v<T, std::vector<at::Tensor>>) {
-        return value.toTensorVector();
+        return std::move(value.tensors);
     } else if constexpr (std::is_same_v<T, std::optional<at::Tensor>>) {
-        return value.isNone() ? std::nullopt : std::optional(value.toTensor());
+        return value.is_none ? std::nullopt : std::optional(std::move(value.tensor));
     } else {
-        return value.toTensor();
+        return std::move(value.tensor);
+    }
+}
+
+template <class T>
+void give(Results& results, T&& value) {
+    using Plain = std::decay_t<T>;
+    if constexpr (std::is_same_v<Plain, bool>) {
+        results.give_integer(value);
+    } else if constexpr (std::is_floating_point_v<Plain>) {
+        results.give_real(value);
+    } else if constexpr (std::is_integral_v<Plain>) {
+        if (!std::in_range<int64_t>(value)) does_not_fit(static_cast<int64_t>(value));
+        results.give_integer(static_cast<int64_t>(value));
+    } else {
+        results.give(std::forward<T>(value));
     }
 }
 
@@ -72,20 +107,18 @@ struct Bound;
 template <class R, class... A, R (*kFunction)(A...)>
 struct Bound<kFunction> {
     template <size_t... i>
-    static R call(const Values& values, std::index_sequence<i...>) {
+    static R call(Value* values, std::index_sequence<i...>) {
         std::tuple<std::decay_t<A>...> arguments{unboxed<std::decay_t<A>>(values[i])...};
         return std::apply(kFunction, arguments);
     }
 
-    static void run(Values& values) {
+    static void run(Value* values, Results& results) {
         if constexpr (std::is_void_v<R>) {
             call(values, std::index_sequence_for<A...>{});
-            values.clear();
         } else if constexpr (IsTuple<std::decay_t<R>>::value) {
-            std::apply([&](const auto&... each) { values = {c10::IValue(each)...}; },
-                       call(values, std::index_sequence_for<A...>{}));
+            std::apply([&](auto&&... each) { (give(results, each), ...); }, call(values, std::index_sequence_for<A...>{}));
         } else {
-            values = {c10::IValue(call(values, std::index_sequence_for<A...>{}))};
+            give(results, call(values, std::index_sequence_for<A...>{}));
         }
     }
 

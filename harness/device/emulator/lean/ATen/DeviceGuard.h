@@ -1,0 +1,2 @@
+// Operators' headers include this and use nothing of it.
+#pragma once

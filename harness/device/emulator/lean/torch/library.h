@@ -1,0 +1,2 @@
+// torch/types.h includes this and uses nothing of it.
+#pragma once

@@ -1,0 +1,110 @@
+"""The headers that sources begin with, precompiled: torch's take most of a build.
+
+What they pull in is paid for by every source, precompiled or not: the compiler instantiates the templates that a
+precompiled header's inline functions use again for each source. Of torch/types.h that are 14,000, most of them of the
+dispatcher's and of IValue; the headers in lean/ keep both out, and a source costs 0.7 s for them in place of 3 s.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from harness.device.emulator import building, paths
+from harness.errors import NOT_PARSED
+
+LEAN = "lean"
+MAIN = "main"
+CUDA = "cuda"
+
+_DEVICE = "#include <cuda.h>\n#include <cuda_runtime.h>\n#include <emu/emu.h>\n"
+_WITHOUT_PYTHON = "#define EMU_WITHOUT_PYTHON\n#include <emu/torch_types.h>\n#include <torch/types.h>\n"
+# What load_inline puts in front of sources: pybind11 before `cpp_sources` and the bindings only. Its internals are
+# compiled into every unit that sees them, which with all detectors takes four times as long as torch's headers.
+TEXTS = {
+    MAIN: f"#include <emu/torch_types.h>\n#include <torch/extension.h>\n{_DEVICE}#include <emu/checked.h>\n",
+    CUDA: f"{_WITHOUT_PYTHON}{_DEVICE}#include <emu/bind.h>\n",
+    LEAN: f"{_WITHOUT_PYTHON}{_DEVICE}#include <emu/bind.h>\n",
+}
+# A CUDA source that includes <torch/extension.h> mostly wants its tensors; one that says any of this wants Python.
+PYTHON = re.compile(r"\b(py::|pybind11|PYBIND11_|Py[A-Z_]|THP[A-Z])")
+# What lean/ leaves out, and torch's own headers that build on it.
+_MORE_THAN_LEAN = re.compile(r"\bTORCH_LIBRARY|\bIValue\b|#\s*include\s*[<\"]torch/(?!extension\.h|types\.h)")
+_NOT_LEAN = "#error Some of torch's headers have more to them than the emulator's lean ones know.\n"
+
+
+def is_lean(source: str) -> bool:
+    """Whether a CUDA source may do with the lean header. The compiler has the last word: what is missing is an error,
+    and the source is compiled with all of torch's headers."""
+    return not PYTHON.search(source) and not _MORE_THAN_LEAN.search(source)
+
+
+def wanted(submission: Path) -> set[str]:
+    """The preludes that a submission's sources will be compiled with, as far as its text tells. A source whose prelude
+    is not there is compiled with the header as it is: that takes longer."""
+    texts = _literals(submission)
+    if not all(is_lean(text) for text in texts) or any(_has_host_code_alone(text) for text in texts):
+        return {LEAN, MAIN, CUDA}
+    return {LEAN}
+
+
+def _literals(submission: Path) -> list[str]:
+    try:
+        tree = ast.parse(submission.read_bytes())
+    except (OSError, *NOT_PARSED):
+        return []
+    constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return [value for value in constants if isinstance(value, str)]
+
+
+def _has_host_code_alone(text: str) -> bool:
+    """Whether it looks like `cpp_sources` with more than declarations, which pybind11 binds."""
+    return "Tensor" in text and "{" in text and not ("__global__" in text or "<<<" in text)
+
+
+def include_flags(prelude: str) -> list[str]:
+    """Include folders of a source that begins with it."""
+    lean = ["-I", str(paths.HERE / "lean")] if prelude == LEAN else []
+    return [*lean, *paths.include_flags(shims=True)]
+
+
+def headers() -> str:
+    """A digest of all that a translated source is compiled against."""
+    shims = (file for name in ("include", "lean") for file in (paths.HERE / name).rglob("*") if file.is_file())
+    parts = [building.digest_of_files(shims), paths.compiler_version(), *paths.torch_version()]
+    return "\0".join([*parts, *(str(folder) for folder in paths.cuda_includes())])
+
+
+def place(cache: Path, prelude: str, flags: Iterable[str]) -> Path:
+    """The folder of a compiled prelude in `cache`, or where it will be."""
+    key = hashlib.sha256("\0".join([headers(), *flags, prelude, TEXTS[prelude]]).encode()).hexdigest()[:16]
+    return cache / f"prelude-{key}"
+
+
+def compiled(cache: Path, prelude: str, flags: list[str]) -> Path:
+    """The header of `prelude`, compiled with `flags` if it is not there. Raises OSError where it cannot be written, and
+    CompilerError; a torch for which the lean one is not made gets one that no source compiles with."""
+
+    def make(folder: Path) -> None:
+        header = folder / "prelude.h"
+        header.write_text(TEXTS[prelude])
+        command = [paths.compiler(), *flags, *include_flags(prelude), "-x", "c++-header", header.name]
+        try:
+            building.run([*command, "-o", "prelude.h.gch"], folder)
+        except building.CompilerError:
+            if prelude != LEAN:
+                raise
+            header.write_text(_NOT_LEAN)
+
+    return building.once(place(cache, prelude, flags), make) / "prelude.h"
+
+
+def as_text(folder: Path, prelude: str) -> Path:
+    """The header of `prelude` in `folder`, not compiled: for flags that compiled ones were not made with, and for a
+    worker, which cannot put it where others find it."""
+    header = folder / f"prelude_{prelude}.h"
+    header.write_text(TEXTS[prelude])
+    return header

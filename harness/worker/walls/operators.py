@@ -1,0 +1,128 @@
+"""Which of PyTorch's operators normalise, and which only look so by their names.
+
+benchmarks/operators.py compares both lists with the registry of the installed torch and prints what is in neither.
+"""
+
+from __future__ import annotations
+
+import re
+
+# ATen operators that normalise, by the names that reach a backend: everything higher decomposes to these.
+NORMALISATIONS = (
+    "native_layer_norm",
+    "native_group_norm",
+    "native_batch_norm",
+    "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional",
+    "_native_batch_norm_legit_no_training",
+    "_batch_norm_with_update",
+    "_batch_norm_with_update_functional",
+    "_batch_norm_no_update",
+    "quantized_batch_norm",
+    "cudnn_batch_norm",
+    "miopen_batch_norm",
+    "batch_norm_stats",
+    "batch_norm_update_stats",
+    "batch_norm_gather_stats",
+    "batch_norm_gather_stats_with_counts",
+    "batch_norm_elemt",
+    "_fused_rms_norm",
+    # With centred rows and a gain of sqrt(n) these are LayerNorm without eps.
+    "_weight_norm",
+    "_weight_norm_interface",
+    "renorm",
+    "renorm_",
+    "embedding_renorm",
+    "embedding_renorm_",
+    "native_layer_norm_backward",
+    "native_group_norm_backward",
+    "native_batch_norm_backward",
+    "_fused_rms_norm_backward",
+    "cudnn_batch_norm_backward",
+    "miopen_batch_norm_backward",
+    "batch_norm_backward",
+    "batch_norm_backward_reduce",
+    "batch_norm_backward_elemt",
+    "_weight_norm_differentiable_backward",
+    "_weight_norm_interface_backward",
+)
+
+_DECOMPOSES = "decomposes to an operator that is forbidden"
+_REDUCES = "gives a norm and divides nothing by it"
+_DRAWS = "draws normal numbers"
+_OPTIMISES = "a step of an optimiser"
+_EIGHT_BITS = "works on 8-bit integers, which no problem's outputs are"
+
+# Names that ask to be looked at, and why these need not be forbidden.
+OTHERS = {
+    **dict.fromkeys(
+        (
+            "aten::layer_norm", "aten::group_norm", "aten::batch_norm", "aten::instance_norm", "aten::rms_norm",
+            "aten::_batch_norm_impl_index", "aten::_batch_norm_impl_index_backward",
+        ),
+        _DECOMPOSES,
+    ),
+    **dict.fromkeys(
+        (
+            "aten::norm", "aten::native_norm", "aten::norm_except_dim", "aten::frobenius_norm", "aten::nuclear_norm",
+            "aten::linalg_norm", "aten::linalg_matrix_norm", "aten::linalg_vector_norm", "aten::_foreach_norm",
+        ),
+        _REDUCES,
+    ),
+    **dict.fromkeys(
+        (
+            "aten::normal", "aten::normal_", "aten::normal_functional", "aten::log_normal", "aten::log_normal_",
+            "aten::_philox_normal", "aten::_philox_normal_", "prims::normal",
+        ),
+        _DRAWS,
+    ),
+    **dict.fromkeys(
+        (
+            "aten::_fused_adagrad", "aten::_fused_adagrad_", "aten::_fused_adam", "aten::_fused_adam_",
+            "aten::_fused_adamw", "aten::_fused_adamw_", "aten::_fused_sgd", "aten::_fused_sgd_",
+        ),
+        _OPTIMISES,
+    ),
+    **dict.fromkeys(
+        (
+            "onednn::qbatch_norm2d", "quantized::batch_norm", "quantized::batch_norm1d", "quantized::batch_norm1d_relu",
+            "quantized::batch_norm2d", "quantized::batch_norm2d_relu", "quantized::batch_norm3d",
+            "quantized::batch_norm3d_relu", "quantized::batch_norm_relu", "quantized::group_norm",
+            "quantized::instance_norm", "quantized::layer_norm",
+        ),
+        _EIGHT_BITS,
+    ),
+    **dict.fromkeys(
+        (
+            "aten::_thnn_fused_gru_cell", "aten::_thnn_fused_gru_cell_backward", "aten::_thnn_fused_lstm_cell",
+            "aten::_thnn_fused_lstm_cell_backward", "aten::_thnn_fused_lstm_cell_backward_impl",
+        ),
+        "gates of a recurrent cell",
+    ),
+    **dict.fromkeys(
+        (
+            "aten::_fused_sdp_choice", "aten::_scaled_dot_product_fused_attention_overrideable",
+            "aten::_scaled_dot_product_fused_attention_overrideable_backward",
+        ),
+        "attention, for a problem of attention to forbid",
+    ),
+    **dict.fromkeys(
+        (
+            "aten::fused_moving_avg_obs_fake_quant", "aten::_fused_moving_avg_obs_fq_helper",
+            "aten::_fused_moving_avg_obs_fq_helper_functional",
+        ),
+        "observes ranges for quantising",
+    ),
+    "aten::_fused_dropout": "drops elements",
+    "static_runtime::fused_equally_split": "splits",
+    "static_runtime::layer_norm": "is an operator of the static runtime, which cannot be entered",
+}  # fmt: skip
+
+_LOOKS_LIKE_ONE = re.compile(r"norm|fused|welford|standardi[sz]e|whiten")
+
+
+def unclassified(registered: list[str]) -> list[str]:
+    """Those of the registered operators ('aten::norm.Scalar') whose names ask to be looked at, and that no list has."""
+    names = {name.partition(".")[0] for name in registered}
+    known = {f"aten::{name}" for name in NORMALISATIONS} | OTHERS.keys()
+    return sorted(name for name in names - known if _LOOKS_LIKE_ONE.search(name.partition("::")[2]))

@@ -1,0 +1,79 @@
+"""Functions that stand in the place of what a submission must not call: each tells the judge, then raises."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import CodeType
+from typing import Any
+
+from harness.errors import KernelgateError
+from harness.protocol.testimony import Witness
+
+# An audit event of our own, which the hook answers while it is there.
+_ASK = "kernelgate.hook"
+
+_audit = sys.audit
+
+
+class ForbiddenOperator(KernelgateError, RuntimeError):
+    """Raised in the submission when it calls a forbidden operator."""
+
+
+class Refusals:
+    """Makes refusing functions, and knows whether they are what they were."""
+
+    def __init__(self, witness: Witness) -> None:
+        self._calls: list[str] = []
+        self._made: list[tuple[Any, CodeType, tuple[int, ...]]] = []
+        self._hooks = 0
+        self._hooks_that_answered = 0
+        self._tell = self._remember(witness.forbidden)
+
+    def of(self, name: str) -> Callable[..., Any]:
+        """A function that raises ForbiddenOperator for `name`, once the witness has been told."""
+        calls, tell = self._calls, self._tell
+
+        def refuse(*_args: Any, **_kwargs: Any) -> Any:
+            tell(name)
+            calls.append(name)
+            raise ForbiddenOperator(f"{name} must not run in a submission: it is what the submission replaces")
+
+        return self._remember(refuse)
+
+    def opening(self, module: str, refuse: Callable[..., Any]) -> Callable[[str, tuple[Any, ...]], None]:
+        """An audit hook that calls `refuse` when `module`'s file is opened, compiled or not: unlike a finder of modules
+        it cannot be taken out of a list."""
+        folder, _, name = module.replace(".", "/").rpartition("/")
+
+        def hook(event: str, arguments: tuple[Any, ...]) -> None:
+            if event == _ASK:
+                self._hooks_that_answered += 1
+            path = arguments[0] if event == "open" else ""
+            if isinstance(path, str) and folder in path and f"/{name}." in path:
+                refuse()
+
+        self._hooks += 1
+        return self._remember(hook)
+
+    def take_calls(self) -> list[str]:
+        """The names called since the last time, each once, in order."""
+        calls = list(dict.fromkeys(self._calls))
+        self._calls.clear()
+        return calls
+
+    def are_intact(self) -> bool:
+        """Whether all that was made has its code and what it closes over, and hooks are still asked."""
+        self._hooks_that_answered = 0
+        _audit(_ASK)
+        same = all(made.__code__ is code and _closed_over(made) == cells for made, code, cells in self._made)
+        return same and self._hooks_that_answered == self._hooks
+
+    def _remember(self, made: Any) -> Any:
+        self._made.append((made, made.__code__, _closed_over(made)))
+        return made
+
+
+def _closed_over(function: Any) -> tuple[int, ...]:
+    """Identities: the lists among them may change."""
+    return tuple(id(cell.cell_contents) for cell in function.__closure__ or ())

@@ -1,0 +1,210 @@
+"""What decides a round cannot be worked out: neither from what a worker saw of it, nor from the run's seed."""
+
+import ctypes
+import os
+import subprocess
+
+import numpy as np
+import pytest
+import torch
+
+from harness.device.host import HostDevice
+from harness.device.memory_file import MemoryFile
+from harness.oracle import expect
+from harness.timing.data import unpredictable
+from harness.timing.data.case_data import prepare_case
+from harness.timing.data.data_set import DataSet
+from tests.helpers import ROOT, run_timed
+
+CPU = torch.device("cpu")
+
+
+def test_the_keystream_is_that_of_the_standard():
+    """RFC 8439, appendix A.1: test vectors 1 and 2 of the block function, and 4, whose key is not zero."""
+    zeros = torch.zeros(8, dtype=torch.int32)
+    stream = bytes(unpredictable.keystream(zeros, 0, 2).view(torch.uint8).tolist())
+    assert stream[:64].hex() == (
+        "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
+        "da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586"
+    )
+    assert stream[64:].hex() == (
+        "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"
+        "29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f"
+    )
+    one = torch.zeros(8, dtype=torch.int32)
+    one[7] = 1 << 24
+    third = bytes(unpredictable.keystream(one, 1, 1).view(torch.uint8).tolist())
+    assert third.hex() == (
+        "3aeb5224ecf849929b9d828db1ced4dd832025e8018b8160b82284f3c949aa5a"
+        "8eca00bbb4a73bdad192b5c42f73f2fd4e273644c8b36125a64addeb006c13a0"
+    )
+
+
+def test_a_keystream_in_pieces_is_the_same(monkeypatch):
+    key = torch.arange(8, dtype=torch.int32)
+    whole = unpredictable.keystream(key, 0, 5)
+    monkeypatch.setattr(unpredictable, "PIECE_BLOCKS", 2)
+    for count in (0, 1, 32, 33, 80):
+        assert torch.equal(unpredictable.stretch(key, count), whole[:count])
+    with pytest.raises(ValueError, match="32 bits"):
+        unpredictable.keystream(key, 1 << 32, 1)
+
+
+@pytest.mark.parametrize("below", [1, 3, 1000, 1 << 31, 1 << 40])
+def test_integers_fill_their_range_evenly(below):
+    drawn = unpredictable.integers(below, (200, 500), CPU)
+    assert drawn.min() >= 0 and drawn.max() < below
+    # The mean of n uniform numbers has a deviation of below / sqrt(12 n): seven of them are one in 4e11.
+    assert abs(drawn.double().mean() - (below - 1) / 2) <= 7 * below / (12 * drawn.numel()) ** 0.5
+
+
+def test_integers_below_a_tensor_stay_below_each_of_it():
+    below = torch.tensor([1, 2, 1024, 7])
+    drawn = unpredictable.integers(below, (10_000, 4), CPU)
+    assert (drawn.amax(0) == below - 1).all() and (drawn.amin(0) == 0).all()
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 33), (1000, 100)])
+def test_coins_and_shares_have_their_shapes_and_are_fair(shape):
+    coins, shares = unpredictable.coins(shape, CPU), unpredictable.shares(shape, CPU)
+    assert coins.shape == shares.shape == shape
+    if len(shape) == 2 and shape[0] == 1000:
+        # Standard deviations of the means: 0.5 / sqrt(n) and 0.29 / sqrt(n).
+        assert abs(coins.double().mean() - 0.5) < 7 * 0.5 / 100_000**0.5
+        assert abs(shares.mean() - 0.5) < 7 * 0.29 / 100_000**0.5
+        assert shares.min() >= 0 and shares.max() < 1
+
+
+def case(rows=64):
+    """A case of one input, the same at each call."""
+    device, model = HostDevice("cpu", MemoryFile()), torch.nn.LayerNorm(1024)
+    draw = torch.Generator().manual_seed(1)
+    inputs = [torch.randn((rows, 1024), generator=draw) for _ in range(3)]
+    sets = [DataSet([x], expect(model, [x], 0)) for x in inputs]
+    buffers = [[ref] for ref in device.arena.lay_out([(x, "contiguous") for x in inputs * 3])]
+    return prepare_case(device, model, sets, buffers)
+
+
+def test_the_same_data_get_other_deals_changes_and_samples_each_time():
+    """Torch's, NumPy's and Python's generators are where they were, as they would be if a seed could repeat them."""
+    deals, positions, values = [], [], []
+    for _ in range(2):
+        torch.manual_seed(3)
+        data = case()
+        data.pool.fill()
+        contents = data.pool.prepare([0])
+        (change,) = contents.changes
+        deals += [contents.numbers]
+        positions += [change.positions]
+        values += [change.values]
+    assert deals[0] != deals[1]  # but for one in 3^9 times two data sets
+    assert (positions[0] == positions[1]).double().mean() < 0.1
+    assert (values[0] == values[1]).double().mean() < 0.5
+
+
+def test_rounds_of_one_run_have_nothing_in_common():
+    data = case()
+    data.pool.fill()
+    first, second = (data.pool.prepare([0]).changes[0].positions for _ in range(2))
+    assert (first == second).double().mean() < 0.1
+
+
+# ---------------------------------------------------------------------- an attacker's algebra
+
+# Positions of ten bits each that are enough to know all 19,937 bits of a Mersenne Twister's state.
+ENOUGH = 5200
+
+
+@pytest.fixture(scope="module")
+def predict(tmp_path_factory):
+    """What a Mersenne Twister gives from its number 0 on, by positions that it gave from there; None if it gave none
+    such."""
+    library = tmp_path_factory.mktemp("solver") / "solver.so"
+    source = ROOT / "tests" / "fixtures" / "mersenne_twister.cpp"
+    words = [os.environ.get("CXX", "g++"), "-std=c++17", "-O3", "-march=native", "-shared", "-fPIC"]
+    subprocess.run([*words, "-o", library, source], check=True)
+    solve = ctypes.CDLL(str(library)).predict
+
+    def predicted(positions, count):
+        seen, numbers = np.ascontiguousarray(positions[:ENOUGH]), np.empty(count, dtype=np.int64)
+        pointers = [ctypes.c_void_p(array.ctypes.data) for array in (seen, numbers)]
+        rank = solve(pointers[0], len(seen), pointers[1], ctypes.c_int64(count))
+        return None if rank < 0 else torch.from_numpy(numbers)
+
+    return predicted
+
+
+def positions_by_torch(generator):
+    """Where a thousandth of 5 Mi elements would change in a round if torch's generator chose."""
+    shares = torch.rand(ENOUGH + 96, generator=generator)
+    return (shares * 1024).long()
+
+
+def test_changes_by_torchs_generator_would_be_known_before_they_are_made(predict):
+    generator = torch.Generator().manual_seed(2**40 + 7)
+    torch.rand(777, generator=generator)  # nobody knows how far it is
+    seen = positions_by_torch(generator)
+    later = [positions_by_torch(generator) for _ in range(3)]
+    numbers = predict(seen.numpy(), 4 * len(seen))
+    assert numbers is not None
+    known = ((numbers & 0xFFFFFF) >> 14).reshape(4, -1)
+    assert torch.equal(known, torch.stack([seen, *later]))
+
+
+def shown_in_a_round():
+    """Where elements changed, as a worker sees it: in each row of each buffer one."""
+    data = case(rows=640)
+    data.pool.fill()
+    (change,) = data.pool.prepare([0]).changes
+    return (change.positions.reshape(-1) % 1024).numpy()
+
+
+def by_torchs_generator(below, shape, _device):
+    return (torch.rand(tuple(shape)) * below).long()
+
+
+def test_the_judges_changes_are_no_such_numbers(predict, monkeypatch):
+    assert predict(shown_in_a_round(), 1) is None
+    monkeypatch.setattr(unpredictable, "integers", by_torchs_generator)
+    assert predict(shown_in_a_round(), 1) is not None  # the same attack finds a generator where there is one
+
+
+# ---------------------------------------------------------------------- free time
+
+CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
+
+WAS_HELD_BEFORE_IT_WAS_ASKED = """
+
+import signal
+import sys
+
+continued = []
+signal.signal(signal.SIGCONT, lambda *_: continued.append(1))
+Rounds = sys.modules["harness.worker.rounds"].Rounds
+honest_play, honest_name = Rounds.play, Rounds.name
+
+
+def play(rounds, request):
+    reply = honest_play(rounds, request)
+    continued.clear()
+    return reply
+
+
+def name(rounds, request):
+    if not continued:
+        raise RuntimeError("nobody had stopped it when the clock had")
+    return honest_name(rounds, request)
+
+
+Rounds.play, Rounds.name = play, name
+"""
+
+
+@pytest.mark.alone
+def test_a_worker_is_held_before_it_is_asked_for_anything_after_the_clock_stopped(tmp_path):
+    """A process that goes on after a stop gets SIGCONT."""
+    watching = tmp_path / "watching.py"
+    watching.write_text(CONTROL.read_text() + WAS_HELD_BEFORE_IT_WAS_ASKED)
+    run = run_timed(watching, "--problem", "layernorm", "-k", "32x128x768", "--against", "eager", "--quick")
+    (evaluation,) = run.results["evaluations"]
+    assert evaluation["reason"] in (None, "too_noisy"), evaluation["message"]

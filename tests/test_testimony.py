@@ -1,0 +1,145 @@
+"""What a worker says at once, and what the judge makes of it when a reply keeps silent about it."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from harness.errors import SubmissionError
+from harness.protocol.testimony import MAX_LINE_BYTES, Testimony, Witness
+from harness.protocol.wire import Done, Failed, Named, Played
+from harness.reasons import Reason
+from harness.worker.walls.operators import NORMALISATIONS, unclassified
+from tests.helpers import ROOT
+
+
+@pytest.fixture
+def pipe():
+    """A witness and the testimony that reads it."""
+    heard, said = os.pipe()
+    testimony = Testimony(heard)
+    yield Witness(said), testimony
+    testimony.close()
+    os.close(said)
+
+
+def test_what_a_reply_keeps_silent_about_takes_its_place(pipe):
+    witness, testimony = pipe
+    witness.forbidden("aten::native_layer_norm")
+    witness.mark()
+    reply = testimony.checked(Named([]))
+    assert isinstance(reply, Failed)
+    assert reply.reason == Reason.FORBIDDEN_OP
+    assert "aten::native_layer_norm" in reply.message
+
+
+def test_a_reply_that_tells_it_itself_stays(pipe):
+    witness, testimony = pipe
+    witness.forbidden("aten::native_layer_norm")
+    witness.mark()
+    told = Named([], forbidden=["aten::native_layer_norm"])
+    assert testimony.checked(told) is told
+
+
+def test_a_finding_of_the_emulator_takes_a_replys_place(pipe):
+    witness, testimony = pipe
+    line = b'{"type":"found","finding":{"kind":"data_race","message":"A race.","kernel":"k\xff","file":"a.py",'
+    os.write(witness.descriptor, line + b'"launch":1,"line":3,"block":[0,0,0],"thread":null}}\n')
+    witness.mark()
+    reply = testimony.checked(Done())
+    assert [finding.kind for finding in reply.findings] == [Reason.DATA_RACE]
+
+
+def test_nothing_is_kept_for_the_next_reply(pipe):
+    witness, testimony = pipe
+    witness.forbidden("aten::native_layer_norm")
+    witness.mark()
+    testimony.checked(Done())
+    witness.mark()
+    assert testimony.checked(Done()) == Done()
+
+
+def test_a_timed_round_is_not_held_up_and_the_next_reply_tells(pipe):
+    witness, testimony = pipe
+    witness.forbidden("aten::native_layer_norm")
+    played = Played([], 0.0)
+    assert testimony.checked(played) is played
+    witness.mark()
+    assert testimony.checked(Named([])).reason == Reason.FORBIDDEN_OP
+
+
+def led_elsewhere(witness):
+    """What is said goes nowhere for a while."""
+    kept = os.dup(witness.descriptor)
+    nowhere = os.open("/dev/null", os.O_WRONLY)
+    os.dup2(nowhere, witness.descriptor)
+    witness.forbidden("aten::native_layer_norm")
+    os.dup2(kept, witness.descriptor)
+    os.close(kept)
+    os.close(nowhere)
+    witness.mark()
+
+
+SILENCED = {
+    "closed": lambda witness: None,
+    "led elsewhere and back": led_elsewhere,
+    "no record": lambda witness: os.write(witness.descriptor, b"hello\n"),
+    "no line": lambda witness: os.write(witness.descriptor, b"x" * (2 * MAX_LINE_BYTES)),
+    "marks ahead": lambda witness: [witness.mark() for _ in range(9)],
+    "changed hooks": lambda witness: witness.tampered("hooks were changed"),
+}
+
+
+@pytest.mark.parametrize("way", SILENCED)
+def test_a_pipe_that_was_silenced_is_a_finding(pipe, way):
+    witness, testimony = pipe
+    SILENCED[way](witness)
+    with pytest.raises(SubmissionError) as caught:
+        testimony.checked(Done())
+    assert caught.value.reason == Reason.TAMPERED
+
+
+def test_every_operator_that_looks_like_a_normalisation_is_classified():
+    """A new torch may have new relatives: look at each, and put it into one of the lists."""
+    assert unclassified(torch._C._dispatch_get_all_op_names()) == []
+    assert unclassified(["aten::native_power_norm"]) == ["aten::native_power_norm"]
+
+
+CHANGES = {
+    "code of a refusal": """
+        for f in gc.get_objects():
+            if getattr(f, "__qualname__", "") == "Refusals.of.<locals>.refuse":
+                f.__code__ = f.__code__.replace(co_name="refuses")
+    """,
+    "kernel of an operator": """
+        kept = torch._C._dispatch_library("IMPL", "aten", "", __file__, 0)
+        kept.impl("native_layer_norm", "CPU", lambda *a: a)
+    """,
+    "nothing": "pass",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_guard_that_was_changed_says_so(change):
+    """In a process of its own, which forbids its operators for good."""
+    program = f"""
+import gc, os, textwrap, torch
+from harness.protocol.testimony import Witness
+from harness.worker.walls.guard import Guard
+heard, said = os.pipe()
+guard = Guard(Witness(said))
+guard.check()
+exec(textwrap.dedent({CHANGES[change].strip(chr(10))!r}))
+guard.check()
+os.close(said)
+print(os.read(heard, 9999).decode())
+"""
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ("tampered" in run.stdout) == (change != "nothing"), run
+
+
+def test_every_normalisation_is_refused_or_unknown_to_this_torch():
+    missing = [name for name in NORMALISATIONS if not hasattr(torch.ops.aten, name)]
+    assert len(missing) < len(NORMALISATIONS) // 3
