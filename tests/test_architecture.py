@@ -19,8 +19,8 @@ ALLOWED = {
     "cli": {"crash", "environment", "errors", "exits", "isolation", "options", "paths", "plan", "report", "run"}
     | {"storage", "verdict"},
     "options": {"against", "errors", "exits", "isolation", "plan", "report", "verbs"},
-    "verbs": {"device", "environment", "errors", "evaluate", "exits", "paths", "plan", "problem", "report", "settings"}
-    | {"storage", "submission", "tools"},
+    "verbs": {"device", "environment", "errors", "evaluate", "exits", "oracle", "paths", "plan", "problem", "report"}
+    | {"settings", "storage", "submission", "tools"},
     "exits": {"errors", "verdict"},
     "report": {"errors", "events", "notes", "records", "tools", "verdict"},
     "run": {

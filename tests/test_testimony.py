@@ -110,7 +110,7 @@ def test_every_operator_that_looks_like_a_normalisation_is_classified():
 CHANGES = {
     "code of a refusal": """
         for f in gc.get_objects():
-            if getattr(f, "__qualname__", "") == "Refusals.of.<locals>.refuse":
+            if type(f).__name__ == "function" and f.__qualname__ == "Refusals.of.<locals>.refuse":
                 f.__code__ = f.__code__.replace(co_name="refuses")
     """,
     "kernel of an operator": """

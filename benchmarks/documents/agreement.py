@@ -106,7 +106,8 @@ def corpus(folder: Path) -> str:
         totals["alone"] += on_gpu["plain"]["outcome"] in ("raised", "timed out", "died")
         totals["tools"] += "found" in reported
     summary = (
-        f"{_score(emulated['cases'].values())}\n\nOf {totals['faulty']} faulty kernels that a GPU has run the emulator names {totals['check']} with `--check` and "
+        f"{_score(emulated['cases'].values())}\n\nOf {totals['faulty']} faulty kernels that a GPU has run "
+        f"the emulator names {totals['check']} with `--check` and "
         f"{totals['fast']} in fast mode; the GPU alone stops {totals['alone']}, and one or more of compute-sanitizer's "
         f"tools report {totals['tools']}. Of {totals['sound']} sound kernels, "
         f"compute-sanitizer reports {totals['false']} and the emulator {totals['false_here']}."
@@ -124,8 +125,8 @@ def _score(cases: Iterable[dict[str, Any]]) -> str:
     unsupported = sum(found == "unsupported_by_emulator" for _, found in pairs)
     accused = sum(found not in ("", "unsupported_by_emulator") for found in sound)
     return (
-        f"With `--check` the emulator names {named} of {len(faulty)} faulty kernels for what is wrong with them and misses "
-        f"{missed}; it accuses {accused} of {len(sound)} sound ones, and cannot execute {unsupported}."
+        f"With `--check` the emulator names {named} of {len(faulty)} faulty kernels for what is wrong with them "
+        f"and misses {missed}; it accuses {accused} of {len(sound)} sound ones, and cannot execute {unsupported}."
     )
 
 

@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -41,8 +41,11 @@ class BuildReport:
     kernels: list[KernelResources] = field(default_factory=list)
 
 
-def install(toolchain: Toolchain, cache: Path, submission: Path) -> BuildReport:
-    """Replace `torch.utils.cpp_extension.load_inline` in this process; returns the report it will fill."""
+def install(
+    toolchain: Toolchain, cache: Path, submission: Path, look: Callable[[Path], None] = lambda library: None
+) -> BuildReport:
+    """Replace `torch.utils.cpp_extension.load_inline` in this process; returns the report it will fill. `look` sees
+    each library before it is loaded, and what it raises passes through."""
     report = BuildReport()
 
     def load_inline(
@@ -73,7 +76,7 @@ def install(toolchain: Toolchain, cache: Path, submission: Path) -> BuildReport:
             extra_ldflags=tuple(extra_ldflags or ()),
             extra_include_paths=tuple(extra_include_paths or ()),
         )
-        return _load(extension, toolchain, cache, report, is_python_module)
+        return _load(extension, toolchain, cache, report, is_python_module, look)
 
     load_inline.__qualname__ = "load_inline"  # Python's own messages about its arguments name it
     setattr(cpp_extension, "load_inline", load_inline)  # noqa: B010  a plain assignment fails type checks
@@ -96,7 +99,12 @@ def _functions(functions: str | Sequence[str] | Mapping[str, str] | None) -> tup
 
 
 def _load(
-    extension: Extension, toolchain: Toolchain, cache: Path, report: BuildReport, is_python_module: bool
+    extension: Extension,
+    toolchain: Toolchain,
+    cache: Path,
+    report: BuildReport,
+    is_python_module: bool,
+    look: Callable[[Path], None],
 ) -> ModuleType | str:
     digest = extension.digest(toolchain.fingerprint())
     # The module's name carries the digest, since Python and pybind11 know a module by its name.
@@ -109,6 +117,7 @@ def _load(
         report.seconds += time.perf_counter() - started
         report.cached = False
     report.count += 1
+    look(library)
     report.kernels += msgspec.json.decode((folder / _REPORT).read_bytes(), type=list[KernelResources])
     try:
         if is_python_module:

@@ -1,9 +1,12 @@
-"""What the dynamic linker says of a library that lacks a definition, in C++'s words."""
+"""What a library asks of others, by its symbols; and what the dynamic linker says where nothing defines one."""
 
 from __future__ import annotations
 
 import ctypes
 import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
 
 _UNDEFINED = re.compile(r"undefined symbol: (\S+)")
 
@@ -36,3 +39,36 @@ def demangled(symbol: str) -> str:
         return ctypes.string_at(text).decode(errors="replace")
     finally:
         free(ctypes.c_void_p(text))
+
+
+# The ELF-64 file format, little-endian (System V ABI, chapters 4 and 5).
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_SECTIONS_AT, _SECTION_COUNT_AT = 0x28, 0x3C
+_SHT_DYNSYM = 11
+_SHN_UNDEF = 0
+
+
+def undefined(library: Path) -> list[str]:
+    """The symbols that a shared library takes from others, as they are mangled. Raises ValueError for what is no 64-bit
+    ELF file, or a broken one."""
+    data = library.read_bytes()
+    if data[:6] != b"\x7fELF\x02\x01":
+        raise ValueError(f"{library} is no 64-bit little-endian ELF file")
+    try:
+        return [name for name, section in _dynamic_symbols(data) if name and section == _SHN_UNDEF]
+    except (struct.error, IndexError, ValueError, OverflowError) as error:
+        raise ValueError(f"{library} is a broken ELF file") from error
+
+
+def _dynamic_symbols(data: bytes) -> Iterator[tuple[str, int]]:
+    """Name and section of each."""
+    (table_at,) = struct.unpack_from("<Q", data, _SECTIONS_AT)
+    (count,) = struct.unpack_from("<H", data, _SECTION_COUNT_AT)
+    sections = [_SECTION.unpack_from(data, table_at + i * _SECTION.size) for i in range(count)]
+    for _, kind, _, _, at, size, strings, *_ in sections:
+        if kind == _SHT_DYNSYM:
+            names = sections[strings][4]
+            for name, _, _, section, _, _ in _SYMBOL.iter_unpack(data[at : at + size]):
+                start = names + name
+                yield data[start : data.index(b"\0", start)].decode(errors="replace"), section

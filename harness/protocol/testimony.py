@@ -125,7 +125,9 @@ class Testimony:
         if told or not (forbidden or findings):
             return reply
         if forbidden:
-            return Failed(Reason.FORBIDDEN_OP, f"{forbidden[0]} must not run in a submission, and did.", findings)
+            return Failed(
+                Reason.FORBIDDEN_OP, f"{forbidden[0]} must not run in a submission, which called it.", findings
+            )
         return Failed(Reason.RAISED, findings[0].message, findings)
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from harness.storage.limits import bytes_of
 
 VARIABLE = "KERNELGATE_CACHE_GIB"
 
-# The emulator's precompiled headers have 0.5 GiB each, and a version of its headers two of them.
+# The emulator's precompiled headers have 0.3 to 0.5 GiB each, and a version of its headers three of them.
 MAX_BYTES = 8 << 30
 
 _LOCK = ".in-use"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from harness.build.doors import ForbiddenSymbol
 from harness.build.extension import BuildFailed, Unsupported
 from harness.protocol.wire import Construct, Failed, Request
 from harness.reasons import Reason
@@ -35,6 +36,8 @@ class Failures:
     def of_loading(self, error: BaseException) -> Failed:
         """An exception that came while the implementation was built and imported."""
         match error:
+            case ForbiddenSymbol():
+                return Failed(reason=Reason.FORBIDDEN_OP, message=str(error)[:MAX_TEXT])
             case BuildFailed():
                 return Failed(reason=Reason.BUILD_FAILED, message=str(error)[:MAX_TEXT])
             case Unsupported():
@@ -46,6 +49,8 @@ class Failures:
     def of_answer(self, error: Exception, request: Request) -> Failed:
         """An exception that came while `request` was answered."""
         match error:
+            case ForbiddenSymbol():
+                return Failed(reason=Reason.FORBIDDEN_OP, message=str(error)[:MAX_TEXT])
             case CannotCarry():
                 return Failed(reason=Reason.PARAMETERS_NOT_CARRIED, message=str(error))
             case InAContainer():

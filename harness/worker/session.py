@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from harness.build import intercept
+from harness.build.doors import ForbiddenSymbol, require_no_door
 from harness.protocol.handshake import Handshake
 from harness.protocol.testimony import Witness
 from harness.protocol.wire import (
@@ -35,6 +37,9 @@ from harness.worker.rounds import Rounds
 from harness.worker.staged import Staged
 from harness.worker.walls.guard import Guard
 
+# A line of the testimony has room for so much of a C++ name.
+MAX_SYMBOL = 1000
+
 
 class Session:
     """One loaded implementation, and all that is asked of it."""
@@ -54,6 +59,7 @@ class Session:
         self._check_guard = guard.check if guard else lambda: None
         observer = devices.observer(device, memory, witness, check=load.check)
         self._device = device
+        self._witness = witness
         self._emulator_cache = emulator_cache
         self._memory = memory
         self._implementation = Implementation(load, memory)
@@ -66,7 +72,7 @@ class Session:
     def load(self, load: Load) -> Reply:
         """Build and import what `load` names."""
         toolchain = devices.toolchain(self._device, self._emulator_cache, check=load.check)
-        report = intercept.install(toolchain, Path(load.build_cache), Path(load.path))
+        report = intercept.install(toolchain, Path(load.build_cache), Path(load.path), self._looks(load))
         try:
             self._implementation.load()
         except (Exception, SystemExit) as error:
@@ -79,6 +85,18 @@ class Session:
             built=report.count > 0,
             kernels=report.kernels,
         )
+
+    def _looks(self, load: Load) -> Callable[[Path], None]:
+        """What sees each extension before it is loaded, and raises ForbiddenSymbol once the judge knows."""
+
+        def look(library: Path) -> None:
+            try:
+                require_no_door(library, load.allowed_ops, load.forbidden_ops)
+            except ForbiddenSymbol as error:
+                self._witness.forbidden(str(error)[:MAX_SYMBOL])
+                raise
+
+        return look if load.kind == "submission" else lambda library: None
 
     def answer(self, request: Request) -> Reply:
         """The reply to one request. Whatever the submission raises becomes a Failed."""

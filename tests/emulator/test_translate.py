@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from harness.build.extension import BuildFailed, SourceText
@@ -82,3 +84,53 @@ def test_a_macro_over_several_lines_stays_one():
 def test_headers_that_the_emulator_has_are_kept():
     text = "#include <ATen/cuda/CUDAContext.h>\n#include <cub/block/block_reduce.cuh>\n"
     assert _translated(text) == text
+
+
+def test_operators_of_two_characters_stay_whole_and_a_cast_of_a_kernel_is_taken_off():
+    text = "__global__ void k(float* y) { __shared__ float s[1 << 6]; y[0] = s[0]; }\n"
+    text += "void run(void** a) { cudaLaunchKernel(reinterpret_cast<const void*>(k), 1, 32, a, 0, nullptr); }\n"
+    translated = _translated(text)
+    assert "float s[ 1 << 6 ]; }" in translated
+    assert '::emu::api_call("k", __FILE__, __LINE__, false, dim3(1))(k, 1, 32' in translated
+
+
+@pytest.mark.parametrize(
+    ("declaration", "registered"),
+    [
+        ("__device__ int counter;", ["counter", "false"]),
+        ("__constant__ float weights[4] = {1, 2};", ["weights", "true"]),
+        ("namespace a { static __device__ __align__(16) Pair<int, 3> pairs[2][4]; }", ["pairs", "false"]),
+        ("extern __device__ int elsewhere;", []),
+        ("__device__ int function(int x);", []),
+        ("template <class T> __device__ T zero;", []),
+        ("__device__ struct Pair { int a; } make();", []),
+    ],
+)
+def test_module_variables_are_registered_behind_their_declaration(declaration, registered):
+    found = re.findall(r'ModuleVariable emu_variable_\d+_\w+\(\w+, "(\w+)", (\w+), \w+\);', _translated(declaration))
+    assert [word for one in found for word in one] == registered
+
+
+@pytest.mark.parametrize(
+    ("call", "translated"),
+    [
+        ("memcpy(a, b, 3);", "::emu::copy_bytes(a, b, 3);"),
+        ("return std::memset(a, 0, 3);", "return ::emu::set_bytes(a, 0, 3);"),
+        ("x = ::memmove(a, b, 3);", "x = ::emu::move_bytes(a, b, 3);"),
+        ("mine.memcpy(a, b, 3);", "mine.memcpy(a, b, 3);"),
+        ("mine::memcpy(a, b, 3);", "mine::memcpy(a, b, 3);"),
+        ("void* memcpy(void*, const void*, size_t);", "void* memcpy(void*, const void*, size_t);"),
+    ],
+)
+def test_copies_of_bytes_are_the_emulators_own(call, translated):
+    assert _translated(f"void f() {{ {call} }}") == f"void f() {{ {translated} }}"
+
+
+def test_a_parameter_hides_a_shared_variable_of_the_file():
+    text = "__shared__ float s[4];\n__device__ float f(const float* s) { return s[0]; }\n"
+    text += "__global__ void k() { s[0] = 1; }\n"
+    lines = _translated(text).splitlines()
+    function = next(i for i, line in enumerate(lines) if "float f(" in line)
+    assert "#undef s" in lines[:function]
+    assert lines[:function].index("#undef s") > [line[:9] for line in lines].index("#define s")
+    assert any(line.startswith("#define s ") for line in lines[function:])

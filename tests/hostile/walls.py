@@ -119,12 +119,12 @@ def _all_operators_allowed() -> None:
     import msgspec
 
     from harness.protocol.wire import Load
-    from harness.worker.walls.guard import NORMALISATION_OPS
+    from harness.worker.walls.operators import NORMALISATIONS
 
     def allowing(tell: Callable[..., None]) -> Callable[..., None]:
         def told(worker: Any, request: Any) -> None:
             if isinstance(request, Load):
-                request = msgspec.structs.replace(request, allowed_ops=[*NORMALISATION_OPS], forbidden_ops=[])
+                request = msgspec.structs.replace(request, allowed_ops=[*NORMALISATIONS], forbidden_ops=[])
             tell(worker, request)
 
         return told
@@ -134,6 +134,15 @@ def _all_operators_allowed() -> None:
 
 def _compilers_allowed() -> None:
     put("harness.worker.walls.guard:Guard._forbid_compile", nothing)
+
+
+def _symbols_not_read() -> None:
+    put("harness.worker.session:require_no_door", nothing)
+
+
+def _nothing_said_at_once() -> None:
+    put("harness.protocol.testimony:Testimony.checked", lambda _testimony, reply: reply)
+    put("harness.protocol.testimony:Testimony.read", nothing)
 
 
 # ---------------------------------------------------------------------- isolation
@@ -184,6 +193,8 @@ WALLS = {
         judge=_both(_all_operators_allowed, _no_values),
         worker_loaded=_compilers_allowed,
     ),
+    "symbols": Wall("what an extension takes from other libraries", worker_loaded=_symbols_not_read),
+    "testimony": Wall("what happened is told at once", judge=_nothing_said_at_once),
     "landlock": Wall("writes in own folders only", worker=_no_landlock, options=("--isolation", "landlock")),
     "seccomp": Wall("no userfaultfd", worker=_no_seccomp),
     "hold": Wall("contenders stand still while others are timed", judge=_not_held),

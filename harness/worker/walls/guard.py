@@ -71,7 +71,7 @@ class Guard:
         of each call before it raises."""
         self._witness = witness
         self._refusals = Refusals(witness)
-        self._operators: list[str] = []
+        self._operators: tuple[str, ...] = ()
         # Registrations last as long as this object, which torch.library would show to whoever looks for it.
         self._registrations = torch._C._dispatch_library("IMPL", "aten", "", __file__, 0)
         allowed = set(allowed)
@@ -105,7 +105,7 @@ class Guard:
                 continue
             full = operator if overload == "default" else f"{operator}.{overload}"
             refuse = self._refusals.of(f"aten::{full}")
-            self._operators.append(f"aten::{full}")
+            self._operators += (f"aten::{full}",)
             for key in (*DENSE_KEYS, *LAYOUT_KEYS):
                 if key in DENSE_KEYS or torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{full}", key):
                     self._registrations.impl(full, key, refuse)
@@ -118,11 +118,11 @@ class Guard:
         for name in STATIC_RUNTIME:
             setattr(torch._C, name, self._refusals.of("TorchScript's static runtime"))
 
-    def _registered(self) -> list[str]:
+    def _registered(self) -> tuple[str, ...]:
         """Where each kernel that was replaced comes from, by the dispatcher: the first line of a key is in use."""
-        return [
+        return tuple(
             line
             for name in self._operators
             for line in _dispatch_dump(name).splitlines()
             if line.partition(":")[0].removesuffix(" (inactive)") in KEYS
-        ]
+        )

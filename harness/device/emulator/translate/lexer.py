@@ -18,7 +18,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_OPERATORS = set("<>=!&|+-*/%^")  # tokens hold one character of them
+_OPERATORS = {"<<", ">>", "<=", ">=", "==", "!=", "&&", "||"}  # of which each character is a token
 _CLOSES = {")": "(", "]": "[", "}": "{"}
 
 
@@ -196,7 +196,7 @@ def one_line(text: str) -> str:
     words: list[str] = []
     end = -1
     for token in Source(text).tokens:
-        operator = words and token.start == end and token.text in _OPERATORS and words[-1][-1] in _OPERATORS
+        operator = words and token.start == end and words[-1] + token.text in _OPERATORS
         words += [token.text] if not words or operator else [" ", token.text]
         end = token.end
     return "".join(words)

@@ -1,0 +1,63 @@
+"""Symbols by which native code does what a submission must not, past PyTorch's dispatcher: a list with reasons."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from harness.build.symbols import demangled, undefined
+from harness.errors import KernelgateError
+
+
+class ForbiddenSymbol(KernelgateError):
+    """An extension takes a symbol from another library that does what it must not; the text says which and why."""
+
+
+# Namespaces of functions that lead to a kernel without the dispatcher's entry for it.
+_PAST_THE_DISPATCHER = re.compile(
+    r"^at::(native|cpu|cuda|meta|compositeexplicitautograd\w*|compositeimplicitautograd\w*|_ops::\w+::redispatch)\b"
+)
+
+_NORMALISES = re.compile(r"(layer|batch|group|instance|rms|weight)_?norm|\brenorm", re.IGNORECASE)
+
+# Normalisations of vendors' libraries, by their C names.
+_VENDORS = re.compile(r"^(cudnn\w*Norm(alization)?\w*|miopen\w*Norm\w*|dnnl_\w*normalization\w*)")
+
+# What finds any function by a name that need not be among the symbols.
+_FINDERS = frozenset({"dlopen", "dlmopen", "dlsym", "dlvsym", "_dl_sym", "__libc_dlsym", "__libc_dlopen_mode"})
+
+_GRAPHS = frozenset({"cudnnBackendExecute", "cudnnBackendFinalize"})
+
+
+def require_no_door(library: Path, allowed: Collection[str] = (), also: Iterable[str] = ()) -> None:
+    """Raises ForbiddenSymbol for the first symbol of `library` that does a forbidden operator without PyTorch's
+    dispatcher: a normalisation whose operator is not in `allowed`, or an operator in `also`."""
+    others = {_plain(name) for name in also}
+    for symbol in undefined(library):
+        why = _why(symbol, demangled(symbol), allowed, others)
+        if why:
+            raise ForbiddenSymbol(f"The extension uses {demangled(symbol)}: {why}")
+
+
+def _why(symbol: str, text: str, allowed: Collection[str], also: Collection[str]) -> str:
+    if symbol in _FINDERS:
+        return (
+            "it finds any function by its name, forbidden ones among them. Link to what you call; functions of the "
+            "CUDA driver come by cudaGetDriverEntryPoint."
+        )
+    if symbol in _GRAPHS:
+        return "a graph of cuDNN's can hold the operator that the submission replaces."
+    normalises = _NORMALISES.search(text) and not any(_plain(name) in _plain(text) for name in allowed)
+    if _VENDORS.match(text) and not allowed:
+        return "it is a library's own normalisation, which the submission replaces."
+    if _PAST_THE_DISPATCHER.match(text):
+        function = _plain(re.sub(r"\(.*", "", text))
+        if normalises or any(name in function for name in also):
+            return "it is a kernel of PyTorch that does what the submission replaces."
+    return ""
+
+
+def _plain(name: str) -> str:
+    """'native_layer_norm.out' and 'LayerNorm' in one spelling: 'layernorm'."""
+    return name.partition(".")[0].replace("native_", "").replace("_", "").lower()

@@ -1,0 +1,38 @@
+"""Looks PyTorch's CPU kernel of LayerNorm up by its mangled name while it runs.
+
+surface: dlopen and dlsym
+needs: cpu
+expect: rejected forbidden_op
+opens: wall symbols
+"""
+
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = """
+#include <dlfcn.h>
+#include <optional>
+#include <tuple>
+torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps) {
+  using Kernel = std::tuple<at::Tensor, at::Tensor, at::Tensor> (*)(
+      const at::Tensor&, at::IntArrayRef, const std::optional<at::Tensor>&, const std::optional<at::Tensor>&, double);
+  void* library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
+  auto kernel = (Kernel)dlsym(library, "_ZN2at3cpu17native_layer_normERKNS_6TensorEN3c108ArrayRefIlEE"
+                                       "RKSt8optionalIS1_ESA_d");
+  return std::get<0>(kernel(x, weight.sizes(), weight, bias, eps));
+}
+"""
+
+extension = load_inline(name="finds_the_kernel_by_name", cpp_sources=SOURCE, functions=["layer_norm"])
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def forward(self, x):
+        return extension.layer_norm(x.contiguous(), self.weight.detach(), self.bias.detach(), self.eps)

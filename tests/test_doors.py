@@ -1,0 +1,77 @@
+"""Symbols that an extension takes from other libraries: which are refused, and which honest ones are not."""
+
+import subprocess
+
+import pytest
+
+from harness.build.doors import ForbiddenSymbol, require_no_door
+from harness.build.symbols import demangled, undefined
+
+DECLARED = """
+namespace at { struct Tensor;
+namespace cpu { void native_layer_norm(const Tensor&); void mm(const Tensor&); void add(const Tensor&); }
+namespace native { void LayerNormKernel(); void vectorised_copy(); }
+namespace _ops { struct native_group_norm { static void redispatch(); static void call(); }; } }
+extern "C" { void cudnnNormalizationForwardInference(); void cudnnBackendExecute(); void* dlsym(void*, const char*);
+void cudaGetDriverEntryPoint(); void dnnl_layer_normalization_forward_primitive_desc_create(); }
+extern const at::Tensor& x;
+"""
+
+REFUSED = {
+    "at::cpu::native_layer_norm(x)": "kernel of PyTorch",
+    "at::native::LayerNormKernel()": "kernel of PyTorch",
+    "at::_ops::native_group_norm::redispatch()": "kernel of PyTorch",
+    "cudnnNormalizationForwardInference()": "library's own normalisation",
+    "dnnl_layer_normalization_forward_primitive_desc_create()": "library's own normalisation",
+    "cudnnBackendExecute()": "cuDNN's",
+    'dlsym(0, "f")': "cudaGetDriverEntryPoint",
+}
+HONEST = (
+    "at::cpu::add(x)",
+    "at::native::vectorised_copy()",
+    "at::_ops::native_group_norm::call()",
+    "cudaGetDriverEntryPoint()",
+)
+
+
+@pytest.fixture
+def library(tmp_path):
+    """Builds a shared library that makes one call."""
+
+    def build(call):
+        source, built = tmp_path / "source.cpp", tmp_path / "library.so"
+        source.write_text(f"{DECLARED}\nvoid run() {{ {call}; }}\n")
+        subprocess.run(["c++", "-shared", "-fPIC", source, "-o", built], check=True)
+        return built
+
+    return build
+
+
+@pytest.mark.parametrize("call", REFUSED)
+def test_a_door_is_refused_and_the_reason_said(call, library):
+    with pytest.raises(ForbiddenSymbol, match=REFUSED[call]):
+        require_no_door(library(call))
+
+
+@pytest.mark.parametrize("call", HONEST)
+def test_what_does_nothing_forbidden_is_let_through(call, library):
+    built = library(call)
+    assert call.partition("(")[0] in [demangled(symbol).partition("(")[0] for symbol in undefined(built)]
+    require_no_door(built)
+
+
+def test_a_problem_allows_and_forbids_operators(library):
+    allowed = library("at::cpu::native_layer_norm(x)")
+    require_no_door(allowed, allowed=["native_layer_norm"])
+    product = library("at::cpu::mm(x)")
+    require_no_door(product)
+    with pytest.raises(ForbiddenSymbol, match="at::cpu::mm"):
+        require_no_door(product, also=["mm"])
+
+
+def test_a_file_that_is_no_library_is_said_to_be_none(tmp_path):
+    for number, content in enumerate((b"no library", b"\x7fELF\x02\x01" + b"\xff" * 90)):
+        path = tmp_path / f"{number}.so"
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="ELF file"):
+            undefined(path)
