@@ -44,7 +44,7 @@ def with_small_sizes(source, largest):
             or node.lineno != node.end_lineno
         ):
             continue
-        found = re.fullmatch(r"[\d\s*]+", ast.get_source_segment(source, node.value))
+        found = re.fullmatch(r"[\d\s*]+", ast.get_source_segment(source, node.value) or "")
         if found and math.prod(map(int, found[0].split("*"))) > largest:
             lines[node.lineno - 1] = f"{node.targets[0].id} = {largest}\n"
             changed.append(node.targets[0].id)
