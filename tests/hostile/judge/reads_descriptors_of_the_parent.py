@@ -1,4 +1,4 @@
-"""Lists the open files of its parent. Right only if that works.
+"""Opens a file that its parent has open. Right only if that works.
 
 surface: /proc/PARENT/fd
 expect: rejected wrong_output
@@ -16,10 +16,15 @@ def attack():
     parent = f"/proc/{os.getppid()}"
     if open(f"{parent}/comm").read().strip() == "bwrap":
         return False
+    return any(opens(f"{parent}/fd/{number}") for number in range(64))
+
+
+def opens(path):
     try:
-        return bool(os.listdir(f"{parent}/fd"))
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
     except OSError:
         return False
+    return True
 
 
 GIVEN = False  # whether the attack has what it is after
