@@ -33,7 +33,8 @@ def test_a_race_names_kernel_both_lines_block_and_thread():
         message,
     )
     assert place, message
-    assert set(map(int, place.groups())) == lines_of("no_barrier", "partial[threadIdx.x] =", "+= partial[i]")
+    assert len(set(place.groups())) == 2
+    assert set(map(int, place.groups())) <= lines_of("no_barrier", "partial[threadIdx.x] =", "+= partial[i]")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from harness.oracle import expect
 from harness.timing.data import unpredictable
 from harness.timing.data.case_data import prepare_case
 from harness.timing.data.data_set import DataSet
-from tests.helpers import ROOT, run_timed
+from tests.helpers import ROOT
 
 CPU = torch.device("cpu")
 
@@ -172,39 +172,3 @@ def test_the_judges_changes_are_no_such_numbers(predict, monkeypatch):
 # ---------------------------------------------------------------------- free time
 
 CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
-
-WAS_HELD_BEFORE_IT_WAS_ASKED = """
-
-import signal
-import sys
-
-continued = []
-signal.signal(signal.SIGCONT, lambda *_: continued.append(1))
-Rounds = sys.modules["harness.worker.rounds"].Rounds
-honest_play, honest_name = Rounds.play, Rounds.name
-
-
-def play(rounds, request):
-    reply = honest_play(rounds, request)
-    continued.clear()
-    return reply
-
-
-def name(rounds, request):
-    if not continued:
-        raise RuntimeError("nobody had stopped it when the clock had")
-    return honest_name(rounds, request)
-
-
-Rounds.play, Rounds.name = play, name
-"""
-
-
-@pytest.mark.alone
-def test_a_worker_is_held_before_it_is_asked_for_anything_after_the_clock_stopped(tmp_path):
-    """A process that goes on after a stop gets SIGCONT."""
-    watching = tmp_path / "watching.py"
-    watching.write_text(CONTROL.read_text() + WAS_HELD_BEFORE_IT_WAS_ASKED)
-    run = run_timed(watching, "--problem", "layernorm", "-k", "32x128x768", "--against", "eager", "--quick")
-    (evaluation,) = run.results["evaluations"]
-    assert evaluation["reason"] in (None, "too_noisy"), evaluation["message"]

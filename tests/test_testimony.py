@@ -114,7 +114,7 @@ CHANGES = {
                 f.__code__ = f.__code__.replace(co_name="refuses")
     """,
     "kernel of an operator": """
-        kept = torch._C._dispatch_library("IMPL", "aten", "", __file__, 0)
+        kept = torch._C._dispatch_library("IMPL", "aten", "", "", 0)
         kept.impl("native_layer_norm", "CPU", lambda *a: a)
     """,
     "nothing": "pass",

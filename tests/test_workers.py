@@ -118,9 +118,9 @@ def test_workers_of_one_zygote_have_nothing_of_each_other(zygote, tmp_path):
     ):
         second.wait_until_ready()
         files = [os.readlink(f"/proc/{second.pid}/fd/{n}") for n in os.listdir(f"/proc/{second.pid}/fd")]
-        # Its socket and its bell; neither the zygote's, nor those of the worker before it.
+        # Its socket, its bell and its testimony; neither the zygote's, nor those of the worker before it.
         assert sum(name.startswith("socket:") for name in files) == 2
-        assert sum(name.startswith("pipe:") for name in files) == 0
+        assert sum(name.startswith("pipe:") for name in files) == 1
 
 
 def test_workers_of_one_zygote_draw_different_numbers(zygote, tmp_path):

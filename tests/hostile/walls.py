@@ -172,7 +172,7 @@ def _no_limit(name: str) -> Callable[[], None]:
 
 
 WALLS = {
-    "values": Wall("outputs are compared with the reference", judge=_no_values),
+    "values": Wall("outputs are compared with the reference, and stay", judge=_both(_no_values, _no_more_calls)),
     "timed values": Wall("outputs of timed calls are compared with the reference", judge=_no_timed_values),
     "timed masks": Wall("masks of timed calls have to be random", judge=_no_masks),
     "called again": Wall("further calls, on other data, weights and rows", judge=_no_more_calls),

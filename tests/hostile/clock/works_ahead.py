@@ -2,7 +2,7 @@
 
 surface: inputs that can be seen before a round begins
 needs: timing
-expect: rejected wrong_when_timed
+expect: rejected wrong_when_timed|wrong_when_called_again
 opens: wall timed values
 """
 

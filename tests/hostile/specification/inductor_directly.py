@@ -2,7 +2,7 @@
 
 surface: the compiler behind torch.compile
 expect: rejected forbidden_op
-opens: wall operators
+opens: wall operators and values
 """
 
 import torch

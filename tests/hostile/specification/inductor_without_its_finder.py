@@ -2,7 +2,7 @@
 
 surface: the list of finders, which is Python's and can be changed
 expect: rejected forbidden_op
-opens: wall operators
+opens: wall operators and values
 """
 
 import sys

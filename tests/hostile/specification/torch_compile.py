@@ -2,7 +2,7 @@
 
 surface: a compiler that writes the kernel
 expect: rejected forbidden_op
-opens: wall operators
+opens: wall operators and values
 """
 
 import torch

@@ -89,6 +89,8 @@ Conflict conflict(const Touch& before, const Touch& now, uint32_t oldest, bool w
     const Launch* launch = b->launch;
     if (before.block < oldest || !(before.bytes & now.bytes)) return Conflict::None;
     if (harmless_pair(before, now)) return Conflict::None;
+    // A word that is flag and data in one ("mail") takes no fence, and a reader that comes late does not poll.
+    if (!shared && is_volatile(before.kind) && is_volatile(now.kind)) return Conflict::None;
     if (before.block < launch->first_serial) {
         return unordered_work(before.block) ? Conflict::BetweenLaunches : Conflict::None;
     }
