@@ -178,7 +178,7 @@ WALLS = {
     "called again": Wall("further calls, on other data, weights and rows", judge=_no_more_calls),
     "form": Wall("outputs have the reference's type, dtype, shape and strides", judge=_no_form),
     "form and values": Wall("their form, and comparisons", judge=_both(_no_form, _no_values)),
-    "inputs": Wall("inputs are the same after a call", judge=_no_look_at_inputs),
+    "inputs": Wall("inputs are the same after a call", judge=_both(_no_look_at_inputs, _no_more_calls)),
     "findings": Wall("what the emulator finds", judge=_no_findings, without=("--check",)),
     "findings and values": Wall(
         "what the emulator finds, and comparisons",
