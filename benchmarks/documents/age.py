@@ -31,6 +31,13 @@ KERNELS = (
         "`layernorm`, `rmsnorm`, `layernorm_options` and `add_layernorm` used programmatic dependent launch",
     ),
 )
+# What moves verdicts.
+VERDICTS = (
+    Change(
+        "2026-11-23T11:57:00+00:00",
+        "each case was called more than once, findings were told at once, and the corpus grew by these attacks",
+    ),
+)
 
 
 def older(environment: dict[str, Any], changes: Iterable[Change]) -> str:

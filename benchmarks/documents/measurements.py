@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from documents.age import KERNELS, TIMING, older
+from documents.age import KERNELS, TIMING, VERDICTS, older
 from harness.paths import PROBLEMS, ROOT
 from harness.report.figures import duration
 from harness.verdict import Accepted, Baseline, CasePassed, CaseTiming, Results
@@ -300,7 +300,7 @@ def hostile(folder: Path) -> str:
         for o in content["outcomes"]
         if not o["right"]
     ]
-    text = f"{'; '.join(devices)}.\n\n" + _rows(heads, rows)
+    text = f"{'; '.join(devices)}.{_oldest(content)}\n\n" + _rows(heads, rows)
     return text + ("\nNot as named:\n\n" + "\n".join(wrong) + "\n" if wrong else "")
 
 
@@ -318,7 +318,15 @@ def hostile_counts(folder: Path) -> str:
         outcomes = [o for o in content["outcomes"] if o["device"] == device]
         level = environment["isolation"][device]["level"]
         rows.append([device, level, *_counts(outcomes)[:4], machine(environment)])
-    return _rows("device | isolation | judged | as named | hostile and accepted | honest and accepted | on", rows)
+    table = _rows("device | isolation | judged | as named | hostile and accepted | honest and accepted | on", rows)
+    said = _oldest(content).strip()
+    return f"{said}\n\n{table}" if said else table
+
+
+def _oldest(content: dict[str, Any]) -> str:
+    """What the oldest run among the devices is older than."""
+    environments = [of for _, of in _judged_on(content)]
+    return older(min(environments, key=lambda of: of.get("date", "")), VERDICTS) if environments else ""
 
 
 def _hostile_checks(folder: Path) -> Iterator[list[str]]:

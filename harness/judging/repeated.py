@@ -118,7 +118,7 @@ class _Calls:
         expected = self._drawn.reference.of_part(self._drawn.expected, "forward")
         train = not self._drawn.reference.random
         self._observation.stage("forward", expected, train=train, differentiated=False)
-        self._judge("its forward alone", lambda tensors: _compared(tensors, expected), "no_grad")
+        self._judge("its forward alone", lambda tensors: oracle.compare_all(tensors, expected), "no_grad")
         self._stage()
 
     def require_unchanged_outputs(self) -> None:
@@ -183,7 +183,7 @@ class _Calls:
     def _as_first(self, tensors: Sequence[torch.Tensor]) -> list[oracle.Comparison]:
         if all(same_bits(a, b) for a, b in zip(self._first.tensors, tensors, strict=True)):
             return []
-        return _compared(tensors, self._drawn.expected)
+        return oracle.compare_all(tensors, self._drawn.expected)
 
     def _rows(self, variant: Variant) -> str:
         now, before = variant.reference.case, self._drawn.reference.case
@@ -202,10 +202,6 @@ _WAYS: dict[Reweighing, str] = {"load_state_dict": "by load_state_dict", "in_pla
 
 def _weights(how: Reweighing) -> str:
     return f"other weights, set {_WAYS[how]}"
-
-
-def _compared(tensors: Sequence[torch.Tensor], expected: Sequence[oracle.Expected]) -> list[oracle.Comparison]:
-    return [oracle.compare(tensor, wanted) for tensor, wanted in zip(tensors, expected, strict=True)]
 
 
 def _worst(comparison: oracle.Comparison) -> str:

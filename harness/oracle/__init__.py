@@ -1,6 +1,6 @@
 """What a right answer is: the reference in float64 and the error bound. It knows no worker."""
 
-from harness.oracle.comparison import Comparison, compare
+from harness.oracle.comparison import Comparison, compare, compare_all
 from harness.oracle.error_bound import expect, expect_more
 from harness.oracle.outputs import Expected, Form, exact_outputs, outputs_of, same_strides
 
@@ -9,6 +9,7 @@ __all__ = [
     "Expected",
     "Form",
     "compare",
+    "compare_all",
     "exact_outputs",
     "expect",
     "expect_more",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -54,6 +55,11 @@ def compare(got: torch.Tensor, expected: Expected) -> Comparison:
         got=float(got[worst]),
         expected=float(exact[worst]),
     )
+
+
+def compare_all(got: Sequence[torch.Tensor], expected: Sequence[Expected]) -> list[Comparison]:
+    """`compare` for each output of a call, which must be as many as are expected."""
+    return [compare(tensor, wanted) for tensor, wanted in zip(got, expected, strict=True)]
 
 
 def _difference(value: torch.Tensor, exact: torch.Tensor, *, dropout: bool) -> torch.Tensor:

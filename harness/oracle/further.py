@@ -10,7 +10,7 @@ from functools import cached_property
 
 import torch
 
-from harness.oracle.comparison import Comparison, compare
+from harness.oracle.comparison import Comparison, compare_all
 from harness.oracle.data import Data, draw_upstream
 from harness.oracle.outputs import Expected
 from harness.oracle.reference import Reference
@@ -40,15 +40,12 @@ class Variant:
 
     def compare(self, tensors: Sequence[torch.Tensor]) -> list[Comparison]:
         """Each result with what it should be. What is within the smaller tolerance is within the whole one."""
-        found = self._compare(tensors, self.expected)
-        return found if all(c.ok for c in found) else self._compare(tensors, self._expected_in_full)
+        found = compare_all(tensors, self.expected)
+        return found if all(c.ok for c in found) else compare_all(tensors, self._expected_in_full)
 
     @cached_property
     def _expected_in_full(self) -> list[Expected]:
         return self.reference.expect(self.data, self.seed)
-
-    def _compare(self, tensors: Sequence[torch.Tensor], expected: Sequence[Expected]) -> list[Comparison]:
-        return [compare(tensor, wanted) for tensor, wanted in zip(tensors, expected, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -83,8 +80,7 @@ def _other_model(problem: Problem, own: Reference, data: Data, seed: int) -> tor
     """The reference with other weights; with its own where the constructor's arguments are drawn, too."""
     if tuple(problem.init_args(own.case, seed)) != tuple(own.init):
         return own.model
-    device = next((t.device for t in (*data.given, *own.state.values())), torch.device("cpu"))
-    model = problem.build_model(own.case, seed, device)
+    model = problem.build_model(own.case, seed, _device_of([*data.given, *own.state.values()]))
     return model.train(own.model.training)
 
 
@@ -103,7 +99,7 @@ def _other_batch(case: Case, seed: int) -> Case:
 
 def _draw(problem: Problem, reference: Reference, data: Data, seed: int) -> Data:
     """Data in the form of `reference`'s case, on the device of `data`."""
-    device = next((t.device for t in data.given), torch.device("cpu"))
+    device = _device_of(data.given)
     inputs = problem.draw_inputs(reference.case, sub_seed(seed, "inputs"), device)
     if reference.differentiation is None:
         return Data(inputs)
@@ -112,3 +108,7 @@ def _draw(problem: Problem, reference: Reference, data: Data, seed: int) -> Data
     outputs = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
     differentiated = [outputs[i] for i in reference.differentiation.outputs]
     return Data(inputs, draw_upstream(differentiated, reference.case.upstream, sub_seed(seed, "upstream"), device))
+
+
+def _device_of(tensors: Sequence[torch.Tensor]) -> torch.device:
+    return next((tensor.device for tensor in tensors), torch.device("cpu"))

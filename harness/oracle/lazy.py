@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from harness.errors import KernelgateError
-from harness.oracle.comparison import compare
+from harness.oracle.comparison import compare_all
 from harness.oracle.draw import Drawn
 from harness.oracle.outputs import Expected, exact_outputs
 
@@ -48,10 +48,9 @@ def passes(answer: Answer, question: Question) -> bool | None:
         return False
     if given is None:
         return None
-    return all(
-        compare(tensor.to(wanted.form.dtype), wanted).ok
-        for tensor, wanted in zip(given, question.drawn.expected, strict=True)
-    )
+    expected = question.drawn.expected
+    rounded = [tensor.to(wanted.form.dtype) for tensor, wanted in zip(given, expected, strict=True)]
+    return all(comparison.ok for comparison in compare_all(rounded, expected))
 
 
 def is_empty(drawn: Drawn) -> bool:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
@@ -58,9 +59,7 @@ class Audit(msgspec.Struct, frozen=True):
     "--memory", type=float, metavar="GIB", help="Leave out cases that need more (default: half of what is free)."
 )
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
-def command(
-    problem: str, select: str, seed: int | None, memory: float | None, as_json: bool
-) -> Callable[[], Exit]:  # fmt: skip
+def command(problem: str, select: str, seed: int | None, memory: float | None, as_json: bool) -> Callable[[], Exit]:
     return partial(run, problem, select, seed, memory, as_json)
 
 
@@ -106,9 +105,7 @@ def audit(problem: Problem, cases: list[Case], seed: int, limit_bytes: int) -> A
     return Audit(problem.name, seed, count, answers, left_out)
 
 
-def _bytes_needed(case: Any) -> int:
-    import math
-
+def _bytes_needed(case: Case) -> int:
     return BYTES_FOR_AN_ELEMENT * sum(math.prod(shape) for shape in case.shapes)
 
 

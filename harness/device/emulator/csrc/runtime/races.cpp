@@ -74,10 +74,12 @@ bool in_own_cluster(uint32_t serial) {
 bool communicates(Kind kind) { return kind != Kind::Plain && kind != Kind::Volatile; }
 
 // Made for threads that run at the same time: atomics that reach both, flags set behind a fence and polled words. One
-// side may be a plain volatile access, which a poll begins with; two of them are data that nothing orders.
-bool harmless_pair(const Touch& before, const Touch& now) {
+// side may be a plain volatile access, which a poll begins with. Two of them are data that nothing orders in shared
+// memory. In global memory a word that is flag and data in one takes no fence, and a reader that comes late does not poll.
+bool harmless_pair(const Touch& before, const Touch& now, bool shared) {
     if (before.block != now.block && (before.kind == Kind::BlockAtomic || now.kind == Kind::BlockAtomic)) return false;
     if (is_atomic(before.kind) && is_atomic(now.kind)) return true;
+    if (!shared && is_volatile(before.kind) && is_volatile(now.kind)) return true;
     if (is_volatile(before.kind) && communicates(now.kind)) return true;
     return is_volatile(now.kind) && communicates(before.kind);
 }
@@ -88,9 +90,7 @@ Conflict conflict(const Touch& before, const Touch& now, uint32_t oldest, bool w
     const BlockState* b = current_block();
     const Launch* launch = b->launch;
     if (before.block < oldest || !(before.bytes & now.bytes)) return Conflict::None;
-    if (harmless_pair(before, now)) return Conflict::None;
-    // A word that is flag and data in one ("mail") takes no fence, and a reader that comes late does not poll.
-    if (!shared && is_volatile(before.kind) && is_volatile(now.kind)) return Conflict::None;
+    if (harmless_pair(before, now, shared)) return Conflict::None;
     if (before.block < launch->first_serial) {
         return unordered_work(before.block) ? Conflict::BetweenLaunches : Conflict::None;
     }
