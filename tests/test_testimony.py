@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from harness.errors import SubmissionError
-from harness.protocol.testimony import MAX_LINE_BYTES, Testimony, Witness
+from harness.protocol.testimony import MAX_LINE_BYTES, Witness
+from harness.protocol.testimony import Testimony as Reader
 from harness.protocol.wire import Done, Failed, Named, Played
 from harness.reasons import Reason
 from harness.worker.walls.operators import NORMALISATIONS, unclassified
@@ -19,7 +20,7 @@ from tests.helpers import ROOT
 def pipe():
     """A witness and the testimony that reads it."""
     heard, said = os.pipe()
-    testimony = Testimony(heard)
+    testimony = Reader(heard)
     yield Witness(said), testimony
     testimony.close()
     os.close(said)

@@ -362,7 +362,8 @@ class Mish(torch.nn.Module):
 
 def case_of(model, shape, dtype=torch.float32):
     device = HostDevice("cpu", MemoryFile())
-    sets = [DataSet([x], oracle.expect(model, [x], 0)) for x in (torch.randn(shape).to(dtype) for _ in range(3))]
+    drawn = [torch.randn(shape, dtype=torch.float64).to(dtype) for _ in range(3)]
+    sets = [DataSet([x], oracle.expect(model, [x], 0)) for x in drawn]
     buffers = [[ref] for ref in device.arena.lay_out([(s.inputs[0], "contiguous") for s in sets])]
     return prepare_case(device, model, sets, buffers)
 
