@@ -50,6 +50,23 @@ def test_a_keystream_in_pieces_is_the_same(monkeypatch):
         unpredictable.keystream(key, 1 << 32, 1)
 
 
+def test_a_supply_gives_each_word_once_and_takes_a_new_key_for_each_filling(monkeypatch):
+    """As on a GPU, where draws share what one key gives."""
+    monkeypatch.setattr(unpredictable, "FILLING_WORDS", 96)
+    keys = [bytes([number]) * unpredictable.KEY_BYTES for number in (1, 2, 3)]
+    drawn = iter(keys)
+    monkeypatch.setattr(unpredictable.os, "urandom", lambda count: next(drawn)[:count])
+    first, second, third = (
+        unpredictable.stretch(torch.frombuffer(bytearray(key), dtype=torch.int32), 200) for key in keys
+    )
+    supply = unpredictable.Supply(CPU)
+    assert torch.equal(supply.take(50), first[:50])
+    assert torch.equal(supply.take(46), first[50:96])
+    assert torch.equal(supply.take(60), second[:60])
+    assert torch.equal(supply.take(97), third[:97]), "more than a filling"
+    assert torch.equal(supply.take(36), second[60:96])
+
+
 @pytest.mark.parametrize("below", [1, 3, 1000, 1 << 31, 1 << 40])
 def test_integers_fill_their_range_evenly(below):
     drawn = unpredictable.integers(below, (200, 500), CPU)
