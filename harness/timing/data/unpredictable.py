@@ -3,8 +3,8 @@
 Torch's generator on a CPU is a Mersenne Twister: each bit that it gives is a sum modulo 2 of bits of its state, so some
 5,000 positions of changed elements are enough equations to solve for all later ones. Here nothing has a state. On a CPU
 every number comes from the system's generator (getrandom(2), ChaCha20 with fast key erasure). On a GPU, where a round
-needs millions, they are ChaCha20's keystream (RFC 8439), computed there under 256-bit keys of the system's; each word is
-used once. docs/secrets.md says who learns which number when.
+needs millions, they are ChaCha20's keystream (RFC 8439), computed there under 256-bit keys of the system's. Each word
+is used once. docs/secrets.md says who learns which number when.
 """
 
 from __future__ import annotations
