@@ -104,7 +104,13 @@ def main():
             rows.append(row(path, options, folder))
             save(
                 options.json,
-                {"seed": SEED, "memory_gib": options.memory, "timeout_s": options.timeout, "problems": rows},
+                {
+                    "seed": SEED,
+                    "largest": options.largest,
+                    "memory_gib": options.memory,
+                    "timeout_s": options.timeout,
+                    "problems": rows,
+                },
             )
             last = rows[-1]
             print(
