@@ -12,6 +12,9 @@ from tests.helpers import expected, run_eval
 FOLDER = Path(__file__).parent / "fixtures" / "wrong"
 FILES = sorted(FOLDER.rglob("*.py"))
 
+# A fault that only some data show is found in the first call or in a later one, as the data of the run fall.
+FOUND_IN_A_CALL = {"wrong_output", "wrong_when_called_again"}
+
 
 @pytest.fixture(scope="module")
 def evaluations():
@@ -24,7 +27,8 @@ def evaluations():
 def test_verdict(path, evaluations):
     evaluation = evaluations[path.parent.name, path.stem]
     status, reason = expected(path)
-    assert (evaluation["status"], evaluation["reason"]) == (status, reason), evaluation["message"]
+    reasons = FOUND_IN_A_CALL if reason == "wrong_output" else {reason}
+    assert evaluation["status"] == status and evaluation["reason"] in reasons, evaluation["message"]
 
 
 def test_every_problem_has_a_control_and_several_wrong_ones():

@@ -113,6 +113,13 @@ OTHERS = {
         ),
         "observes ranges for quantising",
     ),
+    **dict.fromkeys(
+        (
+            "symm_mem::fused_all_gather_matmul", "symm_mem::fused_all_gather_scaled_matmul",
+            "symm_mem::fused_matmul_reduce_scatter", "symm_mem::fused_scaled_matmul_reduce_scatter",
+        ),
+        "multiplies matrices that lie on several GPUs",
+    ),
     "aten::_fused_dropout": "drops elements",
     "static_runtime::fused_equally_split": "splits",
     "static_runtime::layer_norm": "is an operator of the static runtime, which cannot be entered",
