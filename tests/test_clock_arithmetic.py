@@ -14,8 +14,8 @@ from harness.reasons import Reason
 from harness.timing import stats
 from harness.timing.data.data_set import CaseOutputs
 from harness.timing.data.expected_rounds import ExpectedRound
-from harness.timing.rounds.clock import Clock
-from harness.timing.rounds.contender import Contender
+from harness.timing.rounds.clock import Clock, _Run
+from harness.timing.rounds.contender import Contender, ProcessorTime
 from harness.timing.rounds.inspection import Inspector
 from harness.timing.rounds.round import Evidence, Round
 
@@ -27,14 +27,17 @@ RIGHT = torch.arange(ROWS * COLUMNS, dtype=torch.float64).reshape(ROWS, COLUMNS)
 SAMPLED = np.arange(CALLS * 5, dtype=np.float64).reshape(CALLS, 5)
 
 
-def inspect(*, full=1, got=RIGHT, seen=SAMPLED, compared=range(CALLS), form=FORM, named=None):
-    """Have a round of three calls judged; `got` is what the call that is read in full returned."""
+def inspect(*, full=1, got=RIGHT, seen=SAMPLED, compared=range(CALLS), form=FORM, named=None, held=None):
+    """Have a round of three calls judged; `got` is what the call that is read in full returned, `held` what was read of
+    it as soon as the clock had stopped."""
     ref = OutputRef(4096, list(FORM.shape), list(FORM.stride), "float32", "cpu", "torch.Tensor")
     named = named or Named([[ref] for _ in range(CALLS)])
     reader = SimpleNamespace(read=lambda *_: got.float())
     compared = list(compared)
-    evidence = Evidence(None, compared, full, None, named, [np.array(seen)])
-    played = Round(Contender("submission", None, reader), CALLS, 1e-3, 0.0, 0.0, True, evidence)
+    evidence = Evidence(None, compared, full, None, named, [np.array(seen)], [held])
+    played = Round(
+        Contender("submission", None, reader), CALLS, 1e-3, 0.0, 0.0, True, evidence, ProcessorTime(0.0, 0.0)
+    )
     expected = ExpectedRound([SAMPLED[compared]], [RIGHT] if full is not None else [])
     Inspector(DEVICE, CaseOutputs([form], [TOLERANCE], ROWS)).judge(played, expected)
 
@@ -61,6 +64,25 @@ def test_one_wrong_sample_is_found_though_the_output_is_right_later(call, sample
     with pytest.raises(SubmissionError, match="a wrong element in a timed call") as refused:
         inspect(seen=seen)
     assert refused.value.reason == Reason.WRONG_WHEN_TIMED
+
+
+def test_what_is_compared_in_full_is_what_was_there_when_the_clock_stopped():
+    unfinished = RIGHT.float().clone()
+    unfinished[2, 5] = 0.0
+    with pytest.raises(SubmissionError, match="in a timed call: 1 of 32 elements"):
+        inspect(held=unfinished, got=RIGHT)
+    inspect(held=RIGHT.float(), got=unfinished)
+
+
+def test_a_round_whose_outputs_must_be_mapped_first_lasts_until_they_are_read(monkeypatch):
+    """They may be written at any time until then."""
+    now_s = itertools.count(10.0, 5.0)
+    monkeypatch.setattr("harness.timing.rounds.clock.time.perf_counter", lambda: next(now_s))
+    reader = SimpleNamespace(sample=lambda *_: next(now_s) and SAMPLED)
+    run = _Run(started_s=1.0, elapsed_s=2.0, reply=None, addresses=np.zeros((CALLS, 1), np.int64), seen=[])
+    again = run.read_again(reader, [(0, np.zeros((CALLS, 5), np.int64), torch.float32)])
+    assert again.elapsed_s == 15.0 - 1.0
+    assert again.seen[0] is SAMPLED
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])

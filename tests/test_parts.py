@@ -1,5 +1,6 @@
 """What is timed of a case, and what its rounds say, by plain values."""
 
+import contextlib
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +18,7 @@ from harness.reasons import Reason
 from harness.timing import concluding
 from harness.timing.case_times import SUBMISSION, CaseTimes
 from harness.timing.part import Part
-from harness.timing.rounds.contender import Contender
+from harness.timing.rounds.contender import Contender, ProcessorTime
 
 ROWS, COLUMNS = 4, 8
 X_BYTES, WEIGHT_BYTES = ROWS * COLUMNS * 4, COLUMNS * 4
@@ -105,6 +106,26 @@ def test_a_submission_below_the_noise_is_inconclusive_and_the_sentence_names_the
 
 
 CPU = SimpleNamespace(is_cpu=True, cache_bytes=0, headroom=1.0)
+
+
+@pytest.mark.parametrize("beside_ms, refused", [(100.0, False), (300.0, True)])
+def test_work_beside_the_clock_is_refused_beyond_what_warming_up_takes(beside_ms, refused):
+    """Ten calls of 10 ms in a round, of which two are made to warm up; the null kernel takes 5 ms there."""
+    own, null = contender(SUBMISSION, 100_000.0), contender("null", 1_000.0)
+    own.processor_s = [ProcessorTime(0.1, beside_ms / 1e3)] * 9
+    null.processor_s = [ProcessorTime(0.0, 0.005)] * 9
+    with pytest.raises(SubmissionError) if refused else contextlib.nullcontext() as error:
+        concluding.refuse_work_beside_the_clock(own, null, results_bytes=1 << 20)
+    if refused:
+        assert error.value.reason == Reason.WORKED_BESIDE_THE_CLOCK
+        assert "300 ms" in error.value.message
+
+
+def test_single_rounds_on_a_busy_machine_are_no_work_beside_the_clock():
+    own, null = contender(SUBMISSION, 100_000.0), contender("null", 1_000.0)
+    own.processor_s = [ProcessorTime(0.1, 0.01)] * 5 + [ProcessorTime(0.1, 5.0)] * 4
+    null.processor_s = [ProcessorTime(0.0, 0.005)] * 9
+    concluding.refuse_work_beside_the_clock(own, null, results_bytes=0)
 
 
 def times(*contenders, late_bytes):

@@ -16,7 +16,7 @@ from harness.timing.data.data_set import CaseOutputs
 from harness.timing.data.sample_plan import WHOLE_CALLS, Sampler, plan_comparison
 from harness.timing.rounds import schedule
 from harness.timing.rounds.calls import choose_calls, most_calls
-from harness.timing.rounds.contender import Contender
+from harness.timing.rounds.contender import Contender, ProcessorTime
 from harness.timing.rounds.null_cost import LONGEST_NULL_US, NullCost
 from harness.timing.rounds.round import MAPPING_TRIES, Round, play_mapped
 from harness.timing.rounds.running import Running
@@ -24,6 +24,9 @@ from harness.timing.rounds.schedule import Schedule
 
 # The rounds of each contender before those that count: one to warm up, and the probes.
 CHOOSING = 1 + schedule.PROBES
+
+
+NOTHING = ProcessorTime(0.0, 0.0)
 
 
 class ScriptedPlayer:
@@ -58,7 +61,7 @@ class ScriptedPlayer:
             raise SubmissionError(Reason.CRASHED, "It is gone.")
         device_us = lasts_us if contender.name == "null" else 0.0
         elapsed_us = self._elapsed_us(contender.name, calls) + device_us
-        return Round(contender, calls, elapsed_us / 1e6, 10.0, device_us, next(self._mapped), evidence=None)
+        return Round(contender, calls, elapsed_us / 1e6, 10.0, device_us, next(self._mapped), None, NOTHING)
 
     def _elapsed_us(self, name, calls):
         return next(self._null_us) if name == "null" else self._overhead_us + calls * next(self._call_us[name])
@@ -245,7 +248,7 @@ def test_a_round_in_which_memory_was_mapped_is_played_again_a_few_times():
 
 
 def rounds_of_8_calls(**elapsed_s):
-    return [Round(contender(name), 8, s, 0.0, 0.0, True, None) for name, s in elapsed_s.items()]
+    return [Round(contender(name), 8, s, 0.0, 0.0, True, None, NOTHING) for name, s in elapsed_s.items()]
 
 
 def test_null_rounds_on_a_gpu_last_as_long_as_the_rounds_that_they_are_compared_with():
@@ -260,7 +263,7 @@ def test_null_rounds_on_a_gpu_last_as_long_as_the_rounds_that_they_are_compared_
 def test_one_null_round_on_a_cpu_serves_all_rounds_of_as_many_calls():
     player = ScriptedPlayer({}, null_us=[300.0, 400.0])
     null_cost = NullCost(player, contender("null", trusted=True), by_length=False)
-    fewer = Round(contender("fewer"), 4, 1e-3, 0.0, 0.0, True, None)
+    fewer = Round(contender("fewer"), 4, 1e-3, 0.0, 0.0, True, None, NOTHING)
     assert null_cost.of([*rounds_of_8_calls(short=1e-3, long=8e-3), fewer]) == pytest.approx(
         {"short": 300e-6, "long": 300e-6, "fewer": 400e-6}
     )

@@ -21,6 +21,13 @@ class Reader(Protocol):
         Raises SubmissionError when the memory cannot be read."""
         ...
 
+    def read_at(
+        self, address: int, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype
+    ) -> torch.Tensor | None:
+        """A copy of what lies at `address` of the worker, on the judge's device, taken for a tensor of that form; None
+        where that memory is not known or cannot be read."""
+        ...
+
     def learn(self, refs: Sequence[OutputRef], handles: Sequence[str]) -> bool:
         """Make the memory that `refs` lie in readable; whether all of it was so before, under the same handles.
 

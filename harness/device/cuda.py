@@ -111,6 +111,19 @@ class CudaReader:
         raw = torch.as_tensor(driver.DeviceBytes(address, span * dtype.itemsize), device="cuda")
         return raw.view(dtype).as_strided(ref.shape, ref.stride)
 
+    def read_at(
+        self, address: int, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype
+    ) -> torch.Tensor | None:
+        if 0 in shape:
+            return torch.empty(tuple(shape), dtype=dtype, device="cuda")
+        place = int(np.searchsorted(self._bases, address, side="right")) - 1
+        nbytes = (1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))) * dtype.itemsize
+        if place < 0 or address - self._bases[place] + nbytes > self._sizes[place]:
+            return None
+        start = int(self._starts[place] + address - self._bases[place])
+        raw = torch.as_tensor(driver.DeviceBytes(start, nbytes), device="cuda").clone()
+        return raw.view(dtype).as_strided(tuple(shape), tuple(stride))
+
     def sample(self, addresses: np.ndarray, offsets: np.ndarray, dtype: torch.dtype) -> np.ndarray:
         """One gather for all: a flat view over the address range that the mappings span."""
         self._sampled = addresses, offsets, dtype

@@ -17,6 +17,9 @@ STOP_TIMEOUT_S, STOP_LOOK_S = 5.0, 0.0005
 # with both cores busy); this is less than it takes to start a process that works instead.
 HELD_PROCESSOR_S = 1e-4
 
+# A process that does not stand still is found so, and not by waiting for it.
+SETTLING_LOOKS = 8
+
 _RAN_WHILE_HELD = (
     "It was stopped while others were timed, and went on all the same. Nothing of it may run between its calls."
 )
@@ -39,19 +42,33 @@ class Hold:
         if not self._stops_as_before():
             self._stop_everything()
         self._wait_until_stopped()
-        self._processor_s = processes.processor_s(self._stopped)
+        self._processor_s = self._settled_processor_s()
 
     def resume(self) -> None:
         """Let go on what `pause` stopped. Raises SubmissionError when it ran meanwhile: a process can have itself
         continued, for example by a timer of the kernel."""
         if not self._stopped:
             return
-        now_s = processes.processor_s(self._stopped)
+        now_s = self._settled_processor_s()
         ran = [pid for pid, before_s in self._processor_s.items() if now_s.get(pid, 0.0) - before_s > HELD_PROCESSOR_S]
         if set(ran) - processes.zombies(ran):  # a dying process uses some, too
             raise SubmissionError(Reason.RAN_WHILE_HELD, _RAN_WHILE_HELD)
         processes.send(self._stopped, signal.SIGCONT)
         self._stopped = set()
+
+    def processor_s(self, pid: int) -> float:
+        """Processor time in seconds that `pid` has used so far, with what was stopped last."""
+        return sum(processes.processor_s({pid, *self._stopped, *self._stopped_before}).values())
+
+    def _settled_processor_s(self) -> dict[int, float]:
+        """Processor time of each process that is stopped, once it says the same twice: what a thread used until it
+        stopped may be added a moment later."""
+        used_s = processes.processor_s(self._stopped)
+        for _ in range(SETTLING_LOOKS):
+            last_s, used_s = used_s, processes.processor_s(self._stopped)
+            if used_s == last_s:
+                break
+        return used_s
 
     def _stops_as_before(self) -> bool:
         """Stop what `pause` stopped last time. True when that is everything: the machine has started nothing since.

@@ -177,6 +177,10 @@ class Worker:
         with self._ended_by_failure():
             self._hold.pause()
 
+    def processor_s(self) -> float:
+        """Processor time in seconds that the worker has used so far, with what it had started when it was held last."""
+        return self._hold.processor_s(self.pid)
+
     def regain_processors(self) -> None:
         """Let it run on all of the judge's processors. A submission that sees it and has its user can confine it to one
         core before it is held still itself."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from harness import verdict
 from harness.device.base import Device
 from harness.errors import Inconclusive, SubmissionError
@@ -13,7 +15,15 @@ from harness.timing import device_time, roofline
 from harness.timing.case_times import SUBMISSION, CaseTimes
 from harness.timing.data.input_pool import InputPool
 from harness.timing.part import Part
+from harness.timing.rounds.clock import WARM_UP_CALLS
 from harness.timing.rounds.contender import Contender
+
+# Processor time that a submission may use in each round beside what is counted: the time of processes is exact, but
+# threads of OpenMP spin for a while after their last piece of work, and Python collects garbage.
+ALLOWED_BESIDE_S = 0.03
+
+# Linux gives back some 10 GB a second of pages that were written.
+GIVING_BACK_S_PER_BYTE = 1e-10
 
 # On an H200 rounds of honest kernels cost between 160 µs more than the null kernel's and 120 µs less.
 ROUND_DOUBT_US = 150.0
@@ -75,6 +85,23 @@ def refuse_the_impossible(times: CaseTimes, device: Device, bandwidth: float) ->
             Reason.IMPOSSIBLE_TIME,
             f"A call took at most {max(took_us, 0):.3g} µs, and its inputs and outputs cannot be moved in less "
             f"than {bound_us:.3g} µs at the bandwidth measured here: the work was not done in the call.",
+        )
+
+
+def refuse_work_beside_the_clock(submission: Contender, null: Contender, results_bytes: int) -> None:
+    """Raises SubmissionError when the submission used more of the processors between its timed calls than it needs.
+
+    It may take what the null kernel takes there, what its warm-up calls take while they are timed, and what it costs to
+    give back the `results_bytes` of a call, each three times, and ALLOWED_BESIDE_S. Medians of all rounds count."""
+    a_call_s = float(np.median([used.timed for used in submission.processor_s])) / submission.calls
+    gives_back_s = submission.calls * results_bytes * GIVING_BACK_S_PER_BYTE
+    own_s, null_s = (float(np.median([used.beside for used in c.processor_s])) for c in (submission, null))
+    limit_s = ALLOWED_BESIDE_S + 3 * (null_s + WARM_UP_CALLS * a_call_s + gives_back_s)
+    if own_s > limit_s:
+        raise SubmissionError(
+            Reason.WORKED_BESIDE_THE_CLOCK,
+            f"Before and after its timed calls it used {own_s * 1e3:.3g} ms of the processors in each round, and needs "
+            f"at most {limit_s * 1e3:.3g} ms there. All work must be done in the call that it is for.",
         )
 
 

@@ -110,6 +110,7 @@ class Timer:
         for contender in concluding.leave_out_those_below_noise(contenders[1:]):
             notes.append(BaselineBelowNoise(baseline=contender.name, case=part.case, part=part.shown))
         times = self._times(staged, contenders, runners, notes)
+        concluding.refuse_work_beside_the_clock(contenders[0], null, part.written_bytes)
         concluding.refuse_the_impossible(times, self._device, self.bandwidth)
         concluding.require_a_time(contenders[0], part)
         return times

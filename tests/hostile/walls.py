@@ -161,6 +161,10 @@ def _judge_open_to_its_user() -> None:
     put("harness.cli:protect_judge", nothing)
 
 
+def _any_work_beside_the_clock() -> None:
+    put("harness.timing.concluding:refuse_work_beside_the_clock", nothing)
+
+
 def _not_held() -> None:
     """A contender runs on while others are timed."""
     put("harness.isolation.hold:Hold.pause", nothing)
@@ -198,6 +202,7 @@ WALLS = {
     "landlock": Wall("writes in own folders only", worker=_no_landlock, options=("--isolation", "landlock")),
     "seccomp": Wall("no userfaultfd", worker=_no_seccomp),
     "hold": Wall("contenders stand still while others are timed", judge=_not_held),
+    "beside": Wall("little work beside the clock", judge=_any_work_beside_the_clock),
     "memory": Wall("the limit on memory", judge=_no_limit("_check_memory")),
     "disk": Wall("the limit on files", judge=_no_limit("_check_disk")),
 }

@@ -24,6 +24,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -40,7 +41,7 @@ from harness.timing.data.expected_rounds import ExpectedRound
 from harness.timing.data.pooled_input import Contents
 from harness.timing.data.sample_plan import Sampler, Samples, plan_comparison
 from harness.timing.rounds.calls import with_spare
-from harness.timing.rounds.contender import Contender
+from harness.timing.rounds.contender import Contender, ProcessorTime
 from harness.timing.rounds.inspection import Inspector
 from harness.timing.rounds.round import Evidence, Round
 
@@ -60,6 +61,24 @@ TIMEOUTS_IN_ALL = 5
 
 _Place = tuple[int, np.ndarray, torch.dtype]
 """The position of an output, the offsets to read of it (`Samples.offsets`), and its dtype."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What the clock saw of a round: when it began and how long it was, the worker's reply, where the outputs begin
+    (int64, shape (calls, outputs)), and the sampled elements."""
+
+    started_s: float
+    elapsed_s: float
+    reply: Played
+    addresses: np.ndarray
+    seen: list[np.ndarray]
+
+    def read_again(self, reader: Reader, places: list[_Place]) -> _Run:
+        """The same with what can be read now that the outputs' memory is mapped. It may have been written at any time
+        until now, so until now the round lasted: who has new memory in each round pays for its mapping."""
+        seen = _read(reader, self.addresses, places)
+        return replace(self, elapsed_s=time.perf_counter() - self.started_s, seen=seen)
 
 
 class Clock:
@@ -105,21 +124,29 @@ class Clock:
         buffers = self._random.sample(ready, calls)
         samples = self._sampler.draw(calls)
         places = _places(samples, self._forms)
-        begun = time.monotonic()
+        begun, used_s = time.monotonic(), [contender.worker.processor_s()]
         self._start(contender, self._warm_up(contender, ready, buffers), lasts_us)
-        elapsed_s, reply, addresses, seen = self._run(contender, buffers, contents, places)
-        named = self._names(contender.worker, addresses)
+        used_s.append(contender.worker.processor_s())
+        run = self._run(contender, buffers, contents, places)
+        full = None if contender.trusted else self._sampler.call_to_compare_fully(calls)
+        whole = [] if full is None else self._hold_and_read(contender, run.addresses[full])
+        used_s.append(contender.worker.processor_s())
+        named = self._names(contender.worker, run.addresses)
         mapped = contender.reader.learn([ref for outputs in named.outputs for ref in outputs], named.handles)
         if not mapped:
-            seen = _read(contender.reader, addresses, places)
+            run = run.read_again(contender.reader, places)
         if not contender.trusted:
             self._hold(contender, buffers, check_all_inputs=check_all_inputs)
             self._spend(contender, time.monotonic() - begun)
+        used_s.append(contender.worker.processor_s())
+        before_s, timed_s, after_s = np.diff(used_s)
         compared = self._sampler.calls_to_compare(calls)
-        full = None if contender.trusted else self._sampler.call_to_compare_fully(calls)
         plan = plan_comparison(samples, buffers, compared, full)
-        evidence = Evidence(plan, compared, full, contents, named, seen)
-        return Round(contender, calls, elapsed_s, reply.issue_us, named.device_us, mapped, evidence)
+        evidence = Evidence(plan, compared, full, contents, named, run.seen, whole)
+        processor_s = ProcessorTime(timed_s, before_s + after_s)
+        return Round(
+            contender, calls, run.elapsed_s, run.reply.issue_us, named.device_us, mapped, evidence, processor_s
+        )
 
     def _ready_buffers(self, contender: Contender, calls: int) -> Sequence[int]:
         """The buffers of which `calls` can be run.
@@ -153,10 +180,8 @@ class Clock:
         worker.wait_for_warm_up(self._timeout_s)
         contender.reader.warm_up()
 
-    def _run(
-        self, contender: Contender, buffers: list[int], contents: Contents, places: list[_Place]
-    ) -> tuple[float, Played, np.ndarray, list[np.ndarray]]:
-        """The part of a round that the clock times: seconds, the reply, the outputs' addresses, and what was read."""
+    def _run(self, contender: Contender, buffers: list[int], contents: Contents, places: list[_Place]) -> _Run:
+        """The part of a round that the clock times."""
         pool, worker, reader, calls = self._pool, contender.worker, contender.reader, len(buffers)
         started = time.perf_counter()
         pool.change(contents)
@@ -164,7 +189,16 @@ class Clock:
         reply = required(worker.hear(self._timeout_s, self._device.spin_s), Played)
         addresses = self._addresses(reply, calls)
         seen = _read(reader, addresses, places)
-        return time.perf_counter() - started, reply, addresses, seen
+        return _Run(started, time.perf_counter() - started, reply, addresses, seen)
+
+    def _hold_and_read(self, contender: Contender, addresses: np.ndarray) -> list[torch.Tensor | None]:
+        """Stop a contender that is not ours as soon as the clock has stopped, and read what one call returned, at
+        `addresses`, before anything of it can run again."""
+        contender.worker.pause()
+        return [
+            contender.reader.read_at(int(address), form.shape, form.stride, form.dtype)
+            for address, form in zip(addresses, self._forms, strict=True)
+        ]
 
     def _addresses(self, reply: Played, calls: int) -> np.ndarray:
         """Where the outputs begin, int64, shape (calls, outputs). Raises SubmissionError when some are missing."""

@@ -14,6 +14,15 @@ from harness.timing import stats
 LAUNCH_BOUND_SHARE = 0.9
 
 
+@dataclass(frozen=True)
+class ProcessorTime:
+    """Seconds of processors that a worker used for one round: while the clock ran, and beside it, from when it was told
+    of the round until it waited for the first buffer, and while it named its outputs."""
+
+    timed: float
+    beside: float
+
+
 @dataclass
 class Contender:
     """The worker of an implementation, and its rounds so far, in the order they were played."""
@@ -33,6 +42,8 @@ class Contender:
     """What each round cost beside its calls."""
     issue_us: list[float] = field(default_factory=list)
     """How long a call took to return in each round, as the worker says."""
+    processor_s: list[ProcessorTime] = field(default_factory=list)
+    """What each round took of the processors."""
     spent_s: float = 0.0
     """Time of all rounds, including what is not timed."""
     finished: bool = False
@@ -43,7 +54,7 @@ class Contender:
     def start_again(self, calls: int) -> None:
         """Drop all rounds; further ones have so many calls."""
         self.calls = calls
-        for rounds in (self.round_s, self.null_s, self.issue_us):
+        for rounds in (self.round_s, self.null_s, self.issue_us, self.processor_s):
             rounds.clear()
 
     def samples_us(self) -> list[float]:

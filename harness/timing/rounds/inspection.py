@@ -55,7 +55,9 @@ class Inspector:
                 self._compare_masks(played.contender, got, position)
 
     def _read_fully(self, played: Round, call: int, position: int) -> torch.Tensor:
-        named = played.evidence.named
+        named, whole = played.evidence.named, played.evidence.whole[position]
+        if whole is not None:
+            return whole
         return played.contender.reader.read(named.outputs[call][position], named.handles)
 
     def _as_expected(self, seen: np.ndarray, expected: np.ndarray, position: int) -> bool:

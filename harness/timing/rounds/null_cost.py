@@ -47,5 +47,6 @@ class NullCost:
         with of_the_judge(NULL_KERNEL):
             lasts_us = min((elapsed_s - self._last_s) * 1e6, LONGEST_NULL_US)
             played = play_mapped(self._player, self._null, calls, lasts_us)
+        self._null.processor_s.append(played.processor_s)
         self._last_s = played.elapsed_s - played.device_us / 1e6
         return self._last_s

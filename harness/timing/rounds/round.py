@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import torch
 
 from harness.protocol.wire import Named
 from harness.timing.data.expected_rounds import ExpectedRound
 from harness.timing.data.pooled_input import Contents
 from harness.timing.data.sample_plan import SamplePlan
-from harness.timing.rounds.contender import Contender
+from harness.timing.rounds.contender import Contender, ProcessorTime
 
 # A round in which the judge had to map new memory of the worker is slow through no fault of the worker's, and is played
 # again. A submission that gives its memory back in every call makes every round such a round.
@@ -33,6 +34,8 @@ class Evidence:
     named: Named
     seen: list[np.ndarray]
     """Sampled elements of all calls, float64, for each output of shape (calls, rows * elements)."""
+    whole: list[torch.Tensor | None]
+    """Outputs of the call `full`, read before the worker was asked anything else; None for what could not be read."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,10 @@ class Round:
     device_us: float
     """How long a GPU worked on the calls, as the null kernel says; nobody else is asked."""
     mapped: bool
-    """Whether the judge had mapped all the memory that it read before the round; otherwise the time means nothing."""
+    """Whether the judge had mapped all the memory that it read before the round. Otherwise `elapsed_s` has the mapping
+    in it, since what lies there is only read after it."""
     evidence: Evidence
+    processor_s: ProcessorTime
 
 
 class RoundPlayer(Protocol):

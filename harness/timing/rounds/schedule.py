@@ -83,6 +83,7 @@ class Schedule:
             contender.round_s.append(played.elapsed_s)
             contender.null_s.append(null_s[contender.name])
             contender.issue_us.append(played.issue_us / max(played.calls - 1, 1))
+            contender.processor_s.append(played.processor_s)
 
     # ------------------------------------------------------------------ calls of a round
 
