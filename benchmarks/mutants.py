@@ -107,9 +107,9 @@ MUTANTS = [
         "contender.finished and contender.below_noise()": "False",
     }),
     *_of("timing/roofline.py", PROPERTIES, PARTS, changes={
-        "(read_bytes + written_out)": "(written_out)",
+        "max(0, calls * read_bytes - cache_bytes) + ": "",
         "calls * written_bytes - cache_bytes": "calls * written_bytes + cache_bytes",
-        "(bandwidth * headroom)": "(bandwidth / headroom)",
+        "moved_bytes / calls /": "moved_bytes /",
     }),
     *_of("timing/stats.py", STATS, PROPERTIES, CLOCK, changes={
         "tail = (1 - CONFIDENCE) / 2\n    low": "tail = 0.4\n    low",

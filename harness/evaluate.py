@@ -150,8 +150,8 @@ class Judge:
                 return _refusal(error, {**common, "cases": cases})
             notes += [*left_out, *times.notes]
             timed.append(times)
-            part_results = {part.part: timing_result(part, timer.bandwidth) for part in parts}
-            cases[position] = _with_timing(results[position], timing_result(times, timer.bandwidth), part_results)
+            part_results = {part.part: timing_result(part, timer.copy_bandwidth) for part in parts}
+            cases[position] = _with_timing(results[position], timing_result(times, timer.copy_bandwidth), part_results)
             notes += [note for part in parts for note in part.notes]
         common |= {"cases": cases, "notes": [*self._baselines.notes, *notes]}
         return verdict.Accepted(**common, **_geomeans(timed))

@@ -66,6 +66,14 @@ class BusyMachine(_Note, frozen=True, tag="busy_machine"):
     part: str = ""
 
 
+class FasterThanMemory(_Note, frozen=True, tag="faster_than_memory"):
+    """A call took less time than moving its bytes takes, within its interval and when it was measured again. A
+    submission with such a time has no place among others."""
+
+    case: str
+    part: str = ""
+
+
 class SanitizerFound(_Note, frozen=True, tag="sanitizer_found"):
     """A finding of compute-sanitizer's beside the one that is the reason."""
 
@@ -99,6 +107,7 @@ Note = (
     | BaselineEnded
     | InputsUnchanged
     | BusyMachine
+    | FasterThanMemory
     | SanitizerFound
     | SanitizerFailed
     | SanitizerSilent

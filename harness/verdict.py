@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from harness.notes import Note, NotTimed
+from harness.notes import FasterThanMemory, Note, NotTimed
 from harness.reasons import Reason
 from harness.records import KernelCounts, KernelResources
 
@@ -170,6 +170,12 @@ class Accepted(_Evaluation, frozen=True, kw_only=True, tag="accepted"):
     geomean_over_best_interval: tuple[float, float] | None = None
     reason: None = None
     message: str = ""
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether it has a place among others: it has a speedup, and none of its times is in doubt."""
+        doubted = any(isinstance(note, FasterThanMemory) for note in self.notes)
+        return self.geomean_speedup is not None and not doubted
 
 
 class Rejected(_Evaluation, frozen=True, kw_only=True, tag="rejected"):

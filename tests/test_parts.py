@@ -3,11 +3,14 @@
 import contextlib
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 import torch
 
 from harness import oracle
+from harness.device.bandwidth import Bandwidth
 from harness.errors import Inconclusive, SubmissionError
+from harness.notes import FasterThanMemory
 from harness.oracle.data import Data
 from harness.oracle.draw import CaseForms
 from harness.oracle.outputs import Form
@@ -19,6 +22,8 @@ from harness.timing import concluding
 from harness.timing.case_times import SUBMISSION, CaseTimes
 from harness.timing.part import Part
 from harness.timing.rounds.contender import Contender, ProcessorTime
+from harness.timing.timer import Timer
+from harness.verdict import Accepted
 
 ROWS, COLUMNS = 4, 8
 X_BYTES, WEIGHT_BYTES = ROWS * COLUMNS * 4, COLUMNS * 4
@@ -105,7 +110,7 @@ def test_a_submission_below_the_noise_is_inconclusive_and_the_sentence_names_the
     assert error.value.reason == Reason.TOO_NOISY
 
 
-CPU = SimpleNamespace(is_cpu=True, cache_bytes=0, headroom=1.0)
+CPU = SimpleNamespace(is_cpu=True, cache_bytes=0)
 
 
 @pytest.mark.parametrize("beside_ms, refused", [(100.0, False), (300.0, True)])
@@ -145,3 +150,63 @@ def test_less_time_than_the_bytes_need_is_refused_unless_the_reference_needs_les
     assert error.value.reason == Reason.IMPOSSIBLE_TIME
     view = times(fast, contender("eager", 2_000.0), late_bytes=10_000_000)
     concluding.refuse_the_impossible(view, CPU, bandwidth)
+
+
+def test_a_median_below_what_memory_allows_is_in_doubt_within_its_interval():
+    """Half of the rounds have calls of 100 µs, half of 110 µs; at 10 GB/s 1.05 MB take 105 µs."""
+    own = contender(SUBMISSION, 2_000.0)
+    own.round_s = [s * (1.1 if i >= 5 else 1.0) for i, s in enumerate(own.round_s)]
+    at, bandwidth = times(own, contender("eager", 20_000.0), late_bytes=1_050_000), 1e10
+    assert concluding.is_faster_than_memory(at, CPU, bandwidth)
+    assert not concluding.is_impossible(at, CPU, bandwidth)
+    assert not concluding.is_faster_than_memory(at, CPU, 2 * bandwidth)
+    view = times(own, contender("eager", 2_000.0), late_bytes=1_050_000)
+    assert not concluding.is_faster_than_memory(view, CPU, bandwidth)
+
+
+class SteadyDevice:
+    """Says one bandwidth after the other."""
+
+    is_cpu, cache_bytes, name = True, 0, "cpu"
+
+    def __init__(self, *best):
+        self._best = iter(best)
+
+    def bandwidth(self):
+        return Bandwidth(1e9, next(self._best))
+
+
+def timed_again(monkeypatch, device, *seen):
+    """The timer's answer when a part is timed and gets `seen`, one after the other."""
+    timer = Timer(device, problem=None, settings=SimpleNamespace(effort="quick"), null=None)
+    answers = iter(seen)
+    monkeypatch.setattr(timer, "_time_once", lambda *_: next(answers))
+    return timer._time_part(SimpleNamespace(case="a", shown=""), {})
+
+
+def test_a_time_in_doubt_is_measured_again_and_noted_when_it_stays(monkeypatch):
+    def seen():
+        return times(contender(SUBMISSION, 2_000.0), contender("eager", 20_000.0), late_bytes=1_050_000)
+
+    slower = times(contender(SUBMISSION, 4_000.0), contender("eager", 20_000.0), late_bytes=1_050_000)
+    assert timed_again(monkeypatch, SteadyDevice(1e10), seen(), slower) is slower
+    assert slower.notes == []
+    assert timed_again(monkeypatch, SteadyDevice(1e10), seen(), seen()).notes == [FasterThanMemory(case="a")]
+    assert timed_again(monkeypatch, SteadyDevice(2e10), seen()).notes == []
+
+
+def test_the_bandwidth_is_measured_again_before_a_time_is_called_impossible():
+    """What kept the memory busy at first made it look slow."""
+    fast = times(contender(SUBMISSION, 2_000.0), contender("eager", 20_000.0), late_bytes=10_000_000)
+    settings = SimpleNamespace(effort="quick")
+    Timer(SteadyDevice(1e10, 2e11), None, settings, None)._refuse_the_impossible(fast)
+    with pytest.raises(SubmissionError, match="cannot be moved"):
+        Timer(SteadyDevice(1e10, 9e9), None, settings, None)._refuse_the_impossible(fast)
+
+
+def test_a_submission_with_a_time_in_doubt_is_not_ranked():
+    accepted = Accepted(
+        problem="p", submission="s", source_sha256="", device="cpu", seed=1, cases=[], geomean_speedup=2.0
+    )
+    assert accepted.is_ranked
+    assert not msgspec.structs.replace(accepted, notes=[FasterThanMemory(case="a")]).is_ranked

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from harness import oracle
+from harness.device.bandwidth import Bandwidth
 from harness.device.host import HostDevice
 from harness.device.memory_file import MemoryFile
 from harness.errors import SubmissionError
@@ -345,7 +346,7 @@ def test_a_submission_that_fails_when_timed_leaves_no_baseline_holding_memory_an
     def fails(*_):
         raise SubmissionError("wrong_when_timed", "A wrong element.")
 
-    device = SimpleNamespace(name="cpu", arena=SimpleNamespace(lay_out=list), copy_bandwidth=lambda: 1e9)
+    device = SimpleNamespace(name="cpu", arena=SimpleNamespace(lay_out=list), bandwidth=lambda: Bandwidth(1e9, 1e9))
     gone, baseline, null = LetGo(dies=True), LetGo(), LetGo(dies=True)
     timed = Timer(device, problem=None, settings=SimpleNamespace(effort="quick"), null=null)
     monkeypatch.setattr(timed, "_time_part", fails)
@@ -464,7 +465,7 @@ def test_a_step_its_forward_and_its_backward_are_timed(tmp_path):
     text = (PROBLEMS / "layernorm_train.py").read_text()
     problem = tmp_path / "layernorm_train.py"
     problem.write_text(text + '\nCASES = [case("small", (512, 1024), timed=True)]\ndel random_cases\n')
-    run = run_timed(TRAINING, "--problem", problem, "--against", "eager")
+    run = run_timed(TRAINING, "--problem", problem, "--against", "eager", quiet=True)
     (evaluation,) = run.results["evaluations"]
     assert run.code == 0, evaluation["message"]
     (case,) = evaluation["cases"]

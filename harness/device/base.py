@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from harness.device.arena import Arena
+from harness.device.bandwidth import Bandwidth
 from harness.protocol.wire import OutputRef
 
 
@@ -72,11 +73,8 @@ class Device(Protocol):
 
     def synchronize(self) -> None: ...
 
-    def copy_bandwidth(self) -> float:
-        """Bytes a second of a large copy, read and written bytes both counted; measured now."""
+    def bandwidth(self) -> Bandwidth:
+        """How fast its memory is; measured now."""
         ...
-
-    headroom: float
-    """How much faster than `copy_bandwidth` memory can possibly be read."""
 
     def describe(self) -> dict[str, Any]: ...

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
-from harness.device import driver
+from harness.device import bandwidth, driver
 from harness.device.arena import Arena
+from harness.device.bandwidth import Bandwidth
 from harness.errors import HarnessError, SubmissionError
 from harness.protocol.wire import ArenaRef, OutputRef
 from harness.reasons import Reason
@@ -18,7 +19,6 @@ from harness.reasons import Reason
 # Small copies leave part of what they wrote in the cache and look slow to start: at 1 GiB an H200 shows 3.8
 # TB/s, at 4 GiB and above its 4.2 to 4.3.
 COPY_BYTES = 4 << 30
-COPY_REPEATS = 7
 
 
 class _DeviceAllocation:
@@ -157,13 +157,20 @@ class CudaReader:
         self._index()
 
 
+def _elapsed_s(work: Callable[[], object]) -> float:
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    work()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / 1e3
+
+
 class CudaDevice:
     name = "cuda"
     can_time = True
     is_cpu = False
     spin_s = 0.2
-    # Copies reach 85 to 92% of what data sheets promise: 4.26 of 4.8 TB/s on an H200.
-    headroom = 1.2
 
     def __init__(self) -> None:
         if not torch.cuda.is_available():
@@ -189,20 +196,10 @@ class CudaDevice:
     def synchronize(self) -> None:
         torch.cuda.synchronize()
 
-    def copy_bandwidth(self) -> float:
-        source = torch.ones(COPY_BYTES, dtype=torch.uint8, device="cuda")
-        target = torch.zeros_like(source)
-        times = []
-        for _ in range(COPY_REPEATS):
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start.record()
-            target.copy_(source)
-            end.record()
-            end.synchronize()
-            times.append(start.elapsed_time(end) / 1e3)
-        del source, target
+    def bandwidth(self) -> Bandwidth:
+        measured = bandwidth.measure(self.torch_device, COPY_BYTES, self.flush_bytes, _elapsed_s)
         torch.cuda.empty_cache()  # workers need the memory
-        return 2 * COPY_BYTES / float(np.median(times))
+        return measured
 
     def describe(self) -> dict[str, Any]:
         properties = torch.cuda.get_device_properties(self.torch_device)

@@ -10,14 +10,16 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from harness.device import bandwidth
 from harness.device.arena import Arena
+from harness.device.bandwidth import Bandwidth
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, SubmissionError
 from harness.protocol.wire import ArenaRef, OutputRef
@@ -28,10 +30,9 @@ _IOV_MAX = 1024
 # A child that is only there to be read lives no longer than this.
 CHILD_S = 60
 
-_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+_PROCESSORS = Path("/sys/devices/system/cpu")
 
 COPY_BYTES = 256 << 20
-COPY_REPEATS = 7
 
 
 class _MappedFile:
@@ -138,10 +139,22 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def _last_level_cache() -> int:
-    """Bytes of the first processor's largest cache; 32 MiB where the system does not say."""
-    sizes = [int(path.read_text().rstrip("K\n")) << 10 for path in _CACHES.glob("index*/size")]
-    return max(sizes, default=32 << 20)
+def _last_level_caches() -> int:
+    """Bytes of the largest caches of all processors, each counted once for those that share it; 32 MiB where the system
+    does not say."""
+    sizes = {
+        (path / "shared_cpu_list").read_text(): int((path / "size").read_text().rstrip("K\n")) << 10
+        for path in _PROCESSORS.glob("cpu[0-9]*/cache/index*")
+        if (path / "size").exists()
+    }
+    largest = max(sizes.values(), default=32 << 20)
+    return max(largest, sum(size for size in sizes.values() if size == largest))
+
+
+def _elapsed_s(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
 
 
 class HostDevice:
@@ -152,14 +165,12 @@ class HostDevice:
     spin_s = 0.0
     input_bytes = 320 << 20
     result_bytes = 4 << 30
-    # A copy through the cache moves three bytes for the two that are counted: the target is read before it is written.
-    headroom = 1.6
 
     def __init__(self, name: str, memory: MemoryFile) -> None:
         self.name = name
         self.can_time = name == "cpu"
         self.arena = Arena(_MappedFile(memory))
-        self.cache_bytes = _last_level_cache()
+        self.cache_bytes = _last_level_caches()
         # Reading 64 MiB took as long after a fill of half of a cache of 480 MiB as after one of four times that.
         self.flush_bytes = self.cache_bytes
 
@@ -169,15 +180,8 @@ class HostDevice:
     def synchronize(self) -> None:
         pass
 
-    def copy_bandwidth(self) -> float:
-        source = torch.ones(COPY_BYTES, dtype=torch.uint8)
-        target = torch.zeros_like(source)
-        times = []
-        for _ in range(COPY_REPEATS):
-            started = time.perf_counter()
-            target.copy_(source)
-            times.append(time.perf_counter() - started)
-        return 2 * COPY_BYTES / float(np.median(times))
+    def bandwidth(self) -> Bandwidth:
+        return bandwidth.measure(self.torch_device, COPY_BYTES, self.flush_bytes, _elapsed_s)
 
     def describe(self) -> dict[str, Any]:
         return {"name": _cpu_name(), "threads": torch.get_num_threads(), "cache_bytes": self.cache_bytes}

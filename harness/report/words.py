@@ -27,6 +27,11 @@ def sentence(note: Note) -> str:
                 f"{_where(note)}other programs took {note.share:.0%} of the processors meanwhile, so that its times "
                 "and speedups may be far off, whatever their intervals say. Run it again when the machine is quiet."
             )
+        case notes.FasterThanMemory():
+            return (
+                f"{_where(note)}a call took less time than moving its bytes takes at the best bandwidth measured here, "
+                "though its interval leaves it open. Measured again, it did so again. The submission is not ranked."
+            )
         case notes.SanitizerFound():
             return f"{note.tool}: {note.message}"
         case notes.SanitizerFailed():
@@ -38,7 +43,11 @@ def sentence(note: Note) -> str:
 
 
 def _where(
-    note: notes.BaselineLeftOut | notes.BaselineBelowNoise | notes.InputsUnchanged | notes.BusyMachine,
+    note: notes.BaselineLeftOut
+    | notes.BaselineBelowNoise
+    | notes.InputsUnchanged
+    | notes.BusyMachine
+    | notes.FasterThanMemory,
 ) -> str:
     if not note.case:
         return ""

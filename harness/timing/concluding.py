@@ -64,27 +64,46 @@ def device_times(
     return times
 
 
-def refuse_the_impossible(times: CaseTimes, device: Device, bandwidth: float) -> None:
-    """Raises SubmissionError when the submission took less time than its bytes need at `bandwidth` bytes a second.
-
-    Where the reference itself takes less, as when it returns a view, the bytes need not be moved."""
-    own = times.contenders[SUBMISSION]
-    bound_us = roofline.impossible_us(
+def _least_us(times: CaseTimes, device: Device, bandwidth: float) -> float:
+    """How long a call takes at least, at `bandwidth` bytes a second."""
+    return roofline.impossible_us(
         times.late_bytes,
         times.written_bytes if times.part == "forward" else 0,  # gradients may be views of each other
-        own.calls,
+        times.contenders[SUBMISSION].calls,
         device.cache_bytes,
         bandwidth,
-        device.headroom,
     )
-    doubt_us = own.null_spread_us() if device.is_cpu else ROUND_DOUBT_US
-    took_us = own.at_most_us(doubt_us)
-    eager = times.contenders.get("eager")
-    if took_us < bound_us and not (eager and eager.at_most_us(doubt_us) < bound_us):
+
+
+def _at_most_us(device: Device, contender: Contender) -> float:
+    return contender.at_most_us(contender.null_spread_us() if device.is_cpu else ROUND_DOUBT_US)
+
+
+def is_impossible(times: CaseTimes, device: Device, bandwidth: float) -> bool:
+    """Whether the submission took less time than its bytes need at `bandwidth` bytes a second, whatever its interval
+    leaves open. Where the reference itself takes less, as when it returns a view, the bytes need not be moved."""
+    least_us, eager = _least_us(times, device, bandwidth), times.contenders.get("eager")
+    if eager and _at_most_us(device, eager) < least_us:
+        return False
+    return _at_most_us(device, times.contenders[SUBMISSION]) < least_us
+
+
+def is_faster_than_memory(times: CaseTimes, device: Device, bandwidth: float) -> bool:
+    """Whether the median of the submission's times is less than its bytes need, and the reference's is not."""
+    least_us = _least_us(times, device, bandwidth)
+    faster = {name for name in times.contenders if float(np.median(times.samples_us(name))) < least_us}
+    return SUBMISSION in faster and "eager" not in faster
+
+
+def refuse_the_impossible(times: CaseTimes, device: Device, bandwidth: float) -> None:
+    """Raises SubmissionError when a call's time `is_impossible`."""
+    if is_impossible(times, device, bandwidth):
+        took_us = max(_at_most_us(device, times.contenders[SUBMISSION]), 0)
         raise SubmissionError(
             Reason.IMPOSSIBLE_TIME,
-            f"A call took at most {max(took_us, 0):.3g} µs, and its inputs and outputs cannot be moved in less "
-            f"than {bound_us:.3g} µs at the bandwidth measured here: the work was not done in the call.",
+            f"A call took at most {took_us:.3g} µs, and its inputs and outputs cannot be moved in less than "
+            f"{_least_us(times, device, bandwidth):.3g} µs at the best bandwidth measured here: the work was not done "
+            "in the call.",
         )
 
 

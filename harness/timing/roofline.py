@@ -17,10 +17,8 @@ def floor_us(nbytes: int, bandwidth: float) -> float:
     return nbytes / bandwidth * 1e6
 
 
-def impossible_us(
-    read_bytes: int, written_bytes: int, calls: int, cache_bytes: int, bandwidth: float, headroom: float
-) -> float:
-    """Microseconds below which no call can be, counted generously: inputs come from memory, at `headroom` times the
-    bandwidth of a copy. Parameters may stay in the cache, and so may the last results of a round of `calls`."""
-    written_out = max(0, calls * written_bytes - cache_bytes) / calls
-    return (read_bytes + written_out) / (bandwidth * headroom) * 1e6
+def impossible_us(read_bytes: int, written_bytes: int, calls: int, cache_bytes: int, bandwidth: float) -> float:
+    """Microseconds below which no call can be at `bandwidth` bytes a second. Parameters may stay in the cache. It may
+    hold some of a round's inputs when it begins, since parts of them were just changed, and its last results."""
+    moved_bytes = max(0, calls * read_bytes - cache_bytes) + max(0, calls * written_bytes - cache_bytes)
+    return moved_bytes / calls / bandwidth * 1e6

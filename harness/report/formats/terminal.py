@@ -273,7 +273,7 @@ def _ranking(evaluations: Sequence[Evaluation]) -> list[Column]:
     places = dict.fromkeys(devices, 0)
     rows = []
     for evaluation in sorted(evaluations, key=key):
-        placed = isinstance(evaluation, Accepted) and evaluation.geomean_speedup is not None
+        placed = isinstance(evaluation, Accepted) and evaluation.is_ranked
         places[evaluation.device] += placed
         rows.append(_ranking_cells(evaluation, places[evaluation.device] if placed else None))
     headings = ("#", "submission", "device", "verdict", "over eager [95%]", "over the fastest baseline [95%]")
