@@ -58,7 +58,7 @@ class Reason(StrEnum):
 
     WRONG_WHEN_TIMED = "wrong_when_timed", Group.TIMED, "A timed call gave a wrong element."
     IMPOSSIBLE_TIME = "impossible_time", Group.TIMED, "A call took less time than moving its bytes takes."
-    EXTRA_PROCESSES = "extra_processes", Group.TIMED, "Processes that it started ran between its timed calls."
+    EXTRA_PROCESSES = "extra_processes", Group.TIMED, "Processes that it started ran beside its calls."
     WORKED_BESIDE_THE_CLOCK = (
         "worked_beside_the_clock", Group.TIMED, "It worked longer between its timed calls than warming up takes."
     )

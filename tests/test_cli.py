@@ -221,7 +221,7 @@ def test_secrets_of_the_environment_do_not_reach_a_submission(tmp_path):
     assert run.code == 0, run.results["evaluations"][0]["message"]
 
 
-def test_children_of_a_submission_are_ended(tmp_path):
+def test_children_of_a_submission_are_ended_and_a_reason(tmp_path):
     marker = tmp_path / "left_behind"
     text = CONTROL.read_text().replace(
         "import torch\n",
@@ -232,7 +232,9 @@ def test_children_of_a_submission_are_ended(tmp_path):
     )
     path = tmp_path / "parent.py"
     path.write_text(text)
-    assert run_eval(path, *SMALL).code == 0
+    (evaluation,) = run_eval(path, *SMALL).results["evaluations"]
+    assert evaluation["reason"] == "extra_processes"
+    assert "1 processes that it started were still running" in evaluation["message"]
     assert [p for p in psutil.process_iter(["cmdline"]) if str(marker) in (p.info["cmdline"] or [])] == []
 
 

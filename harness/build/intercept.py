@@ -113,7 +113,13 @@ def _load(
     library = folder / f"{module_name}.so"
     if not library.exists():
         started = time.perf_counter()
-        _build(extension, toolchain, module_name, folder)
+        try:
+            _build(extension, toolchain, module_name, folder)
+        except PermissionError as error:
+            raise BuildFailed(
+                f"load_inline was called for '{extension.name}' after the first call of forward, when no compiler can "
+                "be started any more. Build all kernels at the top of the file or in __init__."
+            ) from error
         report.seconds += time.perf_counter() - started
         report.cached = False
     report.count += 1

@@ -1,4 +1,4 @@
-"""How fast a device's memory is: copies and reads out of a cold cache."""
+"""How fast a device's memory is: what copies, readings and sums reach out of a cold cache."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAMPLES = 7
 @dataclass(frozen=True)
 class Bandwidth:
     """Bytes a second. `copy` is the median of large copies, of which read and written bytes both count; `best` is the
-    most that any copy or any reading reached."""
+    most that any copy, reading or sum of two arrays reached."""
 
     copy: float
     best: float
@@ -27,7 +27,7 @@ class Bandwidth:
 def measure(
     device: torch.device, nbytes: int, flush_bytes: int, elapsed_s: Callable[[Callable[[], object]], float]
 ) -> Bandwidth:
-    """Copy and read `nbytes` several times, each time after `flush_bytes` were written elsewhere. `elapsed_s` runs
+    """Copy, read and add `nbytes` several times, each time after `flush_bytes` were written elsewhere. `elapsed_s` runs
     something and says how long it took.
 
     A copy through a processor's cache moves three bytes for the two that are counted, since the target is read before
@@ -35,10 +35,14 @@ def measure(
     source = torch.ones(nbytes // 4, device=device)
     target = torch.zeros_like(source)
     flush = torch.empty(flush_bytes, dtype=torch.uint8, device=device)
-    copies, reads = [], []
+    works: dict[str, tuple[int, Callable[[], object]]] = {
+        "copy": (2 * nbytes, lambda: target.copy_(source)),
+        "read": (nbytes, source.view(torch.float64).sum),
+        "add": (3 * nbytes, lambda: target.add_(source)),
+    }
+    reached: dict[str, list[float]] = {name: [] for name in works}
     for sample in range(SAMPLES):
-        flush.fill_(sample)
-        copies.append(2 * nbytes / elapsed_s(lambda: target.copy_(source)))
-        flush.fill_(sample)
-        reads.append(nbytes / elapsed_s(source.sum))
-    return Bandwidth(float(np.median(copies)), max(*copies, *reads))
+        for name, (moved_bytes, work) in works.items():
+            flush.fill_(sample)
+            reached[name].append(moved_bytes / elapsed_s(work))
+    return Bandwidth(float(np.median(reached["copy"])), max(max(samples) for samples in reached.values()))

@@ -73,6 +73,11 @@ class Device(Protocol):
 
     def synchronize(self) -> None: ...
 
+    def wait_until_idle(self, limit_s: float) -> float:
+        """Wait until the device works for nobody else, for `limit_s` at the most. Returns the seconds, 0.0 where it was
+        idle."""
+        ...
+
     def bandwidth(self) -> Bandwidth:
         """How fast its memory is; measured now."""
         ...

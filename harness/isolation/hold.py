@@ -56,6 +56,10 @@ class Hold:
         processes.send(self._stopped, signal.SIGCONT)
         self._stopped = set()
 
+    def require_alone(self) -> None:
+        """Raises SubmissionError when processes that it started are still there."""
+        self._require_no_more_than_own(set(self._family.everything()))
+
     def processor_s(self, pid: int) -> float:
         """Processor time in seconds that `pid` has used so far, with what was stopped last."""
         return sum(processes.processor_s({pid, *self._stopped, *self._stopped_before}).values())
@@ -87,14 +91,17 @@ class Hold:
         while fresh := set(self._family.everything()) - stopped:  # looks again for what was started meanwhile
             processes.send(fresh, signal.SIGSTOP)
             stopped |= fresh
-        extra = len(stopped - processes.zombies(stopped)) - self._own_processes
+        self._require_no_more_than_own(stopped)
+        self._stopped_before, self._started_before = frozenset(stopped), started
+
+    def _require_no_more_than_own(self, pids: set[int]) -> None:
+        extra = len(pids - processes.zombies(pids)) - self._own_processes
         if extra > 0:
             raise SubmissionError(
                 Reason.EXTRA_PROCESSES,
-                f"{extra} processes that it started were running between its timed calls. They slow whatever else is "
-                "timed; end them before forward returns.",
+                f"{extra} processes that it started were still running. They slow whatever else is timed, and nothing "
+                "sees what they call; end them before the file is loaded and before __init__ returns.",
             )
-        self._stopped_before, self._started_before = frozenset(stopped), started
 
     def _wait_until_stopped(self) -> None:
         deadline = time.monotonic() + STOP_TIMEOUT_S

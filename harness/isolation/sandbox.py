@@ -177,6 +177,11 @@ class Worker:
         with self._ended_by_failure():
             self._hold.pause()
 
+    def require_alone(self) -> None:
+        """Raises SubmissionError when it has processes beside the one that runs it."""
+        with self._ended_by_failure():
+            self._hold.require_alone()
+
     def processor_s(self) -> float:
         """Processor time in seconds that the worker has used so far, with what it had started when it was held last."""
         return self._hold.processor_s(self.pid)

@@ -31,10 +31,11 @@ class Role:
     @property
     def own_processes(self) -> int:
         """How many processes the worker is: itself, and with namespaces bubblewrap outside, with a private process tree
-        also bubblewrap as the first inside."""
+        also bubblewrap as the first inside; on the emulator also one that names lines."""
+        own = 2 if self.device == "emulator" else 1
         if self.isolation.level != "namespaces":
-            return 1
-        return 3 if self.isolation.private_tree else 2
+            return own
+        return own + (2 if self.isolation.private_tree else 1)
 
     @property
     def writable(self) -> list[Path]:

@@ -116,6 +116,8 @@ class Runner:
             beside=beside,
         )
         required(self.worker.ask(request, self.timeout_s), Done)
+        if not self.trusted:
+            self.worker.require_alone()
 
     def reweigh(self, reference: Reference, state: Sequence[TensorRef], how: Reweighing) -> None:
         """Give the model that is staged the weights that lie where `state` says. Raises SubmissionError."""

@@ -124,6 +124,18 @@ def refuse_work_beside_the_clock(submission: Contender, null: Contender, results
         )
 
 
+def refuse_work_left_on_the_device(submission: Contender) -> None:
+    """Raises SubmissionError when most rounds left work on a device that was idle before them. A single round may meet
+    what another program does there."""
+    left = submission.left_device_busy
+    if sum(left) > len(left) / 2:
+        raise SubmissionError(
+            Reason.RAN_WHILE_HELD,
+            f"In {sum(left)} of {len(left)} rounds the GPU went on working when it was stopped, which slows what is "
+            "timed next. Nothing of it may run between its calls.",
+        )
+
+
 def require_a_time(submission: Contender, part: Part) -> None:
     """Raises Inconclusive when the submission's time is below the noise."""
     if submission.below_noise():

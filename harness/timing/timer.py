@@ -134,7 +134,9 @@ class Timer:
         for contender in concluding.leave_out_those_below_noise(contenders[1:]):
             notes.append(BaselineBelowNoise(baseline=contender.name, case=part.case, part=part.shown))
         times = self._times(staged, contenders, runners, notes)
-        concluding.refuse_work_beside_the_clock(contenders[0], null, part.written_bytes)
+        given_back_bytes = part.written_bytes if self._device.is_cpu else 0  # on a GPU torch keeps them
+        concluding.refuse_work_beside_the_clock(contenders[0], null, given_back_bytes)
+        concluding.refuse_work_left_on_the_device(contenders[0])
         self._refuse_the_impossible(times)
         concluding.require_a_time(contenders[0], part)
         return times

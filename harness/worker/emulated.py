@@ -53,6 +53,7 @@ class EmulatorObserver:
 
     def __init__(self, memory: Memory, witness: Witness, *, check: bool) -> None:
         emulator.testify(witness.descriptor)
+        emulator.name_lines()
         self._memory = memory
         self._check = check
 

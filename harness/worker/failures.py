@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -74,6 +75,8 @@ class Failures:
             reason, message = Reason.FORBIDDEN_OP, _forbidden(forbidden[0], where)
         else:
             text = str(error).strip()[:MAX_TEXT] or "no message"
+            if isinstance(error, PermissionError) and error.errno == errno.EPERM:
+                text += ". A submission can start processes only until its first call"
             message = text if plain else f"{type(error).__name__}{where}: {text}"
             reason = Reason.CUDA_FAULT if self._on_gpu and "CUDA error" in str(error) else reason
         return Failed(reason=reason, message=message, findings=self._observer.take_findings())

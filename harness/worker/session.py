@@ -36,6 +36,7 @@ from harness.worker.observed import ObservedCalls
 from harness.worker.rounds import Rounds
 from harness.worker.staged import Staged
 from harness.worker.walls.guard import Guard
+from harness.worker.walls.seccomp import refuse_processes
 
 # A line of the testimony has room for so much of a C++ name.
 MAX_SYMBOL = 1000
@@ -57,6 +58,7 @@ class Session:
         guard = Guard(witness, load.allowed_ops, load.forbidden_ops) if load.kind == "submission" else None
         take_forbidden = guard.take_calls if guard else list[str]
         self._check_guard = guard.check if guard else lambda: None
+        self._refuses_processes = load.kind == "submission"
         observer = devices.observer(device, memory, witness, check=load.check)
         self._device = device
         self._witness = witness
@@ -113,9 +115,17 @@ class Session:
             Release: self._release,
         }
         try:
+            if isinstance(request, Run | Prepare | Play | TimeDevice):
+                self._refuse_processes()
             return handlers[type(request)](request)  # type: ignore[operator]
         except Exception as error:
             return self._failures.of_answer(error, request)
+
+    def _refuse_processes(self) -> None:
+        """What a submission calls in a process of its own no guard sees. It has built its kernels by its first call."""
+        if self._refuses_processes:
+            refuse_processes()
+            self._refuses_processes = False  # once is for good
 
     def wait_for_device(self) -> Failed | None:
         """Wait until all that was launched has happened; the failure, if it ended in one."""

@@ -94,6 +94,7 @@ def main() -> None:
         paths._from_toolkit = list
         preludes.compiled = _compiled
     emulator.activate(options.cache)
+    emulator.name_lines()
     with no_garbage_collection():
         import torch
         import torch.utils.cpp_extension

@@ -136,6 +136,14 @@ def _compilers_allowed() -> None:
     put("harness.worker.walls.guard:Guard._forbid_compile", nothing)
 
 
+def _any_processes() -> None:
+    put("harness.isolation.hold:Hold.require_alone", nothing)
+
+
+def _processes_allowed() -> None:
+    put("harness.worker.session:refuse_processes", nothing)
+
+
 def _symbols_not_read() -> None:
     put("harness.worker.session:require_no_door", nothing)
 
@@ -161,6 +169,10 @@ def _judge_open_to_its_user() -> None:
     put("harness.cli:protect_judge", nothing)
 
 
+def _any_work_on_the_device() -> None:
+    put("harness.device.cuda:CudaDevice.wait_until_idle", lambda *_: 0.0)
+
+
 def _any_work_beside_the_clock() -> None:
     put("harness.timing.concluding:refuse_work_beside_the_clock", nothing)
 
@@ -178,6 +190,10 @@ def _no_limit(name: str) -> Callable[[], None]:
 WALLS = {
     "values": Wall("outputs are compared with the reference, and stay", judge=_both(_no_values, _no_more_calls)),
     "timed values": Wall("outputs of timed calls are compared with the reference", judge=_no_timed_values),
+    "timed values and device": Wall(
+        "outputs of timed calls are compared, and contenders leave the device idle",
+        judge=_both(_no_timed_values, _any_work_on_the_device),
+    ),
     "timed masks": Wall("masks of timed calls have to be random", judge=_no_masks),
     "called again": Wall("further calls, on other data, weights and rows", judge=_no_more_calls),
     "form": Wall("outputs have the reference's type, dtype, shape and strides", judge=_no_form),
@@ -201,7 +217,11 @@ WALLS = {
     "testimony": Wall("what happened is told at once", judge=_nothing_said_at_once),
     "landlock": Wall("writes in own folders only", worker=_no_landlock, options=("--isolation", "landlock")),
     "seccomp": Wall("no userfaultfd", worker=_no_seccomp),
+    "processes": Wall(
+        "no processes beside the one that makes the calls", judge=_any_processes, worker_loaded=_processes_allowed
+    ),
     "hold": Wall("contenders stand still while others are timed", judge=_not_held),
+    "device": Wall("contenders leave the device idle", judge=_any_work_on_the_device),
     "beside": Wall("little work beside the clock", judge=_any_work_beside_the_clock),
     "memory": Wall("the limit on memory", judge=_no_limit("_check_memory")),
     "disk": Wall("the limit on files", judge=_no_limit("_check_disk")),

@@ -14,7 +14,15 @@ from pathlib import Path
 from harness.device.emulator import libraries, preludes, runtime, standins
 from harness.device.emulator.building import CompilerError
 from harness.device.emulator.paths import Missing
-from harness.device.emulator.runtime import caller_reads, caller_writes, configure, take_counts, take_findings, testify
+from harness.device.emulator.runtime import (
+    caller_reads,
+    caller_writes,
+    configure,
+    name_lines,
+    take_counts,
+    take_findings,
+    testify,
+)
 from harness.device.emulator.toolchain import EmulatorToolchain
 
 __all__ = [
@@ -26,6 +34,7 @@ __all__ = [
     "caller_writes",
     "configure",
     "is_prepared",
+    "name_lines",
     "prepare",
     "take_counts",
     "take_findings",

@@ -5,16 +5,18 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from harness.device.emulator import libraries
+from harness.device.emulator import libraries, line_names
 from harness.records import Finding, KernelCounts
 
 _ORDERS = {"forward": 0, "reverse": 1, "random": 2}
 _library: ctypes.CDLL | None = None
 _others: list[ctypes.CDLL] = []
+_helpers: list[subprocess.Popen[bytes]] = []
 
 
 def load(folder: Path) -> None:
@@ -73,6 +75,14 @@ def configure(
 def testify(descriptor: int) -> None:
     """From here on each finding is written to `descriptor`, a line of JSON, before the submission's code goes on."""
     library().emu_testify(descriptor)
+
+
+def name_lines() -> None:
+    """From here on findings name source lines, with the help of another process."""
+    process = line_names.start()
+    assert process.stdin and process.stdout
+    library().emu_name_lines_by(os.dup(process.stdin.fileno()), os.dup(process.stdout.fileno()))
+    _helpers.append(process)
 
 
 def caller_writes(tensors: Iterable[Any]) -> None:

@@ -59,6 +59,9 @@ LONGEST_WARM_UP_US = 20_000.0
 # submission can sleep up to that limit in calls that are not timed.
 TIMEOUTS_IN_ALL = 5
 
+# How long the device is waited for when it still works for somebody between two rounds.
+IDLE_TIMEOUT_S = 2.0
+
 _Place = tuple[int, np.ndarray, torch.dtype]
 """The position of an output, the offsets to read of it (`Samples.offsets`), and its dtype."""
 
@@ -119,6 +122,7 @@ class Clock:
 
     def play(self, contender: Contender, calls: int, lasts_us: float = 0.0, *, check_all_inputs: bool = False) -> Round:
         """See RoundPlayer.play."""
+        was_idle = self._device.wait_until_idle(IDLE_TIMEOUT_S) == 0.0
         ready = self._ready_buffers(contender, calls)
         contents = self._pool.prepare(ready)
         buffers = self._random.sample(ready, calls)
@@ -138,6 +142,8 @@ class Clock:
         if not contender.trusted:
             self._hold(contender, buffers, check_all_inputs=check_all_inputs)
             self._spend(contender, time.monotonic() - begun)
+            if was_idle:
+                contender.left_device_busy.append(self._device.wait_until_idle(IDLE_TIMEOUT_S) > 0.0)
         used_s.append(contender.worker.processor_s())
         before_s, timed_s, after_s = np.diff(used_s)
         compared = self._sampler.calls_to_compare(calls)

@@ -44,6 +44,8 @@ class Contender:
     """How long a call took to return in each round, as the worker says."""
     processor_s: list[ProcessorTime] = field(default_factory=list)
     """What each round took of the processors."""
+    left_device_busy: list[bool] = field(default_factory=list)
+    """For each round that found the device idle: whether it was not, once the contender stood still again."""
     spent_s: float = 0.0
     """Time of all rounds, including what is not timed."""
     finished: bool = False

@@ -3,14 +3,24 @@ mapped yet cannot be read while the clock runs.
 
 surface: memory that the judge must map first
 needs: gpu, timing
-expect: rejected wrong_when_timed|too_slow
-opens: wall timed values
+expect: rejected wrong_when_timed|ran_while_held
+opens: wall timed values and device
 """
+
+import sys
 
 import torch
 import torch.nn as nn
 
+wait = torch.cuda.synchronize
 torch.cuda.synchronize = lambda *_: None
+
+
+def is_timed():
+    frame = sys._getframe()
+    while frame and frame.f_code.co_name != "_play":
+        frame = frame.f_back
+    return frame is not None
 
 
 class ModelNew(nn.Module):
@@ -33,4 +43,6 @@ class ModelNew(nn.Module):
         with torch.cuda.stream(self.stream):
             torch.cuda._sleep(20_000_000)
             y.copy_(self.right(x))
+        if not is_timed():
+            wait()
         return y

