@@ -57,8 +57,10 @@ class Hold:
         self._stopped = set()
 
     def require_alone(self) -> None:
-        """Raises SubmissionError when processes that it started are still there."""
-        self._require_no_more_than_own(set(self._family.everything()))
+        """Raises SubmissionError when processes that it started are still there, or hand on to another as they end."""
+        seen = set(self._family.everything())
+        living = seen - processes.zombies(seen)
+        self._require_no_more_than_own(living | set(self._family.everything()) - seen)
 
     def processor_s(self, pid: int) -> float:
         """Processor time in seconds that `pid` has used so far, with what was stopped last."""
@@ -91,11 +93,11 @@ class Hold:
         while fresh := set(self._family.everything()) - stopped:  # looks again for what was started meanwhile
             processes.send(fresh, signal.SIGSTOP)
             stopped |= fresh
-        self._require_no_more_than_own(stopped)
+        self._require_no_more_than_own(stopped - processes.zombies(stopped))
         self._stopped_before, self._started_before = frozenset(stopped), started
 
-    def _require_no_more_than_own(self, pids: set[int]) -> None:
-        extra = len(pids - processes.zombies(pids)) - self._own_processes
+    def _require_no_more_than_own(self, living: set[int]) -> None:
+        extra = len(living) - self._own_processes
         if extra > 0:
             raise SubmissionError(
                 Reason.EXTRA_PROCESSES,

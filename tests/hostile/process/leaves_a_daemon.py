@@ -1,8 +1,8 @@
-"""Leaves a daemon in a session of its own, which forks again when its parent dies, and computes nonsense.
+"""Leaves a daemon in a session of its own, which forks again when its parent dies, and is right.
 
 surface: processes that outlive an evaluation
-expect: rejected wrong_output
-opens: wall values
+expect: rejected extra_processes
+opens: wall processes
 """
 
 import subprocess
@@ -24,4 +24,5 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return torch.zeros_like(x).contiguous()
+        y = (x - x.mean(-1, keepdim=True)).contiguous()
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
