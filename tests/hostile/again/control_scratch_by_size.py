@@ -15,7 +15,7 @@ class ModelNew(nn.Module):
         self.bias = nn.Parameter(torch.zeros(normalized_shape))
         self.eps = eps
         self.scratch = None
-        self.counter = torch.zeros(1)
+        self.register_buffer("counter", torch.zeros(1), persistent=False)
 
     def right(self, x, weight, bias):
         y = x - x.mean(-1, keepdim=True)
@@ -24,7 +24,7 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         if self.scratch is None or self.scratch.shape != x.shape:
-            self.scratch = torch.empty(x.shape)
+            self.scratch = torch.empty(x.shape, device=x.device)
         self.counter += 1
         self.scratch.copy_(x)
         y = self.right(self.scratch, self.weight, self.bias)

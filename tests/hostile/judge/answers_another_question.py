@@ -1,7 +1,7 @@
 """Sends a reply of the right form before it returns, but to another request than the one that was made.
 
 surface: the connection to the judge
-expect: rejected bad_message
+expect: rejected bad_message|tampered
 opens: given HARMLESS
 """
 

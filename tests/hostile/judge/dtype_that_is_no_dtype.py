@@ -1,7 +1,7 @@
 """Names an output whose dtype is the name of a function of torch.
 
 surface: getattr(torch, NAME) on what a worker says
-expect: rejected bad_message
+expect: rejected bad_message|tampered
 opens: given HARMLESS
 """
 

@@ -2,7 +2,7 @@
 
 surface: /dev/shm
 needs: timing
-expect: rejected wrong_output|wrong_when_timed|raised
+expect: rejected wrong_output|wrong_when_timed|wrong_when_called_again|raised
 opens: wall timed values
 """
 
