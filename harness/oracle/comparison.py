@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from harness.oracle.outputs import Expected
@@ -40,7 +41,8 @@ def compare(got: torch.Tensor, expected: Expected) -> Comparison:
         largest = float(difference.reshape(-1)[flat])
         wrong += int((difference > expected.tolerance).sum()) if largest > expected.tolerance else 0
         if largest > error:
-            error, index = largest, [int(i) for i in torch.unravel_index(torch.tensor(flat), wanted.shape)]
+            # torch.unravel_index imports torch's symbolic shapes, which takes a second
+            error, index = largest, [int(i) for i in np.unravel_index(flat, wanted.shape)]
             if index:
                 index[dim] += start
     if error <= expected.tolerance:

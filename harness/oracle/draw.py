@@ -142,11 +142,13 @@ class Draws:
         return self._forms.get(case.name) or forms_of(self.draw(case))
 
     def draw_ahead(self, cases: Sequence[Case], stop: Callable[[], bool]) -> None:
-        """Draw the small ones until `stop` says that there is other work. What cannot be drawn, `draw` will say."""
+        """Draw the small ones, with what must come out of further calls, until `stop` says that there is other work.
+        What cannot be drawn, `draw` will say."""
         for case in cases:
             if stop():
                 return
             shapes = case.on(self._device.name).shapes
             if case.name not in self._drawn and 8 * sum(map(math.prod, shapes)) <= KEPT_BYTES:
                 with contextlib.suppress(UsageError):
-                    self.draw(case)
+                    if further := self.draw(case).further:
+                        further.expect_ahead()
