@@ -134,6 +134,7 @@ def _all_operators_allowed() -> None:
 
 def _compilers_allowed() -> None:
     put("harness.worker.walls.guard:Guard._forbid_compile", nothing)
+    _processes_allowed()
 
 
 def _any_processes() -> None:
