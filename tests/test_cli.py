@@ -238,6 +238,34 @@ def test_children_of_a_submission_are_ended_and_a_reason(tmp_path):
     assert [p for p in psutil.process_iter(["cmdline"]) if str(marker) in (p.info["cmdline"] or [])] == []
 
 
+LATE = {
+    "builds": (
+        "load_inline(name='late', cpp_sources='int f() { return 1; }', functions=['f'])",
+        "'late' after the first call of forward, when no compiler can be started any more",
+    ),
+    "starts": ("subprocess.run(['true'])", "A submission can start processes only until its first call"),
+    "forks": ("os.fork()", "A submission can start processes only until its first call"),
+}
+
+
+@pytest.mark.parametrize("way", LATE)
+def test_no_process_is_started_in_a_call(tmp_path, way):
+    """Operators that it calls would be seen by nobody."""
+    statement, sentence = LATE[way]
+    text = CONTROL.read_text().replace(
+        "    def forward(self, x):\n", f"    def forward(self, x):\n        {statement}\n"
+    )
+    path = tmp_path / "late.py"
+    path.write_text(
+        text.replace("import torch\n", "import os, subprocess\nimport torch\n", 1).replace(
+            "import torch.nn as nn\n", "import torch.nn as nn\nfrom torch.utils.cpp_extension import load_inline\n", 1
+        )
+    )
+    (evaluation,) = run_eval(path, *SMALL, "--device", "cpu").results["evaluations"]
+    assert evaluation["reason"] == "raised"
+    assert sentence in evaluation["message"]
+
+
 @pytest.mark.parametrize("nested", ["-" * 100_000 + "1", "+".join("1" * 20_000)], ids=["signs", "sums"])
 def test_source_nested_deeper_than_a_parser_goes_is_rejected_and_costs_the_others_nothing(tmp_path, nested):
     path = tmp_path / "nested.py"

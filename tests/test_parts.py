@@ -22,6 +22,7 @@ from harness.timing import concluding
 from harness.timing.case_times import SUBMISSION, CaseTimes
 from harness.timing.part import Part
 from harness.timing.rounds.contender import Contender, ProcessorTime
+from harness.timing.rounds.idle import IN_ALL_S, LONGEST_S, Idle
 from harness.timing.timer import Timer
 from harness.verdict import Accepted
 
@@ -131,6 +132,32 @@ def test_single_rounds_on_a_busy_machine_are_no_work_beside_the_clock():
     own.processor_s = [ProcessorTime(0.1, 0.01)] * 5 + [ProcessorTime(0.1, 5.0)] * 4
     null.processor_s = [ProcessorTime(0.0, 0.005)] * 9
     concluding.refuse_work_beside_the_clock(own, null, results_bytes=0)
+
+
+@pytest.mark.parametrize("left, refused", [([True] * 9, True), ([True] * 4 + [False] * 5, False), ([], False)])
+def test_a_submission_that_mostly_leaves_the_device_at_work_is_refused(left, refused):
+    own = contender(SUBMISSION, 100_000.0)
+    own.left_device_busy = left
+    with pytest.raises(SubmissionError) if refused else contextlib.nullcontext() as error:
+        concluding.refuse_work_left_on_the_device(own)
+    if refused:
+        assert error.value.reason == Reason.RAN_WHILE_HELD
+        assert "In 9 of 9 rounds" in error.value.message
+
+
+def test_a_device_that_others_use_all_the_time_is_not_waited_for_without_end():
+    limits_s = []
+
+    class Busy:
+        def wait_until_idle(self, limit_s):
+            limits_s.append(limit_s)
+            return limit_s + 0.1
+
+    idle = Idle(Busy())
+    assert not any(idle.wait() for _ in range(30))
+    assert limits_s[0] == LONGEST_S and limits_s[-1] == 0.0
+    assert sum(limits_s) <= IN_ALL_S
+    assert Idle(SimpleNamespace(wait_until_idle=lambda limit_s: 0.0)).wait()
 
 
 def times(*contenders, late_bytes):

@@ -42,6 +42,7 @@ from harness.timing.data.pooled_input import Contents
 from harness.timing.data.sample_plan import Sampler, Samples, plan_comparison
 from harness.timing.rounds.calls import with_spare
 from harness.timing.rounds.contender import Contender, ProcessorTime
+from harness.timing.rounds.idle import Idle
 from harness.timing.rounds.inspection import Inspector
 from harness.timing.rounds.round import Evidence, Round
 
@@ -58,9 +59,6 @@ LONGEST_WARM_UP_US = 20_000.0
 # Limit in timeouts on the sum of all rounds of a contender that is not ours. Each answer has a limit of its own, but a
 # submission can sleep up to that limit in calls that are not timed.
 TIMEOUTS_IN_ALL = 5
-
-# How long the device is waited for when it still works for somebody between two rounds.
-IDLE_TIMEOUT_S = 2.0
 
 _Place = tuple[int, np.ndarray, torch.dtype]
 """The position of an output, the offsets to read of it (`Samples.offsets`), and its dtype."""
@@ -94,6 +92,7 @@ class Clock:
         self._forms = data.outputs.forms
         self._expected = data.expected
         self._timeout_s = timeout_s
+        self._idle = Idle(device)
         self._random = random.SystemRandom()
         self._sampler = Sampler(data.outputs)
         self._inspector = Inspector(device, data.outputs)
@@ -122,7 +121,7 @@ class Clock:
 
     def play(self, contender: Contender, calls: int, lasts_us: float = 0.0, *, check_all_inputs: bool = False) -> Round:
         """See RoundPlayer.play."""
-        was_idle = self._device.wait_until_idle(IDLE_TIMEOUT_S) == 0.0
+        was_idle = self._idle.wait()
         ready = self._ready_buffers(contender, calls)
         contents = self._pool.prepare(ready)
         buffers = self._random.sample(ready, calls)
@@ -143,7 +142,7 @@ class Clock:
             self._hold(contender, buffers, check_all_inputs=check_all_inputs)
             self._spend(contender, time.monotonic() - begun)
             if was_idle:
-                contender.left_device_busy.append(self._device.wait_until_idle(IDLE_TIMEOUT_S) > 0.0)
+                contender.left_device_busy.append(not self._idle.wait())
         used_s.append(contender.worker.processor_s())
         before_s, timed_s, after_s = np.diff(used_s)
         compared = self._sampler.calls_to_compare(calls)
