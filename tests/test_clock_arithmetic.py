@@ -139,6 +139,20 @@ def test_inputs_are_looked_at_while_their_contender_is_held():
     assert held(4, check_all_inputs=True) == (set(range(8)), Reason.INPUT_MODIFIED)
 
 
+def test_the_whole_call_is_read_once_the_contender_stands_still():
+    happened = []
+    worker = SimpleNamespace(pause=lambda: happened.append("paused"))
+    reader = SimpleNamespace(read_at=lambda *where: happened.append(where))
+    clock = object.__new__(Clock)
+    clock._forms = [FORM, FORM]
+    assert clock._hold_and_read(Contender("submission", worker, reader), np.array([4096, 8192])) == [None, None]
+    assert happened == [
+        "paused",
+        (4096, FORM.shape, FORM.stride, FORM.dtype),
+        (8192, FORM.shape, FORM.stride, FORM.dtype),
+    ]
+
+
 def test_addresses_have_to_be_one_for_each_output_of_each_call():
     clock = object.__new__(Clock)
     clock._forms = [FORM, FORM]

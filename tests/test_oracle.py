@@ -4,6 +4,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 import torch
@@ -100,6 +101,36 @@ def test_a_failure_names_the_worst_element():
     comparison = oracle.compare(torch.tensor([1.0, 5.0, 2.5]), single([1.0, 2.0, 2.0]))
     assert (comparison.worst_index, comparison.got, comparison.expected) == ((1,), 5.0, 2.0)
     assert "2 of 3 elements" in comparison.message
+
+
+RIGHT_FORM = OutputRef(4096, [2, 3], [3, 1], "float32", "cpu", "torch.Tensor")
+
+
+@pytest.mark.parametrize(
+    ("found", "sentence"),
+    [
+        ([], "gave 0 tensors; the reference gives 1"),
+        ([RIGHT_FORM, RIGHT_FORM], "gave 2 tensors"),
+        ([msgspec.structs.replace(RIGHT_FORM, type="torch.nn.Parameter")], "type of y is torch.nn.Parameter"),
+        ([msgspec.structs.replace(RIGHT_FORM, device="cuda")], "device of y is cuda; expected cpu"),
+        ([msgspec.structs.replace(RIGHT_FORM, dtype="float64")], "dtype of y is float64"),
+        ([msgspec.structs.replace(RIGHT_FORM, shape=[3, 2])], "shape of y is \\(3, 2\\)"),
+        ([msgspec.structs.replace(RIGHT_FORM, stride=[1, 2])], "strides of y are \\(1, 2\\)"),
+        ([msgspec.structs.replace(RIGHT_FORM, stride=[3])], "strides of y are"),
+    ],
+)
+def test_an_output_of_another_form_is_refused_and_the_sentence_says_what_was_found(found, sentence):
+    forms = [oracle.Form((2, 3), (3, 1), torch.float32, "y")]
+    check_form([RIGHT_FORM], forms, "cpu", emulated=False)
+    with pytest.raises(SubmissionError, match=sentence):
+        check_form(found, forms, "cpu", emulated=False)
+
+
+def test_outputs_on_the_emulator_say_that_they_lie_on_cuda():
+    forms = [oracle.Form((2, 3), (3, 1), torch.float32, "y")]
+    check_form([msgspec.structs.replace(RIGHT_FORM, device="cuda")], forms, "cpu", emulated=True)
+    with pytest.raises(SubmissionError, match="expected cuda"):
+        check_form([RIGHT_FORM], forms, "cpu", emulated=True)
 
 
 def test_strides_of_dimensions_that_place_nothing_are_free():

@@ -103,6 +103,14 @@ def test_a_pipe_that_was_silenced_is_a_finding(pipe, way):
     assert caught.value.reason == Reason.TAMPERED
 
 
+def test_a_line_without_end_is_refused_as_it_is_read(pipe):
+    """And not only when a reply comes: it would be kept until then."""
+    witness, testimony = pipe
+    SILENCED["no line"](witness)
+    with pytest.raises(SubmissionError, match="no record"):
+        testimony.read()
+
+
 def test_every_operator_that_looks_like_a_normalisation_is_classified():
     """A new torch may have new relatives: look at each, and put it into one of the lists. Some are only registered when
     a part of torch is imported."""

@@ -67,6 +67,7 @@ def test_a_request_is_not_a_reply(ends):
 
 def test_a_message_that_announces_too_much_is_not_read(ends):
     judge, raw = ends
+    assert MAX_MESSAGE_BYTES <= 1 << 20
     raw.sendall(struct.pack("!I", MAX_MESSAGE_BYTES + 1))
     with pytest.raises(BadMessage, match="at most"):
         judge.receive(1)

@@ -196,6 +196,27 @@ def test_a_hold_allows_no_processes_but_a_worker_s_own():
         Hold(sleeping.family, own_processes=0).pause()
 
 
+def test_a_hold_sees_a_process_that_was_started_since_the_last_one():
+    process = subprocess.Popen(["sh", "-c", "read line; sleep 100 & exec sleep 100"], stdin=subprocess.PIPE,
+                               start_new_session=True)  # fmt: skip
+    family = Family(process, living=list)
+    try:
+        hold = Hold(family, own_processes=1)
+        hold.pause()
+        hold.resume()
+        hold.require_alone()
+        process.stdin.write(b"\n")
+        process.stdin.close()
+        deadline = time.monotonic() + 10
+        while len(family.members()) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for look in (hold.require_alone, hold.pause):
+            with pytest.raises(SubmissionError, match="1 processes that it started"):
+                look()
+    finally:
+        family.end()
+
+
 class Many:
     def members(self, at_most):
         return list(range(at_most + 1))

@@ -476,6 +476,27 @@ def audited(folder: Path) -> str:
     return heading + _rows(f"problem | accepts | sizes that are {content['largest']} here", rows)
 
 
+def mutants(folder: Path) -> str:
+    """The faults that were made in each file of the judge, and how many of them a test saw."""
+    path = folder / "mutants.json"
+    if not path.exists():
+        raise NotMeasured(f"Not measured yet: `python benchmarks/mutants.py --json {_relative(path)}`.")
+    content = json.loads(path.read_text())
+    made: dict[str, list[dict[str, Any]]] = {}
+    for mutant in content["mutants"]:
+        made.setdefault(mutant["name"].partition(": ")[0], []).append(mutant)
+    killed = sum(mutant["what"] == "killed" for mutant in content["mutants"])
+    heading = f"{killed} of {len(content['mutants'])} were seen. {machine(content['environment'])}.\n\n"
+    return heading + _rows(
+        "file | faults | seen | not seen", [_mutants_of(file, of_it) for file, of_it in made.items()]
+    )
+
+
+def _mutants_of(file: str, of_it: list[dict[str, Any]]) -> list[str]:
+    survived = [m["name"].partition(": ")[2].replace("|", "\\|") for m in of_it if m["what"] != "killed"]
+    return [f"`{file}`", str(len(of_it)), str(len(of_it) - len(survived)), ", ".join(f"`{s}`" for s in survived) or "–"]
+
+
 def _audit_of(row: dict[str, Any]) -> str:
     return f"not audited: {row['not_audited']}" if row["not_audited"] else ", ".join(row["accepted"]) or "none"
 
@@ -493,6 +514,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "launches": launches,
     "runs": runs,
     "audit kernelbench level 1": audited,
+    "mutants": mutants,
 }
 
 

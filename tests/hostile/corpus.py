@@ -309,6 +309,6 @@ def table() -> str:
         strategy = entry.strategy.replace("|", "\\|")
         verdicts = " or ".join(verdict.replace("_", " ") for verdict in entry.allowed)
         where = " (GPU only)" if "gpu" in entry.needs else ""
-        opened = entry.opens.text if entry.opens else "honest" if entry.is_control else "not shown"
+        opened = entry.opens.text if entry.opens else "honest"
         lines.append(f"| `{entry.name}`{where} | {strategy} | {entry.surface} | {verdicts} | {opened} |")
     return "\n".join(lines)
