@@ -323,6 +323,21 @@ def hostile_counts(folder: Path) -> str:
     return f"{said}\n\n{table}" if said else table
 
 
+def hostile_opened(folder: Path) -> str:
+    """By device: how many files are accepted once what they attack is open to them, and which are not."""
+    path = folder / "hostile_opened.json"
+    if not path.exists():
+        raise NotMeasured(f"Not measured yet: `python -m tests.hostile.opened --json {_relative(path)}`.")
+    content = json.loads(path.read_text())
+    rows = []
+    for device, environment in content["environment"].items():
+        outcomes = [o for o in content["outcomes"] if o["device"] == device]
+        shut = [f"`{o['family']}/{o['name']}`" for o in outcomes if o["got"] != "accepted"]
+        accepted = len(outcomes) - len(shut)
+        rows.append([device, str(len(outcomes)), str(accepted), ", ".join(shut) or "–", machine(environment)])
+    return _rows("device | judged with it open | accepted | refused all the same | on", rows)
+
+
 def _oldest(content: dict[str, Any]) -> str:
     """What the oldest run among the devices is older than."""
     environments = [of for _, of in _judged_on(content)]
@@ -509,6 +524,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "warm": warm,
     "hostile": hostile,
     "hostile counts": hostile_counts,
+    "hostile opened": hostile_opened,
     "sanitized": sanitized,
     "peers": peers,
     "launches": launches,

@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     options = parser().parse_args()
     table = Table(options.json, continues=options.continues)
-    for device in options.device or _devices():
+    for device in options.device or devices():
         level = choose_isolation(options.isolation, device).level
         isolation = ["--isolation", options.isolation]
         refused = []
@@ -97,17 +97,15 @@ class Table:
         if self._path:
             rows = self._before + [_row(*pair) for pair in self.outcomes]
             rows.sort(key=lambda row: (row["device"], row["family"], row["name"]))
-            self._path.write_text(
-                json.dumps(
-                    {"environment": self.environment, "command": self._command, "outcomes": rows},
-                    indent=1,
-                    ensure_ascii=False,
-                )
-                + "\n"
-            )
+            written(self._path, {"environment": self.environment, "command": self._command, "outcomes": rows})
 
 
-def _devices() -> list[str]:
+def written(path: Path, content: dict) -> None:
+    """Write `content` to `path` as JSON."""
+    path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+
+
+def devices() -> list[str]:
     process = subprocess.run([sys.executable, "eval.py", "env", "--json"], cwd=ROOT, capture_output=True, text=True)
     return ["cpu", "cuda" if json.loads(process.stdout).get("gpu") else "emulator"]
 
