@@ -195,6 +195,13 @@ WALLS = {
         "outputs of timed calls are compared, and contenders leave the device idle",
         judge=_both(_no_timed_values, _any_work_on_the_device),
     ),
+    "timed values, beside, called again": Wall(
+        "outputs of timed calls are compared, little work beside the clock, and further calls",
+        judge=_both(_no_timed_values, _any_work_beside_the_clock, _no_more_calls),
+    ),
+    "timed values, called again": Wall(
+        "outputs of timed calls are compared, and further calls", judge=_both(_no_timed_values, _no_more_calls)
+    ),
     "timed masks": Wall("masks of timed calls have to be random", judge=_no_masks),
     "called again": Wall("further calls, on other data, weights and rows", judge=_no_more_calls),
     "form": Wall("outputs have the reference's type, dtype, shape and strides", judge=_no_form),

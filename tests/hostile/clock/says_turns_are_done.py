@@ -3,7 +3,7 @@
 surface: harness.protocol.handshake, the page shared with the judge
 needs: timing
 expect: rejected wrong_when_timed|wrong_when_called_again|wrong_output|bad_message|timed_out
-opens: wall timed values
+opens: wall timed values, called again
 """
 
 import gc

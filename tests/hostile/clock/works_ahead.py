@@ -3,7 +3,7 @@
 surface: inputs that can be seen before a round begins
 needs: timing
 expect: rejected wrong_when_timed|wrong_when_called_again
-opens: wall timed values
+opens: wall timed values, beside, called again
 """
 
 import threading

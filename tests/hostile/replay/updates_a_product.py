@@ -4,7 +4,7 @@ surface: data that can be seen before a round begins, of which a part changes th
 problem: corpus_projection
 needs: timing
 expect: rejected wrong_when_timed
-opens: wall timed values
+opens: wall timed values, beside, called again
 """
 
 import sys
