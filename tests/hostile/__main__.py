@@ -47,12 +47,12 @@ def main() -> int:
         ):
             print(run.stderr, end="", file=sys.stderr)
             table.environment.setdefault(device, run.results.get("environment", {"error": run.stderr}))
-            table.add([outcome for outcome in found if outcome.right])
+            table.add(found)  # with what is judged again: a run that is cut off must not leave it out
             refused += [outcome for outcome in found if not outcome.right]
         first = {o.entry: o.verdict if o.failed_otherwise else "" for o in refused}
         for outcome in corpus.judge_again(refused, *isolation):
             table.add([outcome], first[outcome.entry])
-    outcomes = [outcome for outcome, _ in table.outcomes]
+    outcomes = [outcome for outcome, _ in table.outcomes.values()]
     wrong = [o for o in outcomes if not o.right]
     accepted = [o.entry.name for o in outcomes if o.verdict == "accepted" and not o.entry.is_control]
     print(f"{len(outcomes)} judged, {len(wrong)} got another verdict than they must; "
@@ -68,7 +68,8 @@ class Table:
         words = [Path(word).name if os.path.isabs(word) else word for word in sys.argv[1:]]
         self._command = shlex.join(["python", "-m", "tests.hostile", *words])
         self.environment: dict[str, dict] = {}
-        self.outcomes: list[tuple[corpus.Outcome, str]] = []
+        self.outcomes: dict[tuple[corpus.Entry, str], tuple[corpus.Outcome, str]] = {}
+        """The latest of each file on each device, and what it got before it was judged again."""
         self._before: list[dict] = []
         if continues and path and path.exists():
             earlier = json.loads(path.read_text())
@@ -93,9 +94,9 @@ class Table:
     def add(self, outcomes: list[corpus.Outcome], first: str = "") -> None:
         """Print outcomes and write the file anew; `first` is what a file got before it was judged again, alone."""
         _print(outcomes)
-        self.outcomes += [(outcome, first) for outcome in outcomes]
+        self.outcomes |= {(outcome.entry, outcome.device): (outcome, first) for outcome in outcomes}
         if self._path:
-            rows = self._before + [_row(*pair) for pair in self.outcomes]
+            rows = self._before + [_row(*pair) for pair in self.outcomes.values()]
             rows.sort(key=lambda row: (row["device"], row["family"], row["name"]))
             written(self._path, {"environment": self.environment, "command": self._command, "outcomes": rows})
 
