@@ -29,7 +29,7 @@ PROPERTIES = "tests/test_properties.py"
 WIRE = "tests/test_wire.py"
 ORACLE = "tests/test_oracle.py"
 SECRETS, TESTIMONY, DOORS = "tests/test_secrets.py", "tests/test_testimony.py", "tests/test_doors.py"
-WORKERS, STORAGE = "tests/test_workers.py", "tests/test_storage.py"
+WORKERS = "tests/test_workers.py"
 
 # How long the tests of one fault may take. One that makes them wait for ever is seen.
 LIMIT_S = 300.0

@@ -323,12 +323,16 @@ def hostile_counts(folder: Path) -> str:
     return f"{said}\n\n{table}" if said else table
 
 
+def _made_by(command: str, path: Path) -> Any:
+    """What `command` wrote to `path`. Raises NotMeasured with the command."""
+    if not path.exists():
+        raise NotMeasured(f"Not measured yet: `{command} --json {_relative(path)}`.")
+    return json.loads(path.read_text())
+
+
 def hostile_opened(folder: Path) -> str:
     """By device: how many files are accepted once what they attack is open to them, and which are not."""
-    path = folder / "hostile_opened.json"
-    if not path.exists():
-        raise NotMeasured(f"Not measured yet: `python -m tests.hostile.opened --json {_relative(path)}`.")
-    content = json.loads(path.read_text())
+    content = _made_by("python -m tests.hostile.opened", folder / "hostile_opened.json")
     rows = []
     for device, environment in content["environment"].items():
         outcomes = [o for o in content["outcomes"] if o["device"] == device]
@@ -477,10 +481,7 @@ def checks(folder: Path) -> str:
 
 def audited(folder: Path) -> str:
     """Each problem of KernelBench's level 1 and the lazy answers that it would accept."""
-    path = folder / "audit_kernelbench_level1.json"
-    if not path.exists():
-        raise NotMeasured(f"Not measured yet: `python benchmarks/audit_folder.py FOLDER --json {_relative(path)}`.")
-    content = json.loads(path.read_text())
+    content = _made_by("python benchmarks/audit_folder.py FOLDER", folder / "audit_kernelbench_level1.json")
     done = [row for row in content["problems"] if not row["not_audited"]]
     weak = [row for row in done if row["accepted"]]
     heading = (
@@ -493,10 +494,7 @@ def audited(folder: Path) -> str:
 
 def mutants(folder: Path) -> str:
     """The faults that were made in each file of the judge, and how many of them a test saw."""
-    path = folder / "mutants.json"
-    if not path.exists():
-        raise NotMeasured(f"Not measured yet: `python benchmarks/mutants.py --json {_relative(path)}`.")
-    content = json.loads(path.read_text())
+    content = _made_by("python benchmarks/mutants.py", folder / "mutants.json")
     made: dict[str, list[dict[str, Any]]] = {}
     for mutant in content["mutants"]:
         made.setdefault(mutant["name"].partition(": ")[0], []).append(mutant)

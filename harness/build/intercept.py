@@ -7,6 +7,7 @@ two builds of the same thing both succeed, and one that died leaves nothing that
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import re
@@ -116,6 +117,8 @@ def _load(
         try:
             _build(extension, toolchain, module_name, folder)
         except PermissionError as error:
+            if error.errno != errno.EPERM:
+                raise
             raise BuildFailed(
                 f"load_inline was called for '{extension.name}' after the first call of forward, when no compiler can "
                 "be started any more. Build all kernels at the top of the file or in __init__."

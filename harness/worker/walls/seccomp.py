@@ -77,7 +77,8 @@ def refuse_userfaultfd() -> None:
 
 def refuse_processes() -> None:
     """From now on: no processes and no other programs, only threads. A call whose flags lie in memory (clone3) cannot
-    be looked at here; it is unknown, and the C library then uses clone. Otherwise as `refuse_userfaultfd`."""
+    be looked at here; it is unknown, and the C library then uses clone. Calls of another architecture are refused by
+    `refuse_userfaultfd`. Nothing where there are no filters. Raises OSError."""
     if numbers := _MACHINES.get(os.uname().machine):
         starts = numbers.starts
         _install(
