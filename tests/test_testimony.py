@@ -103,6 +103,14 @@ def test_a_pipe_that_was_silenced_is_a_finding(pipe, way):
     assert caught.value.reason == Reason.TAMPERED
 
 
+def test_a_worker_may_have_loaded_and_compiled_before_the_judge_hears_that_it_is_ready(pipe):
+    """torch.compile's is asked for both ahead, while a submission is judged."""
+    witness, testimony = pipe
+    for _ in range(3):
+        witness.mark()
+    assert [testimony.checked(Done()) for _ in range(3)] == [Done()] * 3
+
+
 def test_a_line_without_end_is_refused_as_it_is_read(pipe):
     """And not only when a reply comes: it would be kept until then."""
     witness, testimony = pipe

@@ -26,8 +26,9 @@ MAX_LINE_BYTES = 4096
 # More than this in one read, or of one kind between two replies, says nothing new.
 MAX_BYTES, MAX_KEPT = 1 << 20, 1000
 
-# A worker that was asked ahead may have answered twice: that it is ready, and that it has loaded.
-MAX_MARKS = 2
+# A worker that was asked ahead may have answered so often: that it is ready, that it has loaded, and torch.compile's
+# that it has compiled.
+MAX_MARKS = 3
 
 
 class Forbidden(Struct, frozen=True, tag="forbidden"):
