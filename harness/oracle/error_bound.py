@@ -45,7 +45,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
-from torch._decomp import get_decompositions
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map_only
 
@@ -53,6 +52,7 @@ from harness.oracle.operators import Operators
 from harness.oracle.outputs import Expected, Form, exact_outputs, outputs_of
 from harness.oracle.pieces import pieces
 from harness.oracle.products import RoundedSums, adds_up, multiplies_matrices
+from harness.oracle.step_by_step import STEP_BY_STEP
 from harness.problem.values import DEFAULT_TOLERANCE_FACTOR
 
 # Rounding of the result and of partial sums, in eps of the output's scale. The reference itself needs four: eager on a
@@ -86,20 +86,9 @@ def _perturb(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> to
     return tensor
 
 
-# PyTorch's decompositions, into simple operators, of those that store statistics or add several terms inside.
-_STEP_BY_STEP = get_decompositions(
-    [
-        getattr(torch.ops.aten, name)
-        for norm in ("native_layer_norm", "_fused_rms_norm", "gelu")
-        for name in (norm, f"{norm}_backward")
-        if hasattr(torch.ops.aten, name)  # RMSNorm's are younger than others
-    ]
-)
-
-
 class _RoundedResults(Operators):
     """Perturbs each operator's result by a relative `eps` / 2, signs at random. Views stay, and what is written in
-    place. With `step_by_step` also the results inside of operators that are in _STEP_BY_STEP."""
+    place. With `step_by_step` also the results inside of operators that are in STEP_BY_STEP."""
 
     def __init__(self, eps: float, generator: torch.Generator, *, step_by_step: bool) -> None:
         super().__init__()
@@ -108,9 +97,9 @@ class _RoundedResults(Operators):
         self._step_by_step = step_by_step
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if self._step_by_step and func in _STEP_BY_STEP:
+        if self._step_by_step and func in STEP_BY_STEP:
             with self:
-                return _STEP_BY_STEP[func](*args, **(kwargs or {}))
+                return STEP_BY_STEP[func](*args, **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
         if func._schema.is_mutable or any(returned.alias_info for returned in func._schema.returns):
             return result

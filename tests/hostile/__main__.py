@@ -27,10 +27,10 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--isolation", choices=ASKED, default="auto")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs of eval.py at a time")
     parser.add_argument("--timed-jobs", type=int, default=1, metavar="N",
-                        help="the same for files that only timed calls can judge; their times are no results")  # fmt: skip
+                        help="the same where calls are timed; their times are no results")  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the table as JSON, anew after each run")
     parser.add_argument("--continue", dest="continues", action="store_true",
-                        help="leave out files that --json's file has the right verdict on, if they are the same")  # fmt: skip
+                        help="leave out files, if unchanged, that FILE has the right verdict on")  # fmt: skip
     return parser
 
 
@@ -114,9 +114,9 @@ def devices() -> list[str]:
 def _row(outcome: corpus.Outcome, first: str) -> dict:
     entry = outcome.entry
     return {
-        "family": entry.path.parent.name, "name": entry.path.stem, "sha256": entry.sha256, "device": outcome.device, "strategy": entry.strategy,
-        "surface": entry.surface, "must_get": list(entry.allowed), "got": outcome.verdict, "right": outcome.right,
-        "judged_before": first, "message": outcome.message,
+        "family": entry.path.parent.name, "name": entry.path.stem, "sha256": entry.sha256, "device": outcome.device,
+        "strategy": entry.strategy, "surface": entry.surface, "must_get": list(entry.allowed), "got": outcome.verdict,
+        "right": outcome.right, "judged_before": first, "message": outcome.message,
     }  # fmt: skip
 
 

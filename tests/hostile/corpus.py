@@ -6,6 +6,7 @@ import hashlib
 import os
 import random
 import re
+import subprocess
 from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -152,7 +153,7 @@ def _opening(path: Path, text: str | None) -> Opening | None:
     if text is None:
         return None
     kind, _, name = text.partition(" ")
-    if kind == "given" and name.isidentifier() or kind == "wall" and name in WALLS:
+    if (kind == "given" and name.isidentifier()) or (kind == "wall" and name in WALLS):
         return Opening(kind, name)  # type: ignore[arg-type]
     raise ValueError(f"{path}: 'opens:' says '{text}'; it must be 'given NAME', or 'wall' and one of {sorted(WALLS)}")
 
@@ -218,11 +219,14 @@ def _run(
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))} if at_once > 1 else {}
     mode = ["-k", "timed", "--quick", "--against", "eager"] if timing else ["--no-timing"]
     mode += ["--check"] if device == "emulator" else []
-    run = run_eval(
-        *paths, "--problem", problem, "--device", device, *mode,
-        "--seed", random.SystemRandom().randrange(2**53), *options,
-        env=limits | threads, timeout_s=60 + 60 * len(paths), alone=alone, program=program,
-    )  # fmt: skip
+    seed = random.SystemRandom().randrange(2**53)
+    try:
+        run = run_eval(
+            *paths, "--problem", problem, "--device", device, *mode, "--seed", seed, *options,
+            env=limits | threads, timeout_s=240 + 60 * len(paths), alone=alone, program=program,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        run = EvalRun(code=-1, stdout="", stderr=f"{error}\n", results={})
     return {evaluation["source_sha256"]: evaluation for evaluation in run.results.get("evaluations", [])}, run
 
 
@@ -239,27 +243,43 @@ def _outcome(entry: Entry, device: str, evaluation: dict | None) -> Outcome:
     return Outcome(entry, device, verdict, evaluation["message"] or (f"{speedup:.3g}×" if speedup else ""))
 
 
-def judge_opened(chosen: Iterable[Entry], device: str, folder: Path) -> tuple[list[Outcome], list[EvalRun]]:
-    """Judge files, each with what it asks for in `opens:`, of which copies are written to `folder`: one run for each
-    problem and wall. All of them must be accepted; who sleeps otherwise must be fast."""
-    members = [(entry, entry.opens) for entry in chosen if entry.opens]
+def judge_opened(
+    chosen: Iterable[Entry], device: str, folder: Path, *, jobs: int = 1, timed_jobs: int = 1
+) -> Iterator[tuple[list[Outcome], EvalRun]]:
+    """Judge files, each with what it asks for in `opens:`, of which copies are written to `folder`: one run or more for
+    each problem and wall, `jobs` at a time, and `timed_jobs` where calls are timed. What each run gave, as it ends. All
+    of them must be accepted; who sleeps otherwise must be fast."""
     groups: dict[tuple[Path, str, bool], list[tuple[Entry, Path]]] = {}
-    for entry, opens in members:
-        copy = folder / entry.path.parent.name / entry.path.name
-        copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(opens.source(entry.path.read_text()))
-        wall = opens.name if opens.kind == "wall" else ""
-        groups.setdefault((entry.problem, wall, "timing" in entry.needs), []).append((entry, copy))
-    outcomes, runs = [], []
-    for (problem, wall, timing), pairs in groups.items():
-        found, run = _run(
-            problem, [copy for _, copy in pairs], device,
-            timing=timing, program=walls.command(wall) if wall else True,
-            alone=timing and any({"too_slow", "rejected ran_while_held"} & set(entry.allowed) for entry, _ in pairs),
-        )  # fmt: skip
-        outcomes += [_outcome(entry, device, found.get(_sha256(copy))) for entry, copy in pairs]
-        runs.append(run)
-    return outcomes, runs
+    for entry in chosen:
+        if entry.opens:
+            copy = folder / entry.path.parent.name / entry.path.name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(entry.opens.source(entry.path.read_text()))
+            wall = entry.opens.name if entry.opens.kind == "wall" else ""
+            groups.setdefault((entry.problem, wall, "timing" in entry.needs), []).append((entry, copy))
+
+    for timing, at_once in ((False, jobs), (True, timed_jobs)):
+        with ThreadPoolExecutor(at_once) as pool:
+            running = [
+                pool.submit(_judge_opened, problem, wall, pairs[i::at_once], device, timing=timing, at_once=at_once)
+                for (problem, wall, timed), pairs in groups.items()
+                for i in range(min(at_once, len(pairs)))
+                if timed == timing
+            ]
+            for done in as_completed(running):
+                yield done.result()
+
+
+def _judge_opened(
+    problem: Path, wall: str, pairs: list[tuple[Entry, Path]], device: str, *, timing: bool, at_once: int
+) -> tuple[list[Outcome], EvalRun]:
+    """One run of eval.py on copies of files, without `wall`."""
+    found, run = _run(
+        problem, [copy for _, copy in pairs], device,
+        timing=timing, program=walls.command(wall) if wall else True, at_once=at_once,
+        alone=timing and any({"too_slow", "rejected ran_while_held"} & set(entry.allowed) for entry, _ in pairs),
+    )  # fmt: skip
+    return [_outcome(entry, device, found.get(_sha256(copy))) for entry, copy in pairs], run
 
 
 def judge_all(
@@ -273,7 +293,8 @@ def judge_all(
     timed_jobs: int = 1,
 ) -> Iterator[tuple[list[Outcome], EvalRun]]:
     """Everything that can be judged on `device` but for the names `left_out`, first without timing, then with; what
-    each run of eval.py gave, as it ends. Files are handed out to `jobs` runs at a time, and to `timed_jobs` where calls are timed."""
+    each run of eval.py gave, as it ends. Files are handed out to `jobs` runs at a time, and to `timed_jobs` where calls
+    are timed."""
     fitting = [e for e in entries() if e.runs_on(device, level) and pattern in e.name and e.name not in left_out]
     for timing, at_once in ((False, jobs), (True, timed_jobs)):
         group = [entry for entry in fitting if ("timing" in entry.needs) == timing]

@@ -23,48 +23,69 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", action="append", choices=("cpu", "emulator", "cuda"),
                         help="may be given again (default: cpu, and cuda or the emulator)")  # fmt: skip
     parser.add_argument("-k", dest="pattern", default="", metavar="NAME", help="only files whose name has this")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write what they got as JSON, anew after each device")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs of eval.py at a time")
+    parser.add_argument("--timed-jobs", type=int, default=1, metavar="N", help="the same where calls are timed")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write what they got as JSON, anew after each run")
     return parser
 
 
 def main() -> int:
     options = parser().parse_args()
-    environment: dict[str, dict] = {}
-    outcomes: list[corpus.Outcome] = []
+    table = Table(options.json)
     for device in options.device or devices():
         level = choose_isolation("auto", device).level
         chosen = [e for e in corpus.entries() if e.opens and e.runs_on(device, level) and options.pattern in e.name]
         if device == "emulator":  # which gives no times
             chosen = [entry for entry in chosen if "timing" not in entry.needs]
-        found, environment[device] = judge(chosen, device)
-        outcomes += found
-        if options.json:
-            rows = [_row(outcome) for outcome in outcomes]
-            command = shlex.join(["python", "-m", "tests.hostile.opened", *sys.argv[1:]])
-            written(options.json, {"environment": environment, "command": command, "outcomes": rows})
+        judge(chosen, device, table, jobs=options.jobs, timed_jobs=options.timed_jobs)
+    outcomes = table.outcomes.values()
     refused = [outcome for outcome in outcomes if outcome.verdict != "accepted"]
     print(f"{len(outcomes)} judged with what they attack open, {len(outcomes) - len(refused)} accepted")
     return 1 if refused or not outcomes else 0
 
 
-def judge(chosen: list[corpus.Entry], device: str) -> tuple[list[corpus.Outcome], dict]:
-    """What each got, those that are not accepted a few times: on a busy machine a time may be lost. And the machine."""
-    latest: dict[corpus.Entry, corpus.Outcome] = {}
-    environment: dict = {}
-    for _ in range(PATIENCE):
-        left = [entry for entry in chosen if entry not in latest or latest[entry].verdict != "accepted"]
-        if not left:
-            break
+class Table:
+    """What was judged so far, on standard output and in a file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._environment: dict[str, dict] = {}
+        self.outcomes: dict[tuple[str, str], corpus.Outcome] = {}
+        """The latest, by device and name."""
+
+    def refused(self, chosen: list[corpus.Entry], device: str) -> list[corpus.Entry]:
+        """Those that are not accepted yet."""
+        outcomes = {entry: self.outcomes.get((device, entry.name)) for entry in chosen}
+        return [entry for entry, outcome in outcomes.items() if not outcome or outcome.verdict != "accepted"]
+
+    def add(self, outcomes: list[corpus.Outcome], device: str, environment: dict | None) -> None:
+        """What one run gave, and the machine that it ran on, if it came so far. The file is written anew."""
+        for outcome in outcomes:
+            self.outcomes[device, outcome.entry.name] = outcome
+            _print(outcome)
+        if environment:
+            self._environment.setdefault(device, environment)
+        if self._path:
+            rows = [_row(outcome) for _, outcome in sorted(self.outcomes.items())]
+            command = shlex.join(["python", "-m", "tests.hostile.opened", *sys.argv[1:]])
+            written(self._path, {"environment": self._environment, "command": command, "outcomes": rows})
+
+
+def judge(chosen: list[corpus.Entry], device: str, table: Table, *, jobs: int, timed_jobs: int) -> None:
+    """Those that are not accepted a few times, one run after another: on a busy machine a time may be lost."""
+    for attempt in range(PATIENCE):
+        at_once = {} if attempt else {"jobs": jobs, "timed_jobs": timed_jobs}
         with tempfile.TemporaryDirectory() as folder:
-            found, runs = corpus.judge_opened(left, device, Path(folder))
-        latest |= {outcome.entry: outcome for outcome in found}
-        environment = environment or next((run.results["environment"] for run in runs if run.results), {})
-    for outcome in latest.values():
-        mark = "ok   " if outcome.verdict == "accepted" else "SHUT "
-        print(f"{mark} {device:9s} {outcome.entry.name:50s} {outcome.verdict:32s} {_text(outcome.entry)}", flush=True)
-        if outcome.verdict != "accepted":
-            print(f"      {outcome.message[:400]}", flush=True)
-    return list(latest.values()), environment
+            for found, run in corpus.judge_opened(table.refused(chosen, device), device, Path(folder), **at_once):
+                table.add(found, device, run.results.get("environment"))
+
+
+def _print(outcome: corpus.Outcome) -> None:
+    accepted = outcome.verdict == "accepted"
+    mark, name = "ok   " if accepted else "SHUT ", outcome.entry.name
+    print(f"{mark} {outcome.device:9s} {name:50s} {outcome.verdict:32s} {_text(outcome.entry)}", flush=True)
+    if not accepted:
+        print(f"      {outcome.message[:400]}", flush=True)
 
 
 def _row(outcome: corpus.Outcome) -> dict:

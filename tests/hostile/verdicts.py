@@ -58,13 +58,14 @@ def judge(folder: Path, devices: Iterable[str], *, quiet: bool) -> Judged:
 
 
 def judge_opened(folder: Path, entries: Iterable[corpus.Entry]) -> dict[str, corpus.Outcome]:
-    """Outcomes by name of files that have what they attack open: on the CPU, or on the emulator where they need CUDA."""
+    """Outcomes by name of files that have what they attack open: on the CPU, or on the emulator where that is
+    needed."""
     found: dict[str, corpus.Outcome] = {}
     remaining = list(entries)
     for device in ("cpu", "emulator"):
         of_it = [entry for entry in remaining if entry.runs_on(device, "namespaces") and entry.name not in found]
-        outcomes, _ = corpus.judge_opened(of_it, device, folder / device)
-        found |= {outcome.entry.name: outcome for outcome in outcomes}
+        for outcomes, _ in corpus.judge_opened(of_it, device, folder / device):
+            found |= {outcome.entry.name: outcome for outcome in outcomes}
     return found
 
 

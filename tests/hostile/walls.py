@@ -39,8 +39,8 @@ class Wall:
 
 
 def put(place: str, thing: object) -> None:
-    """Put `thing` in place of `module:attribute` or `module:Class.attribute`. Raises AttributeError where there is none:
-    a wall that has moved must be named anew here."""
+    """Put `thing` in place of `module:attribute` or `module:Class.attribute`. Raises AttributeError where there is
+    none: a wall that has moved must be named anew here."""
     module, _, path = place.partition(":")
     *owners, name = path.split(".")
     owner = importlib.import_module(module)

@@ -2,8 +2,8 @@
 
 surface: the device, shared with baselines and the null kernel
 needs: gpu, timing
-expect: rejected wrong_when_timed
-opens: wall timed values
+expect: rejected ran_while_held|wrong_when_timed
+opens: wall timed values and device
 """
 
 import torch
