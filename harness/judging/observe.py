@@ -171,5 +171,8 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two tensors hold the same bits; NaN is like itself here."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    flat = [t.contiguous().reshape(-1).view(torch.uint8) for t in (a, b)]
-    return torch.equal(*flat)
+    bits = _BITS.get(a.element_size(), torch.uint8)  # element by element, or byte by byte
+    return torch.equal(*(t.contiguous().reshape(-1).view(bits) for t in (a, b)))
+
+
+_BITS = {2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -82,7 +82,7 @@ def _perturb(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> to
     if tensor.is_floating_point():
         for _, (piece,) in pieces(tensor):
             signs = torch.randint(0, 2, piece.shape, generator=generator, device=piece.device, dtype=torch.int8)
-            piece.mul_(1 + (signs.double() - 0.5) * eps)
+            piece.mul_(signs.double().sub_(0.5).mul_(eps).add_(1))
     return tensor
 
 

@@ -73,6 +73,8 @@ class Entry:
     allowed: tuple[str, ...]
     problem: Path = PROBLEM
     opens: Opening | None = None
+    case: str = ""
+    """The only case that it is judged on; all of the problem's without one."""
 
     @property
     def name(self) -> str:
@@ -138,7 +140,7 @@ def read(path: Path) -> Entry:
     head = re.match(r'"""(.*?)"""', path.read_text(), re.DOTALL)
     if not head:
         raise ValueError(f"{path} has no docstring at its head")
-    fields = dict(re.findall(r"^(surface|problem|needs|expect|opens): (.*)$", head[1], re.MULTILINE))
+    fields = dict(re.findall(r"^(surface|problem|needs|expect|opens|case): (.*)$", head[1], re.MULTILINE))
     if not {"surface", "expect"} <= set(fields):
         raise ValueError(f"{path}: the docstring needs the lines 'surface:' and 'expect:'")
     needs = frozenset(word.strip() for word in fields.get("needs", "").split(",") if word.strip())
@@ -146,7 +148,9 @@ def read(path: Path) -> Entry:
         raise ValueError(f"{path}: 'needs:' has {sorted(needs - WORDS)}; known are {sorted(WORDS)}")
     problem = PROBLEMS / f"{fields.get('problem', PROBLEM.stem)}.py"
     strategy, opens = head[1].strip().splitlines()[0], _opening(path, fields.get("opens"))
-    return Entry(path, strategy, fields["surface"], needs, _allowed(fields["expect"]), problem, opens)
+    return Entry(
+        path, strategy, fields["surface"], needs, _allowed(fields["expect"]), problem, opens, fields.get("case", "")
+    )
 
 
 def _opening(path: Path, text: str | None) -> Opening | None:
@@ -179,33 +183,50 @@ def entries() -> list[Entry]:
 def judge(
     chosen: Iterable[Entry], device: str, *options: str, timing: bool, at_once: int = 1, alone: bool | None = None
 ) -> tuple[list[Outcome], EvalRun]:
-    """Judge files in one run of eval.py for each problem and limit of time: whatever one of them does, the next has to
-    be judged as if alone. Of `at_once` runs beside each other each has its share of the cores. A run is `alone` on the
-    machine where a file needs it, unless that is said. What is given is the last run, with what all have said."""
+    """Judge files in one run of eval.py for each problem, case and limit of time: whatever one of them does, the next
+    has to be judged as if alone. Of `at_once` runs beside each other each has its share of the cores. A run is `alone`
+    on the machine where a file needs it, unless that is said. What is given is the last run, with what all have
+    said."""
     members = list(chosen)
     outcomes, said = [], ""
-    for kind in dict.fromkeys((entry.problem, entry.may_hang) for entry in members):
-        of_it = [entry for entry in members if (entry.problem, entry.may_hang) == kind]
-        problem, may_hang = kind
+    for kind in dict.fromkeys((entry.problem, entry.case, entry.may_hang) for entry in members):
+        of_it = [entry for entry in members if (entry.problem, entry.case, entry.may_hang) == kind]
+        problem, case, may_hang = kind
         quiet = any(entry.needs_quiet for entry in of_it) if alone is None else alone
         limit = ["--timeout", HANGS_TIMEOUT_S if may_hang else TIMEOUT_S]
-        found, run = _judge(problem, of_it, device, *limit, *options, timing=timing, at_once=at_once, alone=quiet)
+        found, run = _judge(problem, case, of_it, device, *limit, *options, timing=timing, at_once=at_once, alone=quiet)
         outcomes += found
         said += run.stderr
     return outcomes, replace(run, stderr=said)
 
 
 def _judge(
-    problem: Path, members: list[Entry], device: str, *options: object, timing: bool, at_once: int, alone: bool
+    problem: Path,
+    case: str,
+    members: list[Entry],
+    device: str,
+    *options: object,
+    timing: bool,
+    at_once: int,
+    alone: bool,
 ) -> tuple[list[Outcome], EvalRun]:
     found, run = _run(
-        problem, [e.path for e in members], device, *options, timing=timing, at_once=at_once, program=True, alone=alone
+        problem,
+        case,
+        [e.path for e in members],
+        device,
+        *options,
+        timing=timing,
+        at_once=at_once,
+        program=True,
+        alone=alone,
     )
     return [_outcome(entry, device, found.get(entry.sha256)) for entry in members], run
 
 
 def _run(
     problem: Path,
+    case: str,
     paths: list[Path],
     device: str,
     *options: object,
@@ -218,6 +239,7 @@ def _run(
     limits = CUDA_LIMITS if device == "cuda" else LIMITS
     threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // at_once))} if at_once > 1 else {}
     mode = ["-k", "timed", "--quick", "--against", "eager"] if timing else ["--no-timing"]
+    mode += ["-k", case] if case else []
     mode += ["--check"] if device == "emulator" else []
     seed = random.SystemRandom().randrange(2**53)
     try:
@@ -249,20 +271,22 @@ def judge_opened(
     """Judge files, each with what it asks for in `opens:`, of which copies are written to `folder`: one run or more for
     each problem and wall, `jobs` at a time, and `timed_jobs` where calls are timed. What each run gave, as it ends. All
     of them must be accepted; who sleeps otherwise must be fast."""
-    groups: dict[tuple[Path, str, bool], list[tuple[Entry, Path]]] = {}
+    groups: dict[tuple[Path, str, str, bool], list[tuple[Entry, Path]]] = {}
     for entry in chosen:
         if entry.opens:
             copy = folder / entry.path.parent.name / entry.path.name
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_text(entry.opens.source(entry.path.read_text()))
             wall = entry.opens.name if entry.opens.kind == "wall" else ""
-            groups.setdefault((entry.problem, wall, "timing" in entry.needs), []).append((entry, copy))
+            groups.setdefault((entry.problem, entry.case, wall, "timing" in entry.needs), []).append((entry, copy))
 
     for timing, at_once in ((False, jobs), (True, timed_jobs)):
         with ThreadPoolExecutor(at_once) as pool:
             running = [
-                pool.submit(_judge_opened, problem, wall, pairs[i::at_once], device, timing=timing, at_once=at_once)
-                for (problem, wall, timed), pairs in groups.items()
+                pool.submit(
+                    _judge_opened, problem, case, wall, pairs[i::at_once], device, timing=timing, at_once=at_once
+                )
+                for (problem, case, wall, timed), pairs in groups.items()
                 for i in range(min(at_once, len(pairs)))
                 if timed == timing
             ]
@@ -271,11 +295,18 @@ def judge_opened(
 
 
 def _judge_opened(
-    problem: Path, wall: str, pairs: list[tuple[Entry, Path]], device: str, *, timing: bool, at_once: int
+    problem: Path,
+    case: str,
+    wall: str,
+    pairs: list[tuple[Entry, Path]],
+    device: str,
+    *,
+    timing: bool,
+    at_once: int,
 ) -> tuple[list[Outcome], EvalRun]:
     """One run of eval.py on copies of files, without `wall`."""
     found, run = _run(
-        problem, [copy for _, copy in pairs], device,
+        problem, case, [copy for _, copy in pairs], device,
         timing=timing, program=walls.command(wall) if wall else True, at_once=at_once,
         alone=timing and any({"too_slow", "rejected ran_while_held"} & set(entry.allowed) for entry, _ in pairs),
     )  # fmt: skip

@@ -195,6 +195,19 @@ WALLS = {
         "outputs of timed calls are compared, and contenders leave the device idle",
         judge=_both(_no_timed_values, _any_work_on_the_device),
     ),
+    "timed values, called again, landlock": Wall(
+        "outputs of timed calls are compared, further calls, and writes in own folders only",
+        judge=_both(_no_timed_values, _no_more_calls),
+        worker=_no_landlock,
+    ),
+    "timed values and beside": Wall(
+        "outputs of timed calls are compared, and little work beside the clock",
+        judge=_both(_no_timed_values, _any_work_beside_the_clock),
+    ),
+    "hold and beside": Wall(
+        "contenders stand still while others are timed, and work little beside the clock",
+        judge=_both(_not_held, _any_work_beside_the_clock),
+    ),
     "timed values, beside, called again": Wall(
         "outputs of timed calls are compared, little work beside the clock, and further calls",
         judge=_both(_no_timed_values, _any_work_beside_the_clock, _no_more_calls),

@@ -3,7 +3,7 @@
 surface: the buffers, which lie in the worker's session before a round begins
 needs: timing
 expect: rejected wrong_when_timed
-opens: wall timed values
+opens: wall timed values and beside
 """
 
 import gc

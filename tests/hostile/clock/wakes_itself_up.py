@@ -3,7 +3,7 @@
 surface: SIGSTOP, which SIGCONT undoes, whoever sends it
 needs: timing
 expect: rejected ran_while_held
-opens: wall hold
+opens: wall hold and beside
 """
 
 import ctypes

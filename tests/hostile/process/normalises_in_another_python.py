@@ -3,6 +3,7 @@
 surface: the operators that a submission must not call, called elsewhere
 expect: rejected raised
 opens: wall processes
+case: large eps
 """
 
 import subprocess

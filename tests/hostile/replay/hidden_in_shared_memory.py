@@ -3,7 +3,7 @@
 surface: /dev/shm
 needs: timing
 expect: rejected wrong_output|wrong_when_timed|wrong_when_called_again|raised
-opens: wall timed values
+opens: wall timed values, called again, landlock
 """
 
 import os

@@ -3,6 +3,7 @@
 surface: the compiler behind torch.compile
 expect: rejected forbidden_op
 opens: wall operators and values
+case: large eps
 """
 
 import torch

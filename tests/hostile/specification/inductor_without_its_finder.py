@@ -3,6 +3,7 @@
 surface: the list of finders, which is Python's and can be changed
 expect: rejected forbidden_op
 opens: wall operators and values
+case: large eps
 """
 
 import sys

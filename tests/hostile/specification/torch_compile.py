@@ -3,6 +3,7 @@
 surface: a compiler that writes the kernel
 expect: rejected forbidden_op
 opens: wall operators and values
+case: large eps
 """
 
 import torch
