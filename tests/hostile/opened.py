@@ -7,6 +7,7 @@ Exits with 1 when one is not. tests/test_hostile.py does the same for the files 
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import sys
 import tempfile
@@ -26,36 +27,50 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs of eval.py at a time")
     parser.add_argument("--timed-jobs", type=int, default=1, metavar="N", help="the same where calls are timed")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write what they got as JSON, anew after each run")
+    parser.add_argument("--continue", dest="continues", action="store_true",
+                        help="leave out files, if unchanged, that are accepted in FILE")  # fmt: skip
     return parser
 
 
 def main() -> int:
     options = parser().parse_args()
-    table = Table(options.json)
+    table = Table(options.json, continues=options.continues)
     for device in options.device or devices():
         level = choose_isolation("auto", device).level
         chosen = [e for e in corpus.entries() if e.opens and e.runs_on(device, level) and options.pattern in e.name]
         if device == "emulator":  # which gives no times
             chosen = [entry for entry in chosen if "timing" not in entry.needs]
         judge(chosen, device, table, jobs=options.jobs, timed_jobs=options.timed_jobs)
-    outcomes = table.outcomes.values()
+    outcomes = list(table.outcomes.values())
     refused = [outcome for outcome in outcomes if outcome.verdict != "accepted"]
     print(f"{len(outcomes)} judged with what they attack open, {len(outcomes) - len(refused)} accepted")
-    return 1 if refused or not outcomes else 0
+    return 1 if refused or not (outcomes or table.before) else 0
 
 
 class Table:
     """What was judged so far, on standard output and in a file."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, continues: bool) -> None:
         self._path = path
         self._environment: dict[str, dict] = {}
+        self.before: dict[tuple[str, str], dict] = {}
+        """Rows of an earlier run, by device and name."""
         self.outcomes: dict[tuple[str, str], corpus.Outcome] = {}
         """The latest, by device and name."""
+        if continues and path and path.exists():
+            earlier = json.loads(path.read_text())
+            now = {entry.name: entry for entry in corpus.entries()}
+            for row in earlier["outcomes"]:
+                entry = now.get(f"{row['family']}/{row['name']}")
+                same = entry and (row["sha256"], row["opened"]) == (entry.sha256, _text(entry))
+                if entry and same and row["got"] == "accepted":
+                    self.before[row["device"], entry.name] = row
+            self._environment = earlier["environment"]
 
     def refused(self, chosen: list[corpus.Entry], device: str) -> list[corpus.Entry]:
         """Those that are not accepted yet."""
-        outcomes = {entry: self.outcomes.get((device, entry.name)) for entry in chosen}
+        new = [entry for entry in chosen if (device, entry.name) not in self.before]
+        outcomes = {entry: self.outcomes.get((device, entry.name)) for entry in new}
         return [entry for entry, outcome in outcomes.items() if not outcome or outcome.verdict != "accepted"]
 
     def add(self, outcomes: list[corpus.Outcome], device: str, environment: dict | None) -> None:
@@ -66,9 +81,12 @@ class Table:
         if environment:
             self._environment.setdefault(device, environment)
         if self._path:
-            rows = [_row(outcome) for _, outcome in sorted(self.outcomes.items())]
+            rows = self.before | {key: _row(outcome) for key, outcome in self.outcomes.items()}
             command = shlex.join(["python", "-m", "tests.hostile.opened", *sys.argv[1:]])
-            written(self._path, {"environment": self._environment, "command": command, "outcomes": rows})
+            written(
+                self._path,
+                {"environment": self._environment, "command": command, "outcomes": [rows[key] for key in sorted(rows)]},
+            )
 
 
 def judge(chosen: list[corpus.Entry], device: str, table: Table, *, jobs: int, timed_jobs: int) -> None:

@@ -178,6 +178,10 @@ def _any_work_beside_the_clock() -> None:
     put("harness.timing.concluding:refuse_work_beside_the_clock", nothing)
 
 
+def _any_time() -> None:
+    put("harness.timing.concluding:is_impossible", lambda *_: False)
+
+
 def _not_held() -> None:
     """A contender runs on while others are timed."""
     put("harness.isolation.hold:Hold.pause", nothing)
@@ -194,6 +198,18 @@ WALLS = {
     "timed values and device": Wall(
         "outputs of timed calls are compared, and contenders leave the device idle",
         judge=_both(_no_timed_values, _any_work_on_the_device),
+    ),
+    "timed values, called again, device": Wall(
+        "outputs of timed calls are compared, further calls, and contenders leave the device idle",
+        judge=_both(_no_timed_values, _no_more_calls, _any_work_on_the_device),
+    ),
+    "timed values and impossible times": Wall(
+        "outputs of timed calls are compared, and no call is faster than its bytes can be moved",
+        judge=_both(_no_timed_values, _any_time),
+    ),
+    "inputs and timed values": Wall(
+        "inputs are the same after a call, and outputs of timed calls are compared",
+        judge=_both(_no_look_at_inputs, _no_more_calls, _no_timed_values),
     ),
     "timed values, called again, landlock": Wall(
         "outputs of timed calls are compared, further calls, and writes in own folders only",

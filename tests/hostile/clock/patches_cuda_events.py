@@ -1,6 +1,6 @@
 """Sleeps in every call, and makes CUDA events report a thousandth.
 
-surface: torch.cuda.Event.elapsed_time, torch.cuda.synchronize
+surface: torch.cuda.Event.elapsed_time
 needs: timing
 expect: too_slow
 opens: given AWAKE
@@ -15,7 +15,6 @@ AWAKE = False  # whether it lies without having slept
 
 
 torch.cuda.Event.elapsed_time = lambda self, other: 0.001
-torch.cuda.synchronize = lambda *_: None
 
 
 class ModelNew(nn.Module):

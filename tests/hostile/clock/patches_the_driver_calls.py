@@ -3,7 +3,7 @@
 surface: torch.cuda.Stream.synchronize, Event.query, Event.elapsed_time
 needs: gpu, timing
 expect: rejected wrong_when_timed|wrong_when_called_again
-opens: wall timed values
+opens: wall timed values, called again, device
 """
 
 import torch

@@ -3,7 +3,7 @@
 surface: harness.worker.session, which shares the process
 needs: timing
 expect: rejected wrong_when_timed
-opens: wall timed values
+opens: wall timed values and impossible times
 """
 
 import harness.worker.rounds as rounds

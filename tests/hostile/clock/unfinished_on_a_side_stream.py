@@ -3,7 +3,7 @@
 surface: streams that nobody waits for
 needs: gpu, timing
 expect: rejected wrong_when_timed|wrong_when_called_again
-opens: wall timed values
+opens: wall timed values, called again, device
 """
 
 import torch

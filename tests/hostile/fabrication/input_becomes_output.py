@@ -1,6 +1,7 @@
 """Normalises its input in place and returns it, so that a reference that is run on it afterwards agrees.
 
 surface: the input's memory
+needs: cpu
 expect: rejected input_modified|bad_output
 opens: wall inputs
 """

@@ -3,7 +3,7 @@
 surface: the input's memory, where only timed calls show it
 needs: timing
 expect: rejected input_modified
-opens: wall inputs
+opens: wall inputs and timed values
 """
 
 import torch

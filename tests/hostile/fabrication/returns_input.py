@@ -1,7 +1,7 @@
-"""Returns its input.
+"""Returns a copy of its input.
 
 surface: data that are normalised already
-expect: rejected wrong_output|bad_output
+expect: rejected wrong_output
 opens: wall values
 """
 
@@ -17,4 +17,4 @@ class ModelNew(nn.Module):
         self.eps = eps
 
     def forward(self, x):
-        return x.contiguous()
+        return x.contiguous().clone()

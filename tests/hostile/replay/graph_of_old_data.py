@@ -3,7 +3,7 @@
 surface: CUDA graphs, which keep the addresses that they were captured with
 needs: gpu, timing
 expect: rejected wrong_output|wrong_when_timed|wrong_when_called_again
-opens: wall timed values
+opens: wall timed values, called again
 """
 
 import torch

@@ -3,7 +3,7 @@
 surface: state that no Python object shows
 needs: gpu, timing
 expect: rejected wrong_output|wrong_when_timed|wrong_when_called_again
-opens: wall timed values
+opens: wall timed values, called again
 """
 
 import torch

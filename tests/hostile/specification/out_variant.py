@@ -18,8 +18,8 @@ class ModelNew(nn.Module):
 
     def forward(self, x):
         rows = x.reshape(1, -1, x.shape[-1])
-        ones, zeros = torch.ones(rows.shape[1]), torch.zeros(rows.shape[1])
-        out = (torch.empty_like(rows), torch.empty(0), torch.empty(0))
+        ones, zeros = x.new_ones(rows.shape[1]), x.new_zeros(rows.shape[1])
+        out = (torch.empty_like(rows), x.new_empty(0), x.new_empty(0))
         torch.ops.aten.native_batch_norm.out(
             rows, ones, zeros, None, None, True, 0.0, self.eps, out=out[0], save_mean=out[1], save_invstd=out[2]
         )

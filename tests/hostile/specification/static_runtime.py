@@ -1,6 +1,7 @@
 """Runs F.layer_norm in TorchScript's static runtime, whose operators are not the dispatcher's.
 
 surface: interpreters with operators of their own
+needs: cpu
 expect: rejected forbidden_op
 opens: wall operators
 """
