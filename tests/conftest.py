@@ -8,7 +8,7 @@ from tests import machine
 
 # The files that take longest, for the others to fill the cores beside them. The documents judge a third of what
 # test_cuda_submissions does, and share it.
-FIRST = ("test_cuda_submissions.py", "test_hostile.py", "test_documents_run.py")
+FIRST = ("test_cuda_submissions.py", "test_documents_run.py", "test_hostile.py", "test_hostile_opened.py")
 
 
 pytest.register_assert_rewrite("tests.hostile.verdicts")

@@ -72,23 +72,6 @@ def test_the_threat_model_lists_the_corpus():
     assert shown == corpus.table()
 
 
-# ---------------------------------------------------------------------- what is open must be gone through
-
-OPENED = [e for e in ENTRIES if e.opens and not e.needs_quiet and "gpu" not in e.needs and "timing" not in e.needs]
-
-
-@pytest.fixture(scope="module")
-def opened(tmp_path_factory):
-    return verdicts.judge_opened(tmp_path_factory.mktemp("opened"), OPENED)
-
-
-@pytest.mark.parametrize("entry", OPENED, ids=lambda entry: entry.name)
-def test_with_what_it_attacks_open_it_is_accepted(entry, opened):
-    """Otherwise something else refuses it, and nothing is known of what it is here to test."""
-    outcome = opened[entry.name]
-    assert outcome.verdict == "accepted", f"{entry.opens.text}: {outcome.message}"
-
-
 def test_every_hostile_file_says_what_lets_it_succeed():
     assert [entry.name for entry in ENTRIES if not entry.opens and not entry.is_control] == []
     assert [entry.name for entry in ENTRIES if entry.opens and entry.is_control] == []

@@ -16,14 +16,18 @@ class ModelNew(nn.Module):
         self.weight = nn.Parameter(torch.ones(normalized_shape))
         self.bias = nn.Parameter(torch.zeros(normalized_shape))
         self.eps = eps
+        self.compiled = {}
 
     def forward(self, x):
         from torch._inductor import compile
         from torch.fx.experimental.proxy_tensor import make_fx
 
-        graph = make_fx(lambda rows: (self.plain(rows),))(x)
-        return compile(graph, [x])(x)[0]
+        weight, bias = self.weight.detach(), self.bias.detach()
+        if x.shape not in self.compiled:
+            graph = make_fx(lambda *given: (self.plain(*given),))(x, weight, bias)
+            self.compiled[x.shape] = compile(graph, [x, weight, bias])
+        return self.compiled[x.shape](x, weight, bias)[0]
 
-    def plain(self, x):
+    def plain(self, x, weight, bias):
         y = (x - x.mean(-1, keepdim=True)).contiguous()
-        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
+        return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * weight + bias
