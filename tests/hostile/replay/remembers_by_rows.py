@@ -2,7 +2,7 @@
 
 surface: data sets that come again with a few elements changed
 needs: timing
-expect: rejected wrong_when_timed|wrong_output|too_slow
+expect: rejected wrong_when_timed|wrong_output
 opens: wall timed values
 """
 

@@ -20,7 +20,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         import torch._dynamo
 
-        return torch._dynamo.optimize("aot_eager", dynamic=False)(self.plain)(x)
+        return torch._dynamo.optimize("inductor", dynamic=False)(self.plain)(x)
 
     def plain(self, x):
         y = (x - x.mean(-1, keepdim=True)).contiguous()
