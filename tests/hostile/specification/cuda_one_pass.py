@@ -16,11 +16,9 @@ __device__ float block_sum(float value) {
   __syncthreads();
   partial[threadIdx.x] = value;
   __syncthreads();
-  for (int step = 128; step; step /= 2) {
-    if (threadIdx.x < step) partial[threadIdx.x] += partial[threadIdx.x + step];
-    __syncthreads();
-  }
-  return partial[0];
+  float total = 0;
+  for (int i = 0; i < 256; i++) total += partial[i];
+  return total;
 }
 __global__ void layer_norm_kernel(const float* x, const float* weight, const float* bias, float* y, int n, float eps) {
   const float* row = x + (size_t)blockIdx.x * n;
