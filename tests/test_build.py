@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.build import intercept
 from harness.build.compiler_output import kernel_resources, short_errors
 from harness.build.extension import Extension, SourceText
 from harness.build.locate import locate
@@ -185,3 +186,33 @@ def test_a_run_adds_a_bounded_amount_to_the_cache(tmp_path, monkeypatch):
     builds.keep(tmp_path / "build", tmp_path / "cache")
     kept = [path.stat().st_size for path in (tmp_path / "cache").rglob("*.so")]
     assert kept == [400_000] * 2
+
+
+@pytest.mark.parametrize(
+    ("call", "reason", "said"),
+    [
+        (
+            "load_inline('a', cpp_sources='', extra_cuda_cflag=['-O3'])",
+            "load_failed",
+            "Did you mean 'extra_cuda_cflags'?",
+        ),
+        ("load_inline('a', cpp_sourcs='')", "load_failed", "missing 1 required positional argument: 'cpp_sources'"),
+        ("load_inline('a', cpp_sources='', fast=1)", "load_failed", "unexpected keyword argument 'fast'"),
+        (
+            "load('a', ['kernel.cu'])",
+            "build_failed",
+            "Give the sources as text to torch.utils.cpp_extension.load_inline",
+        ),
+    ],
+)
+def test_what_load_inline_does_not_take_is_named_before_anything_is_built(call, reason, said, tmp_path):
+    path = write(tmp_path, f"from torch.utils.cpp_extension import load, load_inline\n{call}\n")
+    (evaluation,) = run_eval(path, "--problem", PROBLEM, "--device", "cpu").results["evaluations"]
+    assert evaluation["reason"] == reason
+    assert said in evaluation["message"]
+
+
+def test_what_torch_takes_beside_is_taken():
+    intercept._require_known(["use_pch", "keep_intermediates"])
+    with pytest.raises(TypeError, match="'keep_intermediate'. Did you mean 'keep_intermediates'"):
+        intercept._require_known(["keep_intermediate"])

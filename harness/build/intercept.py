@@ -7,19 +7,21 @@ two builds of the same thing both succeed, and one that died leaves nothing that
 
 from __future__ import annotations
 
+import difflib
 import errno
 import importlib.util
+import inspect
 import os
 import re
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import torch.utils.cpp_extension as cpp_extension
@@ -30,6 +32,9 @@ from harness.build.symbols import missing_definition
 from harness.records import KernelResources
 
 _REPORT = "kernels.json"
+
+# What this torch takes beside what is read here.
+_KEYWORDS = frozenset(inspect.signature(cpp_extension.load_inline).parameters)
 
 
 @dataclass
@@ -64,9 +69,10 @@ def install(
         verbose: bool = False,
         with_cuda: bool | None = None,
         is_python_module: bool = True,
-        **_others: Any,
+        **others: Any,
     ) -> ModuleType | str:
-        """PyTorch's signature. `build_directory`, `verbose` and `with_cuda` change nothing here."""
+        """PyTorch's signature. `build_directory`, `verbose`, `with_cuda` and others change nothing here."""
+        _require_known(others)
         extension = Extension(
             name=name,
             cpp_sources=_sources(cpp_sources, submission),
@@ -80,8 +86,26 @@ def install(
         return _load(extension, toolchain, cache, report, is_python_module, look)
 
     load_inline.__qualname__ = "load_inline"  # Python's own messages about its arguments name it
-    setattr(cpp_extension, "load_inline", load_inline)  # noqa: B010  a plain assignment fails type checks
+    for name, function in (("load_inline", load_inline), ("load", _no_files)):
+        setattr(cpp_extension, name, function)
     return report
+
+
+def _require_known(names: Iterable[str]) -> None:
+    """Raises TypeError for a keyword that this torch's `load_inline` does not take, as it would."""
+    for name in names:
+        if name not in _KEYWORDS:
+            near = difflib.get_close_matches(name, _KEYWORDS, 1)
+            hint = f". Did you mean '{near[0]}'?" if near else ""
+            raise TypeError(f"load_inline() got an unexpected keyword argument '{name}'{hint}")
+
+
+def _no_files(*_arguments: Any, **_keywords: Any) -> NoReturn:
+    """In place of `torch.utils.cpp_extension.load`."""
+    raise BuildFailed(
+        "torch.utils.cpp_extension.load builds source files, and a submission is one Python file. Give the sources as "
+        "text to torch.utils.cpp_extension.load_inline."
+    )
 
 
 def _sources(sources: str | Sequence[str] | None, submission: Path) -> tuple[SourceText, ...]:
