@@ -46,6 +46,7 @@ class Judge:
         self._cases = cases
         self._device = device
         self._draws = Draws(problem, device, settings.seed)
+        self._draws.compute_ahead(cases, further=device.name != "emulator")  # where each case gets some of them
         self._settings = settings
         self._on_event = on_event
         could_be_timed = [case.name for case in cases if case.timed] if settings.timing and device.can_time else []
@@ -63,6 +64,7 @@ class Judge:
         return self
 
     def __exit__(self, *_exception: object) -> None:
+        self._draws.end_ahead()
         if self._null:
             self._null.end()
         if self._baselines:
@@ -127,6 +129,7 @@ class Judge:
     def _time(
         self, submission: Submission, runner: Runner, common: dict, results: list[verdict.Case]
     ) -> verdict.Evaluation:
+        self._draws.end_ahead()
         try:
             runner.worker.pause()  # what it does meanwhile would slow the copies that measure the bandwidth
         except SubmissionError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ import torch
 
 from harness.device.base import Device
 from harness.errors import UsageError, out_of_memory
+from harness.oracle.ahead import FEWEST, Ahead, Known
 from harness.oracle.data import Data, draw_upstream, in_layout
 from harness.oracle.differentiate import differentiation
 from harness.oracle.further import Further, draw_further
@@ -53,15 +55,16 @@ def forms_of(drawn: Drawn) -> CaseForms:
     )
 
 
-def draw_case(problem: Problem, case: Case, device: Device, seed: int) -> Drawn:
-    """Draw a case's weights and inputs and compute what must come out.
+def draw_case(problem: Problem, case: Case, device: Device, seed: int, known: Known | None = None) -> Drawn:
+    """Draw a case's weights and inputs and compute what must come out, if that is not `known`.
 
     Raises UsageError when the reference cannot be run on them."""
     try:
         reference, data = _draw(problem, case, device, seed)
         encode_value(reference.init)
-        expected = reference.expect(data, sub_seed(seed, case.name, "signs"))
+        expected = known.expected if known else reference.expect(data, sub_seed(seed, case.name, "signs"))
         further = draw_further(problem, reference, data, expected, sub_seed(seed, case.name, "further"))
+        further = further.with_known(known.further) if further and known else further
         return Drawn(reference, data, expected, further)
     except UsageError:
         raise
@@ -126,11 +129,15 @@ class Draws:
         self._device = device
         self._seed = seed
         self._drawn: dict[str, Drawn] = {}
+        self._ahead: Ahead | None = None
         self._forms: dict[str, CaseForms] = {}
 
     def draw(self, case: Case) -> Drawn:
         """As `draw_case`."""
-        drawn = self._drawn.get(case.name) or draw_case(self._problem, case, self._device, self._seed)
+        drawn = self._drawn.get(case.name)
+        if not drawn:
+            known = self._ahead.take(case.name) if self._ahead else None
+            drawn = draw_case(self._problem, case, self._device, self._seed, known)
         if sum(expected.values.nbytes for expected in drawn.expected) <= KEPT_BYTES:
             self._drawn[case.name] = drawn
         if case.timed and sum(t.nbytes for t in drawn.reference.state.values()) <= KEPT_STATE_BYTES:
@@ -141,14 +148,37 @@ class Draws:
         """What timing needs of it. Raises as `draw_case`."""
         return self._forms.get(case.name) or forms_of(self.draw(case))
 
+    def compute_ahead(self, cases: Sequence[Case], *, further: bool) -> None:
+        """Have another process compute what must come out of the small ones, and of their `further` calls, until
+        `end_ahead`; where there is another core for it, and data that a fork may touch."""
+        small = {case.name: case for case in cases if self._is_small(case)}
+        alone = len(os.sched_getaffinity(0)) < 2
+        if self._device.torch_device.type != "cpu" or alone or len(small) < FEWEST:
+            return
+
+        def compute(name: str) -> Known:
+            drawn = draw_case(self._problem, small[name], self._device, self._seed)
+            return Known(drawn.expected, drawn.further.expect_ahead() if further and drawn.further else [])
+
+        self._ahead = Ahead([*small], compute)
+
+    def end_ahead(self) -> None:
+        """Nothing computes beside the judge from here on."""
+        if self._ahead:
+            self._ahead.end()
+
     def draw_ahead(self, cases: Sequence[Case], stop: Callable[[], bool]) -> None:
         """Draw the small ones, with what must come out of further calls, until `stop` says that there is other work.
         What cannot be drawn, `draw` will say."""
+        if self._ahead:
+            return
         for case in cases:
             if stop():
                 return
-            shapes = case.on(self._device.name).shapes
-            if case.name not in self._drawn and 8 * sum(map(math.prod, shapes)) <= KEPT_BYTES:
+            if case.name not in self._drawn and self._is_small(case):
                 with contextlib.suppress(UsageError):
                     if further := self.draw(case).further:
                         further.expect_ahead()
+
+    def _is_small(self, case: Case) -> bool:
+        return 8 * sum(map(math.prod, case.on(self._device.name).shapes)) <= KEPT_BYTES

@@ -32,11 +32,13 @@ class Variant:
     reference: Reference
     data: Data
     seed: int
+    known: list[Expected] | None = None
+    """What must come out, where that has been computed elsewhere."""
 
     @cached_property
     def expected(self) -> list[Expected]:
         """With the tolerance of a single perturbation, which costs a fraction and is no larger than the whole."""
-        return self.reference.expect(self.data, self.seed, draws=1)
+        return self.known or self.reference.expect(self.data, self.seed, draws=1)
 
     def compare(self, tensors: Sequence[torch.Tensor]) -> list[Comparison]:
         """Each result with what it should be. What is within the smaller tolerance is within the whole one."""
@@ -56,10 +58,16 @@ class Further:
     inputs: Variant
     weights: Variant
 
-    def expect_ahead(self) -> None:
+    def expect_ahead(self) -> list[list[Expected]]:
         """Compute what must come out now, and not when it is compared."""
-        for variant in (self.inputs, self.weights):
-            variant.expected  # noqa: B018  is kept from here on
+        return [variant.expected for variant in (self.inputs, self.weights)]
+
+    def with_known(self, known: Sequence[list[Expected]]) -> Further:
+        """The same, with what another's `expect_ahead` gave, if it gave any."""
+        if not known:
+            return self
+        inputs, weights = known
+        return Further(replace(self.inputs, known=inputs), replace(self.weights, known=weights))
 
 
 def draw_further(
