@@ -35,7 +35,7 @@ def case(name, shape, dims=1, eps=1e-6, **options):
 
 
 def few(shape):
-    """What the emulator runs in its place: an eighth of the rows, but three at least."""
+    """What the emulator runs in place of what a CPU does: an eighth of the rows, but three at least."""
     return (min(shape[0], max(3, shape[0] // 8)), *shape[1:])
 
 

@@ -43,10 +43,11 @@ class Known:
 
 
 class Ahead:
-    """Results of `cases`, in their order, that a forked process computes with `compute`."""
+    """What a forked process computes with `compute`, case by case."""
 
     def __init__(self, names: Sequence[str], compute: Callable[[str], Known]) -> None:
-        """Starts it. `compute` runs in the process alone; a case for which it raises is None."""
+        """Starts it on the cases of these `names`, in their order. `compute` runs in the process alone; of a case for
+        which it raises there is nothing."""
         self._coming = list(names)
         self._file = os.memfd_create("kernelgate-expected")
         self._said, say = os.pipe()

@@ -1,7 +1,7 @@
 """Judge each file of the corpus with what it attacks open: `python -m tests.hostile.opened`.
 
 All must be accepted then. Otherwise something else refuses a file, and nothing is known of what it is here to test.
-Exits with 1 when one is not. tests/test_hostile.py does the same for the files that need no times.
+Exits with 1 when one is not. tests/test_hostile_opened.py does the same for the files that need no times.
 """
 
 from __future__ import annotations
