@@ -1,5 +1,7 @@
 """nn.RMSNorm: rows divided by the root of their mean square, times a weight; no mean is taken off."""
 
+import math
+
 import torch
 import torch.nn as nn
 
@@ -18,6 +20,11 @@ class Model(nn.Module):
 def case(name, shape, dims=1, eps=1e-6, **options):
     """A case that normalises the last `dims` dimensions of an input of `shape`."""
     return dict(name=name, init=[shape[len(shape) - dims :], eps], shapes=[shape], batch=dims < len(shape), **options)
+
+
+def smaller(shape, dims=1):
+    """What a CPU or the emulator runs in place of a case of more rows."""
+    return {key: case("", shape, dims)[key] for key in ("init", "shapes")}
 
 
 def few(shape):
@@ -57,11 +64,12 @@ CASES = [
     *(case(f"D = {d} fp16", (3, d), distribution="rows", dtype="float16") for d in (2056, 4104, 8200)),
     case("one row", (1, 65536), distribution="rows"),
     case("long odd row", (2, 40_001), distribution="rows"),
-    case("70,000 rows", (70_000, 24), distribution="rows", scaled=dict(init=[(24,)], shapes=[(800, 24)])),
+    case("70,000 rows", (70_000, 24), distribution="rows", scaled=smaller((800, 24)), emulated=smaller((200, 24))),
     case("no rows", (0, 256)),
     # Memory.
-    case("not contiguous", (9, 40, 96), distribution="rows", layout="transposed"),
-    case("not contiguous bf16", (9, 40, 96), distribution="rows", layout="transposed", dtype="bfloat16"),
+    case("not contiguous", (9, 40, 96), distribution="rows", layout="transposed", emulated=smaller((4, 20, 96))),
+    case("not contiguous bf16", (9, 40, 96), distribution="rows", layout="transposed", dtype="bfloat16",
+         emulated=smaller((4, 20, 96))),
     case("4-byte aligned", (13, 1024), distribution="rows", layout="offset"),
     case("2-byte aligned fp16", (13, 1024), distribution="rows", layout="offset", dtype="float16"),
     # Numbers that break shortcuts: a sum of squares has to be fp32 for 16-bit values, whose squares overflow.
@@ -77,13 +85,28 @@ CASES = [
     case("eps = 0", (8, 320), eps=0.0, distribution="rows"),
     case("eps = 0.1", (8, 320), eps=0.1, distribution="rows"),
     case("eps = 100", (8, 320), eps=100.0, distribution="rows"),
-]
+]  # fmt: skip
 
 
 def wide(rng):
     """A few rows of up to 20,000 elements, mostly whole vectors: where kernels choose how to share a row out."""
     width = int(2 ** rng.uniform(9, 14.3))
     return int(rng.integers(1, 4)), width if rng.random() < 0.25 else width // 8 * 8
+
+
+def few_rows(shape, dims):
+    """The shape with a hundred rows at most: on the emulator each takes a block's time, however short it is."""
+    few = list(shape)
+    while math.prod(few[:-dims]) > 100:
+        longest = max(range(len(shape) - dims), key=few.__getitem__)
+        few[longest] = -(-few[longest] // 2)
+    return tuple(few)
+
+
+def emulated(shape, dims):
+    """What the emulator runs in place of a shape of more rows; nothing where it has as few."""
+    few = few_rows(shape, dims)
+    return {} if few == shape else {"emulated": smaller(few, dims)}
 
 
 def random_cases(rng):
@@ -93,7 +116,7 @@ def random_cases(rng):
         rank = int(rng.integers(2, 5))
         dims = int(rng.integers(1, rank + 1))
         shape = tuple(int(n) for n in rng.integers(1, (0, 0, 600, 40, 18)[rank], rank))
-        drawn.append(case("random", shape, dims, distribution="rows", dtype=dtype))
+        drawn.append(case("random", shape, dims, distribution="rows", dtype=dtype, **emulated(shape, dims)))
         drawn.append(case("random", wide(rng), distribution="rows", dtype=dtype))
     return drawn
 

@@ -17,9 +17,13 @@ class Reader(Protocol):
     """Reads a worker's memory without its help."""
 
     def read(self, ref: OutputRef, handles: Sequence[str]) -> torch.Tensor:
-        """The whole tensor, on the judge's device; `handles` are the reply's.
+        """The whole tensor, on the judge's device; `handles` are the reply's. It may be a view of the worker's memory.
 
         Raises SubmissionError when the memory cannot be read."""
+        ...
+
+    def copy(self, ref: OutputRef, handles: Sequence[str]) -> torch.Tensor:
+        """As `read`, and never a view."""
         ...
 
     def read_at(

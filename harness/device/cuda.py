@@ -115,6 +115,9 @@ class CudaReader:
         raw = torch.as_tensor(driver.DeviceBytes(address, span * dtype.itemsize), device="cuda")
         return raw.view(dtype).as_strided(ref.shape, ref.stride)
 
+    def copy(self, ref: OutputRef, handles: Sequence[str]) -> torch.Tensor:
+        return self.read(ref, handles).clone()
+
     def read_at(
         self, address: int, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype
     ) -> torch.Tensor | None:

@@ -68,6 +68,8 @@ class ProcessReader:
             self._read([(raw.data_ptr(), raw.nbytes)], [(ref.address, raw.nbytes)])
         return raw.as_strided(ref.shape, ref.stride)
 
+    copy = read
+
     def read_at(
         self, address: int, shape: Sequence[int], stride: Sequence[int], dtype: torch.dtype
     ) -> torch.Tensor | None:

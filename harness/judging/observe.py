@@ -129,7 +129,7 @@ class Observation:
 
     def read(self, ran: Ran) -> list[torch.Tensor]:
         """Copies of a call's outputs as they are now. Raises SubmissionError."""
-        tensors = [self.runner.reader.read(ref, ran.handles).clone() for ref in ran.outputs]
+        tensors = [self.runner.reader.copy(ref, ran.handles) for ref in ran.outputs]
         self.runner.device.synchronize()  # the next request lets the worker write over what is copied here
         return tensors
 

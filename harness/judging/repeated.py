@@ -79,7 +79,6 @@ class _Calls:
     def data(self) -> None:
         """Other data in the same memory, then the first again."""
         assert self._further is not None
-        self._stage()
         self._observation.rewrite(self._further.inputs.data)
         self._judge("other data in the same memory", self._further.inputs.compare)
         self._observation.rewrite(self._drawn.data)

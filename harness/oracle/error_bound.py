@@ -40,6 +40,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -81,9 +82,14 @@ def _perturb(tensor: torch.Tensor, eps: float, generator: torch.Generator) -> to
     """As `_perturbed`, in place."""
     if tensor.is_floating_point():
         for _, (piece,) in pieces(tensor):
-            signs = torch.randint(0, 2, piece.shape, generator=generator, device=piece.device, dtype=torch.int8)
-            piece.mul_(signs.double().sub_(0.5).mul_(eps).add_(1))
+            piece.mul_(_zeros_and_ones(piece, generator).mul_(eps).add_(1 - eps / 2))
     return tensor
+
+
+def _zeros_and_ones(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """0 or 1 in float64 for each element of `like`, as likely. Of each number drawn the lowest bit of every byte."""
+    numbers = torch.empty(-(-like.numel() // 4), dtype=torch.int32, device=like.device).random_(generator=generator)
+    return numbers.view(torch.int8)[: like.numel()].bitwise_and_(1).double().view(like.shape)
 
 
 class _RoundedResults(Operators):
@@ -112,9 +118,17 @@ def _finite_max(tensor: torch.Tensor, taken_off: torch.Tensor | None = None) -> 
         return 0.0
     largest = 0.0
     for _, (piece, *other) in pieces(tensor, *([] if taken_off is None else [taken_off])):
-        size = (piece.double() - other[0]).abs() if other else piece.abs()
-        largest = max(largest, float(torch.nan_to_num(size, nan=0.0, posinf=0.0, neginf=0.0).max()))
+        value = piece.double() - other[0] if other else piece
+        largest = max(largest, _finite_max_of(value))
     return largest
+
+
+def _finite_max_of(value: torch.Tensor) -> float:
+    if value.is_floating_point():
+        least, most = (float(end) for end in value.aminmax())  # one pass, in which NaN shows
+        if math.isfinite(least) and math.isfinite(most):
+            return max(-least, most)
+    return float(torch.nan_to_num(value.abs(), nan=0.0, posinf=0.0, neginf=0.0).max())
 
 
 @torch.no_grad()
@@ -173,7 +187,8 @@ def _exact(
     draws: int = SMALL_DRAWS,
 ) -> tuple[list[torch.Tensor], list[float]]:
     """The float64 outputs and the error bound of each."""
-    model64, inputs64 = _in_float64(model, inputs)
+    copies = _Copies(model, inputs)
+    model64, inputs64 = copies.model, copies.fresh_inputs()
     exact = exact_outputs(model64, inputs64)
     changing = {t.untyped_storage().data_ptr() for t in (*inputs64, *model64.parameters(), *model64.buffers())}
     exact = [t.clone() if t.untyped_storage().data_ptr() in changing else t for t in exact]
@@ -183,7 +198,8 @@ def _exact(
     moves = [0.0] * len(exact)
     for number in range(min(draws, _draws(inputs, exact))):
         if number:
-            model64, inputs64 = _in_float64(model, inputs)
+            copies.restore_model()
+            inputs64 = copies.fresh_inputs()
         inside = number % 2 == 1 and eps == kept_eps and not stores
         if not inside:
             inputs64 = _perturb_all(model64, inputs64, eps if stores else kept_eps, generator)
@@ -199,11 +215,25 @@ def _exact(
     return exact, bounds
 
 
-def _in_float64(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> tuple[torch.nn.Module, list[torch.Tensor]]:
-    """Copies that may be perturbed."""
-    return copy.deepcopy(model).double(), [
-        t.to(torch.float64, copy=True) if t.is_floating_point() else t for t in inputs
-    ]
+class _Copies:
+    """A model and its inputs in float64, to be perturbed again and again. To copy a module takes as long as to run a
+    small one, so its tensors alone are put back."""
+
+    def __init__(self, model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> None:
+        self.model = copy.deepcopy(model).double()
+        self._restored = [*zip(_tensors(self.model), _tensors(model), strict=True)]
+        self._inputs = inputs
+
+    def restore_model(self) -> None:
+        for tensor, value in self._restored:
+            tensor.copy_(value)
+
+    def fresh_inputs(self) -> list[torch.Tensor]:
+        return [t.to(torch.float64, copy=True) if t.is_floating_point() else t for t in self._inputs]
+
+
+def _tensors(model: torch.nn.Module) -> list[torch.Tensor]:
+    return [*model.parameters(), *model.buffers()]
 
 
 def _draws(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> int:

@@ -111,7 +111,7 @@ class Problem:
 
     def build_model(self, case: Case, seed: int, device: torch.device) -> torch.nn.Module:
         """The reference on `device`, its weights random: drawn from `seed`, never all ones or zeros."""
-        torch.manual_seed(seed)
+        _seed_torch(seed, device)
         model = with_constants(self.model, case.constants)(*self.init_args(case, seed))
         with torch.no_grad():
             for parameter in model.parameters():
@@ -120,6 +120,15 @@ class Problem:
         if not case.from_functions:
             model = model.to(case.parameter_dtype)
         return model.to(device)
+
+
+def _seed_torch(seed: int, device: torch.device) -> None:
+    """Seed what draws without a generator. torch.manual_seed does more than that: for each kind of accelerator that is
+    not there it formats the stack, in case one should come."""
+    if device.type == "cpu":
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def _is_constant(parameter: torch.Tensor) -> bool:
