@@ -59,9 +59,10 @@ def _judge(asked: Judge) -> Exit:
         _report(results, plan, output)
     if cause:
         return _complain(cause, exits.of_error(cause))
-    for why in exits.why_too_slow(results.evaluations, min_speedup):
-        _complain(why, Exit.TOO_SLOW)
-    return exits.of_results(results.evaluations, min_speedup)
+    code = exits.of_results(results.evaluations, min_speedup)
+    for why in exits.why_not_fast(results.evaluations, min_speedup):
+        _complain(why, code)
+    return code
 
 
 def _run(plan: RunPlan, output: Output) -> tuple[Results, UsageError | HarnessError | None]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from harness import verdict
 from harness.device.base import Device
-from harness.errors import Inconclusive, Stopped, SubmissionError, UsageError, memory_is_said, of_the_judge
+from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, of_the_judge
 from harness.events import Building, OnEvent, Timing
 from harness.isolation.starter import Starter
 from harness.judging.baselines import Baselines
@@ -201,13 +201,3 @@ def _geomeans(timed: Sequence[CaseTimes]) -> dict:
         mean = stats.geomean_speedup(over_best)
         fields |= dict(geomean_speedup_over_best=mean.ratio, geomean_over_best_interval=mean.interval)
     return fields
-
-
-def select_cases(problem: Problem, pattern: str) -> list[Case]:
-    """Cases whose name contains `pattern`, or is it exactly when one is. Raises UsageError for none."""
-    exact = [case for case in problem.cases if case.name == pattern]
-    chosen = exact or [case for case in problem.cases if pattern.lower() in case.name.lower()]
-    if not chosen:
-        names = ", ".join(f"'{case.name}'" for case in problem.cases)
-        raise UsageError(f"No case of {problem.name} matches -k '{pattern}'. Its cases: {names}.")
-    return chosen

@@ -28,6 +28,15 @@ class WithoutEffect:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A problem or a submission that is not judged."""
+
+    name: str
+    why: str
+    """How the sentence goes on behind the name."""
+
+
+@dataclass(frozen=True)
 class EmulatorBuilding:
     """The emulator is built first, which takes about a minute, once for each version of it and of torch."""
 
@@ -82,7 +91,9 @@ class Finished:
     count: int
 
 
-Event = Queued | WithoutEffect | EmulatorBuilding | Loading | Building | Judging | Timing | Sanitizing | Finished
+Event = (
+    Queued | WithoutEffect | LeftOut | EmulatorBuilding | Loading | Building | Judging | Timing | Sanitizing | Finished
+)
 
 OnEvent = Callable[[Event], None]
 

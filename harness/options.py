@@ -127,7 +127,12 @@ class _Judging(click.Command):
     default="auto",
     help="auto: the strongest that works here; require: fail without namespaces.",
 )
-@click.option("--min-speedup", type=float, metavar="X", help="Fail (exit 4) below X over eager.")
+@click.option(
+    "--min-speedup",
+    type=float,
+    metavar="X",
+    help="Fail (exit 4) unless the whole interval of the speedup over eager is above X.",
+)
 @click.option("--json", metavar="FILE", help="Write the results as JSON; - for standard output.")
 @click.option(
     "--report",

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import against
-from harness.device.choose import choose_device
+from harness.device.choose import NeedsGpu, can_time, choose_device
 from harness.errors import HarnessError, UsageError
-from harness.events import WithoutEffect
+from harness.events import LeftOut, WithoutEffect
 from harness.isolation.levels import Isolation, choose_isolation
 from harness.paths import PROBLEMS
 from harness.settings import Effort, Settings, fresh_seed
@@ -59,7 +59,10 @@ class RunPlan:
     """Names as harness.against reads them."""
     select: str = ""
     sanitize: bool = False
-    without_effect: tuple[WithoutEffect, ...] = ()
+    needs_times: bool = False
+    """Whether a run without a timed case makes no sense."""
+    notices: tuple[WithoutEffect | LeftOut, ...] = ()
+    """What a user should know beside it."""
 
     @property
     def count(self) -> int:
@@ -78,14 +81,17 @@ def make_plan(arguments: Arguments) -> RunPlan:
     Raises UsageError for what cannot be, and HarnessError for a device, a tool or an isolation that is not here."""
     names = _baselines(arguments)
     _refuse_what_cannot_be(arguments, names)
-    groups = tuple(_groups(arguments))
+    groups, left_out = _groups(arguments)
+    if arguments.min_speedup is not None:
+        _require_clocks(_devices(groups))
     return RunPlan(
         groups=groups,
         settings=_settings(arguments),
         against=tuple(names),
         select=arguments.select,
         sanitize=arguments.sanitize,
-        without_effect=tuple(idle for device in _devices(groups) for idle in _without_effect(arguments, device)),
+        needs_times=arguments.min_speedup is not None,
+        notices=(*left_out, *(idle for device in _devices(groups) for idle in _without_effect(arguments, device))),
     )
 
 
@@ -108,6 +114,15 @@ def _refuse_what_cannot_be(arguments: Arguments, baselines: Sequence[str]) -> No
         raise UsageError(f"--timeout must be more than 0 seconds, and {arguments.timeout_s:g} was given.")
 
 
+def _require_clocks(devices: Sequence[str]) -> None:
+    """Raises UsageError when one gives no times."""
+    for device in devices:
+        if not can_time(device):
+            raise UsageError(
+                f"--min-speedup needs times, and the {device} gives none. Leave it out, or judge on a GPU."
+            )
+
+
 def _settings(arguments: Arguments) -> Settings:
     return Settings(
         seed=fresh_seed() if arguments.seed is None else arguments.seed,
@@ -121,17 +136,25 @@ def _settings(arguments: Arguments) -> Settings:
     )
 
 
-def _groups(arguments: Arguments) -> Iterator[Group]:
-    """Submissions grouped so that baselines are loaded once for a problem and device."""
+def _groups(arguments: Arguments) -> tuple[tuple[Group, ...], tuple[LeftOut, ...]]:
+    """Submissions grouped so that baselines are loaded once for a problem and device; and those of a folder that cannot
+    run here. Raises HarnessError for one that was named itself."""
     asked = None if arguments.problem is None else named_problem(arguments.problem)
     members: dict[tuple[Path, str], list[Submission]] = {}
+    left_out: list[LeftOut] = []
     for path in find_submissions(list(arguments.paths), asked):
         submission = read_submission(path)
-        device = choose_device(arguments.device, submission.uses_cuda)
-        members.setdefault((asked or problem_of(submission.path), device), []).append(submission)
+        try:
+            device = choose_device(arguments.device, submission)
+        except NeedsGpu as error:
+            if path in arguments.paths:
+                raise
+            left_out.append(LeftOut(submission.name, error.why))
+        else:
+            members.setdefault((asked or problem_of(submission.path), device), []).append(submission)
     isolation = {device: _isolation(arguments, device) for device in dict.fromkeys(device for _, device in members)}
-    for (problem, device), submissions in members.items():
-        yield Group(problem, device, isolation[device], tuple(submissions))
+    groups = (Group(problem, device, isolation[device], tuple(found)) for (problem, device), found in members.items())
+    return tuple(groups), tuple(left_out)
 
 
 def _isolation(arguments: Arguments, device: str) -> Isolation:

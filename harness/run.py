@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness import crash
 from harness.device.choose import can_time, open_device, prepare_device
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, JudgeFailed, KernelgateError, UsageError
-from harness.events import EmulatorBuilding, Finished, Loading, OnEvent, Queued, nobody
+from harness.events import EmulatorBuilding, Finished, LeftOut, Loading, OnEvent, Queued, nobody
 from harness.garbage import no_garbage_collection
 from harness.isolation.starter import Starter
 from harness.plan import Group, RunPlan
@@ -22,6 +23,7 @@ from harness.verdict import SCHEMA, Accepted, Errored, Evaluation, Results
 
 if TYPE_CHECKING:
     from harness.evaluate import Judge
+    from harness.problem import Case, Problem
 
 INTERRUPTED = "Stopped by the keyboard; what had not finished says nothing."
 
@@ -40,17 +42,19 @@ def run(plan: RunPlan, on_event: OnEvent = nobody) -> Results:
 
     Raises RunStopped when HarnessError, UsageError or KeyboardInterrupt ends the run after the first evaluation; before
     it these themselves."""
-    for idle in plan.without_effect:
-        on_event(idle)
+    for notice in plan.notices:
+        on_event(notice)
     for group in plan.groups:
         for submission in group.submissions:
             on_event(Queued(submission.name, group.problem.stem, group.device))
     evaluations: list[Evaluation] = []
+    chosen = Chosen(plan, on_event)
     try:
         with full_is_said():
-            for evaluation in _evaluations(plan, on_event):
-                evaluations.append(evaluation)
-                on_event(Finished(evaluation, len(evaluations), plan.count))
+            for group in plan.groups:
+                for evaluation in _of_group(group, plan, chosen, on_event):
+                    evaluations.append(evaluation)
+                    on_event(Finished(evaluation, len(evaluations), chosen.count))
     except (HarnessError, UsageError, KeyboardInterrupt) as error:
         if not evaluations:
             raise
@@ -64,13 +68,60 @@ def _results(plan: RunPlan, evaluations: list[Evaluation]) -> Results:
     return Results(schema=SCHEMA, environment={"isolation": isolation}, evaluations=evaluations)
 
 
-def _evaluations(plan: RunPlan, on_event: OnEvent) -> Iterator[Evaluation]:
-    for group in plan.groups:
-        yield from _of_group(group, plan, on_event)
+class Chosen:
+    """The problems of a plan, and of each the cases that -k chooses; all are loaded before anything is judged, so that
+    what is wrong with one is said at once."""
+
+    def __init__(self, plan: RunPlan, on_event: OnEvent) -> None:
+        self._plan = plan
+        self._on_event = on_event
+        self._chosen: dict[Path, tuple[Problem, list[Case]]] | None = None
+
+    @property
+    def are_loaded(self) -> bool:
+        """Whether `of` takes no time."""
+        return self._chosen is not None
+
+    def of(self, group: Group) -> tuple[Problem, list[Case]] | None:
+        """None where -k fits no case of it. Raises UsageError for a problem that cannot be loaded, and where nothing
+        is left."""
+        if self._chosen is None:
+            self._chosen = self._load()
+        return self._chosen.get(group.problem)
+
+    @property
+    def count(self) -> int:
+        """How many evaluations there will be."""
+        return sum(len(group.submissions) for group in self._plan.groups if self.of(group))
+
+    def _load(self) -> dict[Path, tuple[Problem, list[Case]]]:
+        from harness.problem import load_problem, select_cases
+
+        seed = sub_seed(self._plan.settings.seed, "shapes") % 2**32
+        paths = dict.fromkeys(group.problem for group in self._plan.groups)
+        problems = [load_problem(path, seed) for path in paths]
+        chosen = {problem.path: (problem, cases) for problem in problems if (cases := self._select(problem))}
+        if not chosen:
+            select_cases(problems[0], self._plan.select)
+        for problem in problems:
+            if problem.path not in chosen:
+                self._on_event(LeftOut(problem.name, f"no case of which matches -k '{self._plan.select}'"))
+        return chosen
+
+    def _select(self, problem: Problem) -> list[Case]:
+        cases = problem.matching(self._plan.select)
+        if cases and self._plan.needs_times and not any(case.timed for case in cases):
+            raise UsageError(
+                f"--min-speedup needs a timed case, and none of those chosen of {problem.name} is timed. 'eval.py list "
+                f"{problem.name}' shows which are."
+            )
+        return cases
 
 
-def _of_group(group: Group, plan: RunPlan, on_event: OnEvent) -> Iterator[Evaluation]:
+def _of_group(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) -> Iterator[Evaluation]:
     """The evaluations of one problem's submissions on one device."""
+    if chosen.are_loaded and not chosen.of(group):
+        return
     paths = [submission.path for submission in group.submissions]
     prepare_device(group.device, paths, check=plan.settings.check, on_build=partial(on_event, EmulatorBuilding()))
     memory = MemoryFile()
@@ -78,7 +129,7 @@ def _of_group(group: Group, plan: RunPlan, on_event: OnEvent) -> Iterator[Evalua
     try:
         _start_ahead(starter, group, plan)
         on_event(Loading(group.problem.stem, group.device))
-        yield from _judged(group, plan, memory, starter, on_event)
+        yield from _judged(group, plan, chosen, memory, starter, on_event)
     finally:
         starter.end()
 
@@ -96,16 +147,16 @@ def _start_ahead(starter: Starter, group: Group, plan: RunPlan) -> None:
 
 
 def _judged(
-    group: Group, plan: RunPlan, memory: MemoryFile, starter: Starter, on_event: OnEvent
+    group: Group, plan: RunPlan, chosen: Chosen, memory: MemoryFile, starter: Starter, on_event: OnEvent
 ) -> Iterator[Evaluation]:
     with no_garbage_collection():  # these load torch for seconds, while workers do
-        from harness.evaluate import Judge, select_cases
-        from harness.problem import load_problem
+        from harness.evaluate import Judge
         from harness.tools.sanitizing import sanitized
 
+    if not (found := chosen.of(group)):
+        return
+    problem, cases = found
     settings = plan.settings
-    problem = load_problem(group.problem, sub_seed(settings.seed, "shapes") % 2**32)
-    cases = select_cases(problem, plan.select)
     device = open_device(group.device, memory)
     timed = _is_timed(group, plan)
     waiting = list(group.submissions)

@@ -6,6 +6,7 @@ import ast
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness.errors import NOT_PARSED, UsageError, one_line
 from harness.paths import SUBMISSIONS
@@ -13,15 +14,21 @@ from harness.paths import SUBMISSIONS
 # Of a longer source it is not worked out what it uses: its tree would have up to 500 times as many bytes.
 MAX_PARSED_BYTES = 1 << 20
 
+# Modules in whose languages kernels are written that the emulator does not run.
+LANGUAGES = {"triton": "Triton", "cutlass": "CuTe DSL", "tilelang": "TileLang", "cupy": "CuPy"}
+
 
 @dataclass(frozen=True)
 class Submission:
-    """`name` is how reports call it; `uses_cuda` whether it needs a CUDA device, real or emulated."""
+    """`name` is how reports call it. What it needs is read from its source: `uses_cuda` that it speaks of CUDA,
+    `is_host_code` that it builds C++ without CUDA, `gpu_language` the language of kernels that only a GPU runs."""
 
     name: str
     path: Path
     sha256: str
     uses_cuda: bool
+    is_host_code: bool = False
+    gpu_language: str = ""
 
 
 def read_submission(path: Path) -> Submission:
@@ -36,19 +43,50 @@ def read_submission(path: Path) -> Submission:
         name=one_line(path.stem),
         path=path.resolve(),
         sha256=hashlib.sha256(data).hexdigest(),
-        uses_cuda=_uses_cuda(data),
+        **_needs(data),
     )
 
 
-def _uses_cuda(source: bytes) -> bool:
-    """Whether any code, comments aside, speaks of CUDA: a `cuda_sources` argument, `.cuda()`, "cuda"."""
+def _needs(source: bytes) -> dict[str, Any]:
+    """What Submission says of a source."""
+    nodes = _nodes(source)
+    if nodes is None:
+        return {"uses_cuda": b"cuda" in source}
+    uses_cuda = _uses_cuda(nodes)
+    imported = {name.partition(".")[0] for node in nodes for name in _imported(node)}
+    languages = [LANGUAGES[name] for name in LANGUAGES if name in imported]
+    return {
+        "uses_cuda": uses_cuda,
+        "is_host_code": not uses_cuda and any(_builds(node) for node in nodes),
+        "gpu_language": languages[0] if languages else "",
+    }
+
+
+def _nodes(source: bytes) -> list[ast.AST] | None:
+    """None for what is too long, or no Python."""
     if len(source) > MAX_PARSED_BYTES:
-        return b"cuda" in source
+        return None
     try:
-        tree = ast.parse(source)
+        return [*ast.walk(ast.parse(source))]
     except NOT_PARSED:
-        return b"cuda" in source
-    for node in ast.walk(tree):
+        return None
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+
+
+def _builds(node: ast.AST) -> bool:
+    """Whether it speaks of load_inline."""
+    named = [alias.name for alias in node.names] if isinstance(node, ast.ImportFrom) else []
+    return "load_inline" in named or (isinstance(node, ast.Attribute) and node.attr == "load_inline")
+
+
+def _uses_cuda(nodes: list[ast.AST]) -> bool:
+    """Whether any code, comments aside, speaks of CUDA: a `cuda_sources` argument, `.cuda()`, "cuda"."""
+    for node in nodes:
         if isinstance(node, ast.keyword) and node.arg == "cuda_sources":
             return not (isinstance(node.value, ast.Constant) and not node.value.value)
         if isinstance(node, ast.Attribute) and node.attr == "cuda":

@@ -50,7 +50,7 @@ ALLOWED = {
     "oracle": LEAVES | {"device", "problem", "protocol"},
     "isolation": {"device", "errors", "paths", "protocol", "reasons", "storage"},
     "worker": {"build", "device", "errors", "garbage", "peers", "protocol", "reasons", "records"},
-    "device": {"build", "errors", "inputs", "paths", "protocol", "reasons", "records", "storage"},
+    "device": {"build", "errors", "inputs", "paths", "protocol", "reasons", "records", "storage", "submission"},
     "build": {"errors", "records"},
     "protocol": {"errors", "reasons", "records"},
     "peers": {"errors"},

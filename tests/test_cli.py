@@ -11,6 +11,8 @@ import psutil
 import pytest
 import torch
 
+from harness.device import choose
+from harness.submission import read_submission
 from tests.helpers import ROOT, run_eval
 
 HOSTILE = ROOT / "tests" / "hostile"
@@ -94,15 +96,110 @@ def test_nothing_to_evaluate_is_5(tmp_path):
     assert run.code == 5
 
 
-def test_a_speedup_that_cannot_be_shown_says_why():
-    untimed = (CONTROL, *SMALL, "--device", "cpu", "--quick", "--min-speedup", "2")
-    run = run_eval(*untimed, json_results=False, alone=False)
-    why = "no case that was chosen is timed (timed=True in CASES)"
-    assert run.code == 4
-    assert run.stderr.splitlines()[-1] == f"eval.py: control is correct, and 2× cannot be shown: {why}."
-    assert f"ACCEPTED  control  2 cases correct; not timed: {why}" in run.stdout
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ("--device", "cpu", "--quick"),
+            "--min-speedup needs a timed case, and none of those chosen of small_layernorm",
+        ),
+        (("--device", "emulator", "--quick"), "--min-speedup needs times, and the emulator gives none"),
+    ],
+)
+def test_a_speedup_where_nothing_can_be_timed_is_refused_before_anything_is_judged(arguments, sentence):
+    run = run_eval(CONTROL, *SMALL, *arguments, "--min-speedup", "2", json_results=False, alone=False)
+    assert run.code == 2
+    assert sentence in run.stderr
+    assert run.stdout == ""
+
+
+def test_what_is_not_timed_says_why():
+    run = run_eval(CONTROL, *SMALL, "--device", "cpu", "--quick", json_results=False, alone=False)
+    assert "ACCEPTED  control  2 cases correct; not timed: no case that was chosen is timed (timed=True in CASES)" in (
+        run.stdout
+    )
     run = run_eval(CONTROL, *SMALL, "--device", "cpu", json_results=False)
     assert "2 cases correct; not timed\n" in run.stdout
+
+
+def test_a_problem_without_a_fitting_case_is_left_out_with_a_note(tmp_path):
+    for problem in ("rmsnorm", "layernorm"):
+        (tmp_path / problem).mkdir()
+        (tmp_path / problem / f"for_{problem}.py").write_text(CONTROL.read_text())
+    run = run_eval(tmp_path, "--device", "cpu", "-k", "eps = 100", json_results=False)
+    assert "Left out: layernorm, no case of which matches -k 'eps = 100'." in run.stderr
+    assert "for_rmsnorm" in run.stdout
+    assert "for_layernorm" not in run.stdout
+
+
+def test_a_kernel_that_only_a_gpu_runs_is_left_out_of_a_folder_and_refused_when_it_is_named(tmp_path):
+    triton = tmp_path / "in_triton.py"
+    triton.write_text("import triton\nimport triton.language as tl\n")
+    (tmp_path / "control.py").write_text(CONTROL.read_text())
+    run = run_eval(tmp_path, *SMALL, "--device", "cpu", json_results=False)
+    assert run.code == 0
+    assert "Left out: in_triton, whose kernels are written in Triton, which runs on a GPU alone." in run.stderr
+    run = run_eval(triton, *SMALL, "--device", "cpu", json_results=False)
+    assert run.code == 3
+    assert run.stderr == (
+        "eval.py: in_triton cannot be judged here: its kernels are written in Triton, which runs on a GPU alone. "
+        "Judge it on a machine that has one; the emulator runs CUDA C++.\n"
+    )
+
+
+WITH_A_GPU = {
+    "import torch\nclass ModelNew(torch.nn.Module): ...": "cuda",
+    "import triton": "cuda",
+    "from torch.utils.cpp_extension import load_inline\nload_inline('a', cuda_sources='x')": "cuda",
+    "from torch.utils.cpp_extension import load_inline\nload_inline('a', cpp_sources='x')": "cpu",
+    "import torch.utils.cpp_extension as c\nc.load_inline('a', 'x')": "cpu",
+}
+
+
+@pytest.mark.parametrize("source", WITH_A_GPU)
+def test_where_there_is_a_gpu_all_but_host_code_is_judged_on_it(source, tmp_path, monkeypatch):
+    path = tmp_path / "submission.py"
+    path.write_text(source)
+    monkeypatch.setattr(choose, "_has_gpu", lambda: True)
+    assert choose.choose_device(None, read_submission(path)) == WITH_A_GPU[source]
+
+
+def test_the_command_repeats_the_case_that_the_message_names(tmp_path):
+    """The first failed case is wrong, and a later one ends the process: that is what the message is about."""
+    path = tmp_path / "wrong_and_then_gone.py"
+    path.write_text(
+        CONTROL.read_text().replace(
+            "    def forward(self, x):\n",
+            "    def forward(self, x):\n"
+            "        if x.shape[-1] != 321:\n            __import__('os')._exit(7)\n"
+            "        return torch.zeros_like(x)\n",
+            1,
+        )
+    )
+    run = run_eval(path, *SMALL, "--device", "cpu", json_results=False)
+    (line,) = [line for line in run.stdout.splitlines() if line.startswith("REJECTED")]
+    (repeat,) = [line for line in run.stdout.splitlines() if "repeat:" in line]
+    named = line.partition("'")[2].partition("'")[0]
+    assert f"-k '{named}'" in repeat, run.stdout
+
+
+def test_quiet_names_the_problem():
+    run = run_eval(CONTROL, *SMALL, "--device", "cpu", "-q", json_results=False)
+    assert run.stdout == "ACCEPTED  small_layernorm · control  2 cases correct; not timed\n"
+
+
+def test_values_come_before_strides(tmp_path):
+    """Who is told of strides alone mends them, and then the values are wrong as well."""
+    transposed = "return {}.transpose(-1, -2).contiguous().transpose(-1, -2)"
+    body = CONTROL.read_text()
+    returned = next(line for line in body.splitlines() if line.strip().startswith("return "))
+    found = {}
+    for name, value in (("right", returned.strip().removeprefix("return ")), ("wrong", "torch.ones_like(x)")):
+        path = tmp_path / f"{name}.py"
+        path.write_text(body.replace(returned.strip(), transposed.format(f"({value})"), 1))
+        found[name] = run_eval(path, *SMALL, "--device", "cpu", json_results=False).stdout
+    assert "The strides of the output are" in found["right"]
+    assert "further from the float64 reference" in found["wrong"]
 
 
 def test_list_names_problems_cases_and_submissions():

@@ -15,7 +15,7 @@ from harness.device.memory_file import MemoryFile
 from harness.errors import SubmissionError
 from harness.oracle import pieces
 from harness.oracle.draw import draw_case, forms_of
-from harness.oracle.form import check_form
+from harness.oracle.form import check_form, check_strides
 from harness.paths import PROBLEMS, ROOT
 from harness.problem import load_problem
 from harness.protocol.wire import OutputRef
@@ -124,6 +124,19 @@ def test_an_output_of_another_form_is_refused_and_the_sentence_says_what_was_fou
     check_form([RIGHT_FORM], forms, "cpu", emulated=False)
     with pytest.raises(SubmissionError, match=sentence):
         check_form(found, forms, "cpu", emulated=False)
+
+
+def test_strides_may_be_looked_at_later_unless_they_reach_beyond_the_elements():
+    forms = [oracle.Form((2, 3), (3, 1), torch.float32, "y")]
+    transposed = [msgspec.structs.replace(RIGHT_FORM, stride=[1, 2])]
+    check_form(transposed, forms, "cpu", emulated=False, strides=False)
+    with pytest.raises(SubmissionError, match="strides of y"):
+        check_strides(transposed, forms)
+    for stride in ([4, 1], [-3, 1], [2**40, 1], [1]):
+        with pytest.raises(SubmissionError, match="strides of y"):
+            check_form(
+                [msgspec.structs.replace(RIGHT_FORM, stride=stride)], forms, "cpu", emulated=False, strides=False
+            )
 
 
 def test_outputs_on_the_emulator_say_that_they_lie_on_cuda():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from harness import oracle
 from harness.build.extension import Extension, SourceText
-from harness.exits import Exit, of_results
+from harness.exits import Exit, of_results, why_not_fast
 from harness.protocol.channel import Channel
 from harness.protocol.values import decode_value, encode_value
 from harness.protocol.wire import Named, OutputRef, Played, Ran
@@ -240,3 +240,20 @@ def test_a_run_ends_with_the_worst_that_happened(kinds):
     code = of_results([Mock(spec=kind) for kind in kinds], None)
     worst = Rejected if Rejected in kinds else Errored if Errored in kinds else Accepted
     assert code == {Rejected: Exit.REJECTED, Errored: Exit.HARNESS, Accepted: Exit.ACCEPTED}[worst]
+
+
+@pytest.mark.parametrize(
+    ("speedup", "interval", "code", "why"),
+    [
+        (2.1, (2.0, 2.2), Exit.ACCEPTED, ""),
+        (2.1, (1.9, 2.3), Exit.TOO_SLOW, "at 2.10× [1.90, 2.30] not shown to reach the 2× asked for"),
+        (1.8, (1.7, 1.9), Exit.TOO_SLOW, "at 1.80× [1.70, 1.90] below the 2× asked for"),
+        (None, None, Exit.HARNESS, "nothing is said of its speedup: eager was not timed on every timed case"),
+    ],
+)
+def test_the_whole_interval_decides_whether_a_speedup_was_reached(speedup, interval, code, why):
+    evaluation = Mock(
+        spec=Accepted, submission="mine", geomean_speedup=speedup, geomean_interval=interval, not_timed=None
+    )
+    assert of_results([evaluation], 2.0) == code
+    assert [why in said for said in why_not_fast([evaluation], 2.0)] == [True] * bool(why)

@@ -13,9 +13,8 @@ import sys
 import pytest
 
 from harness.errors import HarnessError
-from harness.evaluate import select_cases
 from harness.notes import SanitizerFailed, SanitizerSilent
-from harness.problem import load_problem
+from harness.problem import load_problem, select_cases
 from harness.submission import read_submission
 from harness.tools import sanitizing
 from harness.verdict import Accepted, Errored, Rejected

@@ -12,18 +12,40 @@ from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError
 from harness.paths import emulator_cache
 from harness.storage.disk import full_is_said
+from harness.submission import Submission
 
 if TYPE_CHECKING:
     from harness.device.base import Device
 
 
-def choose_device(asked: str | None, uses_cuda: bool) -> str:
-    """`asked`, or: a submission without CUDA runs on the CPU; one with it on a GPU, else on the emulator."""
+class NeedsGpu(HarnessError):
+    """A submission whose kernels nothing but a GPU runs."""
+
+    def __init__(self, submission: Submission) -> None:
+        self.why = f"whose kernels are written in {submission.gpu_language}, which runs on a GPU alone"
+        super().__init__(
+            f"{submission.name} cannot be judged here: its kernels are written in {submission.gpu_language}, which "
+            "runs on a GPU alone. Judge it on a machine that has one; the emulator runs CUDA C++."
+        )
+
+
+def choose_device(asked: str | None, submission: Submission) -> str:
+    """`asked`, or: C++ without CUDA runs on the CPU; CUDA C++ on a GPU, else on the emulator; other kernels on a GPU;
+    what has no kernels of its own on a GPU, else on the CPU. Raises NeedsGpu."""
+    if asked != "cuda" and submission.gpu_language and (asked or not _has_gpu()):
+        raise NeedsGpu(submission)
     if asked:
         return asked
-    if not uses_cuda:
+    if submission.is_host_code:
         return "cpu"
-    return "cuda" if _gpu_count() and not _torch_is_cpu_build() else "emulator"
+    if _has_gpu():
+        return "cuda"
+    return "emulator" if submission.uses_cuda else "cpu"
+
+
+def _has_gpu() -> bool:
+    """Whether there is one, and a torch that can use it."""
+    return bool(_gpu_count()) and not _torch_is_cpu_build()
 
 
 def _gpu_count() -> int:

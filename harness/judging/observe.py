@@ -12,7 +12,7 @@ from harness.device.arena import Arena
 from harness.errors import SubmissionError
 from harness.judging.runner import Runner
 from harness.oracle.data import Data
-from harness.oracle.form import check_form
+from harness.oracle.form import check_form, check_strides
 from harness.oracle.further import Variant
 from harness.oracle.reference import Reference
 from harness.protocol.replies import as_error
@@ -109,10 +109,17 @@ class Observation:
         return self._models - 1
 
     def call(
-        self, order: str, seed: int, random_seed: int | None = None, *, mode: GradMode = "", keeps: bool = False
+        self,
+        order: str,
+        seed: int,
+        random_seed: int | None = None,
+        *,
+        mode: GradMode = "",
+        keeps: bool = False,
+        strides: bool = True,
     ) -> Seen:
-        """One call, on the emulator with threads in `order`. The outputs' form is checked, and no value. What the call
-        `keeps` can be read again.
+        """One call, on the emulator with threads in `order`. The outputs' form is checked, and no value; without
+        `strides` all but those, see `require_strides`. What the call `keeps` can be read again.
 
         Raises SubmissionError for a call that failed, has the wrong form, or changed its inputs."""
         device = self.runner.device
@@ -122,10 +129,15 @@ class Observation:
             raise SubmissionError(Reason.FORBIDDEN_OP, f"{ran.forbidden[0]} ran inside ModelNew.")
         if ran.findings:
             raise as_error(ran.findings[0])
-        check_form(ran.outputs, self._forms, device.torch_device.type, emulated=device.name == "emulator")
+        emulated = device.name == "emulator"
+        check_form(ran.outputs, self._forms, device.torch_device.type, emulated=emulated, strides=strides)
         tensors = self.read(ran)
         self._require_unchanged(ran)
         return Seen(tensors, ran)
+
+    def require_strides(self, seen: Seen) -> None:
+        """The outputs lie as the reference's do. Raises SubmissionError."""
+        check_strides(seen.ran.outputs, self._forms)
 
     def read(self, ran: Ran) -> list[torch.Tensor]:
         """Copies of a call's outputs as they are now. Raises SubmissionError."""

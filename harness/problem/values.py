@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,20 @@ from harness.problem.kernelbench import call_get_inputs, sorted_out, with_consta
 # At most four times what the error bound allows.
 DEFAULT_TOLERANCE_FACTOR = 4.0
 
+# The emulator judges a batch of no more rows, each of an innermost dimension, unless so few samples have more.
+EMULATED_ROWS, FEWEST_BATCH = 100, 2
+
 
 @dataclass(frozen=True)
 class Case:
     """One set of shapes and data on which a submission is judged.
 
-    `shapes` are the shapes of the inputs, all of one `dtype`, `distribution` and `layout`. `init` are the
-    constructor's arguments. `upstream` says how upstream gradients lie in memory, `gradcheck` whether
-    torch.autograd.gradcheck runs. `batch` says that the first dimension of all inputs is a batch: with the same
-    constructor's arguments it may have another size. On a CPU `scaled`, a smaller case, stands in for this one, and on
-    the emulator `emulated`, a still smaller one. With `from_functions` the problem's own `get_inputs` and
-    `get_init_inputs` give the data; `dtypes` are then those of the inputs, and `constants` the inputs that are no
+    `shapes` are the shapes of the inputs, all of one `dtype`, `distribution` and `layout`. `init` are the constructor's
+    arguments. `upstream` says how upstream gradients lie in memory, `gradcheck` whether torch.autograd.gradcheck runs.
+    `batch` says that the first dimension of all inputs is a batch: with the same constructor's arguments it may have
+    another size. On a CPU `scaled`, a smaller case, stands in for this one, and on the emulator `emulated`, a still
+    smaller one; where there are many rows, with a smaller batch. With `from_functions` the problem's own `get_inputs`
+    and `get_init_inputs` give the data; `dtypes` are then those of the inputs, and `constants` the inputs that are no
     tensors, by position.
     """
 
@@ -51,7 +55,18 @@ class Case:
         """The case that `device` runs in its place: what a CPU times in milliseconds takes the emulator seconds."""
         if device == "cuda":
             return self
-        return (self.emulated if device == "emulator" else None) or self.scaled or self
+        if device == "emulator":
+            return (self.emulated or self.scaled or self)._with_few_rows()
+        return self.scaled or self
+
+    def _with_few_rows(self) -> Case:
+        """The same with a smaller batch, if it has a batch and many rows: on the emulator each takes a block's time,
+        however short it is."""
+        rows = max((math.prod(shape[:-1]) for shape in self.shapes), default=0)
+        if not self.batch or rows <= EMULATED_ROWS:
+            return self
+        batch = max(min(self.shapes[0][0], FEWEST_BATCH), self.shapes[0][0] * EMULATED_ROWS // rows)
+        return replace(self, shapes=tuple((batch, *shape[1:]) for shape in self.shapes))
 
     @property
     def shape_text(self) -> str:
@@ -81,6 +96,11 @@ class Problem:
     """How many error bounds a result may be off."""
     get_inputs: Callable[[], Sequence[Any]] | None
     get_init_inputs: Callable[[], Sequence[Any]] | None
+
+    def matching(self, pattern: str) -> list[Case]:
+        """Cases whose name contains `pattern`, or is it exactly when one is; maybe none."""
+        exact = [case for case in self.cases if case.name == pattern]
+        return exact or [case for case in self.cases if pattern.lower() in case.name.lower()]
 
     def init_args(self, case: Case, seed: int) -> tuple[Any, ...]:
         """The constructor's arguments for `case`."""
@@ -120,6 +140,15 @@ class Problem:
         if not case.from_functions:
             model = model.to(case.parameter_dtype)
         return model.to(device)
+
+
+def select_cases(problem: Problem, pattern: str) -> list[Case]:
+    """`Problem.matching`. Raises UsageError for none."""
+    chosen = problem.matching(pattern)
+    if not chosen:
+        names = ", ".join(f"'{case.name}'" for case in problem.cases)
+        raise UsageError(f"No case of {problem.name} matches -k '{pattern}'. Its cases: {names}.")
+    return chosen
 
 
 def _seed_torch(seed: int, device: torch.device) -> None:

@@ -15,6 +15,7 @@ from harness.events import (
     Event,
     Finished,
     Judging,
+    LeftOut,
     Loading,
     OnEvent,
     Sanitizing,
@@ -80,6 +81,8 @@ def _notice(event: Event) -> str:
     match event:
         case EmulatorBuilding():
             return "The emulator is built, once for this version of it and of torch: about a minute."
+        case LeftOut():
+            return f"Left out: {event.name}, {event.why}."
         case WithoutEffect():
             return f"Without effect: {', '.join(event.options)}, {event.why}."
     return ""

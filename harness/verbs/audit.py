@@ -65,8 +65,7 @@ def command(problem: str, select: str, seed: int | None, memory: float | None, a
 
 def run(name: str, select: str, seed: int | None, memory_gib: float | None, as_json: bool) -> Exit:
     """Audit and print. Raises UsageError for a problem that cannot be loaded or run."""
-    from harness.evaluate import select_cases
-    from harness.problem import load_problem
+    from harness.problem import load_problem, select_cases
 
     seed = fresh_seed() if seed is None else seed
     problem = load_problem(named_problem(name), sub_seed(seed, "shapes") % 2**32)

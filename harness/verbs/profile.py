@@ -74,15 +74,14 @@ def run(asked: Asked) -> Exit:
 def _run(asked: Asked) -> Exit:
     submission = read_submission(asked.path)
     path = problem_of(submission.path) if asked.problem is None else named_problem(asked.problem)
-    device = choose_device(asked.device, submission.uses_cuda)
+    device = choose_device(asked.device, submission)
     if device == "emulator":
         raise HarnessError(
             "There is no GPU here, and an emulation's times mean nothing. For counts of bytes, sectors and bank "
             f"conflicts: eval.py {asked.path} --device emulator --check -v"
         )
     # These load torch, which is waited for only when there is something to profile.
-    from harness.evaluate import select_cases
-    from harness.problem import load_problem
+    from harness.problem import load_problem, select_cases
     from harness.report.profile import print_profile
     from harness.tools.profiling import profile
 

@@ -64,7 +64,7 @@ def _print_evaluation(console: Console, evaluation: Evaluation, view: View, *, a
     would drown in them."""
     if not view.quiet:
         _print_cases(console, evaluation, verbose=view.verbose, brief=not alone and not view.verbose)
-    _print_verdict(console, evaluation)
+    _print_verdict(console, evaluation, names_problem=view.quiet)
     if not view.quiet and not view.checked and _failed_on_the_emulator(evaluation):
         console.print(Text(f"  hint: {HINT}", style="dim"), soft_wrap=True)
 
@@ -84,10 +84,11 @@ def _print_isolation(console: Console, isolation: dict[str, Any], verbose: bool)
         console.print(Text(f"isolation on {device}: {described['level']}{lacks}{parts}", style="dim"), soft_wrap=True)
 
 
-def verdict_line(evaluation: Evaluation) -> Text:
+def verdict_line(evaluation: Evaluation, *, names_problem: bool = False) -> Text:
     """What became of a submission. Only a message of several lines makes it more than one."""
     status = status_of(evaluation)
-    line = Text.assemble((status.upper(), STATUS_STYLE[status]), f"  {evaluation.submission}")
+    name = f"{evaluation.problem} · {evaluation.submission}" if names_problem else evaluation.submission
+    line = Text.assemble((status.upper(), STATUS_STYLE[status]), f"  {name}")
     if isinstance(evaluation, Accepted):
         line.append(_accepted_summary(evaluation))
     else:
@@ -96,16 +97,23 @@ def verdict_line(evaluation: Evaluation) -> Text:
     return line
 
 
-def _print_verdict(console: Console, evaluation: Evaluation) -> None:
-    console.print(verdict_line(evaluation), soft_wrap=True)
+def _print_verdict(console: Console, evaluation: Evaluation, *, names_problem: bool) -> None:
+    console.print(verdict_line(evaluation, names_problem=names_problem), soft_wrap=True)
     for note in evaluation.notes:
         console.print(Text(f"  note: {sentence(note)}", style="dim"), soft_wrap=True)
-    if not isinstance(evaluation, Accepted) and (failed := _first_failed(evaluation)):
+    if not isinstance(evaluation, Accepted) and (failed := _named_in_message(evaluation)):
         console.print(Text(f"  repeat: {failed.repeat}", style="cyan"), soft_wrap=True)
 
 
 def _first_failed(evaluation: Evaluation) -> CaseFailed | None:
     return next((case for case in evaluation.cases if isinstance(case, CaseFailed)), None)
+
+
+def _named_in_message(evaluation: Evaluation) -> CaseFailed | None:
+    """The failed case that the message is about: the first with its reason."""
+    failed = [case for case in evaluation.cases if isinstance(case, CaseFailed)]
+    reason = getattr(evaluation, "reason", None)
+    return next((case for case in failed if case.reason == reason), failed[0] if failed else None)
 
 
 def _failed_on_the_emulator(evaluation: Evaluation) -> bool:
