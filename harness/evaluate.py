@@ -20,7 +20,8 @@ from harness.notes import Note, NotTimed, OneCaseTimed
 from harness.oracle.draw import Draws
 from harness.problem import Case, Problem
 from harness.protocol.wire import Loaded
-from harness.settings import Settings
+from harness.reasons import Reason
+from harness.settings import VERDICT_TIMEOUTS, Settings
 from harness.submission import Submission
 from harness.timing import stats
 from harness.timing.case_times import SUBMISSION, CaseTimes, timing_result
@@ -117,9 +118,21 @@ class Judge:
         common["cases"] = correctness.results
         if correctness.first_failure:
             return _refusal(_overall(correctness.first_failure, correctness.results), common)
+        if correctness.out_of_time:
+            return _refusal(self._out_of_time(correctness.results), common)
         if not self._timed:
             return verdict.Accepted(**common, not_timed=self._why_not_timed())
         return self._time(submission, runner, common, correctness.results)
+
+    def _out_of_time(self, results: Sequence[verdict.Case]) -> Stopped:
+        """Cases that were run are right, and not all were. How slow it is on the emulator says nothing of a kernel."""
+        run = sum(isinstance(case, verdict.CasePassed) for case in results)
+        message = (
+            f"{run} of {len(results)} cases were judged, and are right, in {self._settings.verdict_s:g} s. --timeout "
+            f"gives all of them {VERDICT_TIMEOUTS} times as long as one call; -k chooses fewer."
+        )
+        slow = Inconclusive if self._device.name == "emulator" else SubmissionError
+        return slow(Reason.TIMED_OUT, message)
 
     def _why_not_timed(self) -> NotTimed:
         if not self._settings.timing:

@@ -9,6 +9,9 @@ from typing import Literal
 
 Effort = Literal["quick", "usual", "thorough"]
 
+# All cases of a submission together may take as long as so many calls.
+VERDICT_TIMEOUTS = 10
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -24,6 +27,11 @@ class Settings:
     check: bool = False
     first_failure: bool = False
     device_time: bool = False
+
+    @property
+    def verdict_s(self) -> float:
+        """How long all cases of a submission may take together, before it is timed: after it no further one is run."""
+        return VERDICT_TIMEOUTS * self.timeout_s
 
 
 def sub_seed(seed: int, *parts: object) -> int:

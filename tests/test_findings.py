@@ -1,11 +1,15 @@
 """What the report says of a defect that the emulator saw, and where it says that it was."""
 
 import re
+from unittest.mock import Mock
 
 import pytest
 
+from harness.judging import correctness
+from harness.problem import Case
 from harness.protocol.replies import as_error
 from harness.records import Finding
+from harness.settings import Settings
 from tests.helpers import ROOT, judged, run_eval
 
 SMALL = "tests/fixtures/problems/small_layernorm.py"
@@ -55,7 +59,7 @@ def test_what_is_not_known_of_a_finding_is_left_out(known, place):
 def test_a_rejection_on_the_emulator_says_what_else_can_be_looked_for(options, hinted):
     arguments = ("--problem", SMALL, "--device", "emulator", "-k", "large eps", *options)
     run = run_eval(FRAGILE / "no_barrier.py", *arguments, json_results=False)
-    assert "REJECTED  no_barrier" in run.stdout
+    assert "no_barrier  wrong_output" in run.stdout
     assert ("\n  hint: --check also looks for races, " in run.stdout) == hinted
 
 
@@ -65,3 +69,54 @@ def test_only_what_ran_on_the_emulator_and_failed_gets_the_hint():
     on_the_cpu = run_eval(wrong, "--problem", SMALL, "--device", "cpu", json_results=False)
     assert "ACCEPTED  control_cuda" in right.stdout and "REJECTED  ignores_bias" in on_the_cpu.stdout
     assert "hint:" not in right.stdout + on_the_cpu.stdout
+
+
+ENDLESS = """
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+CUDA = '''
+#include <torch/extension.h>
+__global__ void endless(volatile float* y) { while (y[0] == y[0] || true) {} }
+torch::Tensor forward(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    endless<<<1, 32>>>(y.data_ptr<float>());
+    return y;
+}
+'''
+extension = load_inline("endless", "torch::Tensor forward(torch::Tensor x);", CUDA, functions=["forward"])
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+
+    def forward(self, x):
+        return extension.forward(x)
+"""
+
+
+def test_a_kernel_that_never_ends_is_waited_for_twice_and_not_once_for_each_case(tmp_path):
+    path = tmp_path / "endless.py"
+    path.write_text(ENDLESS)
+    run = run_eval(path, "--problem", "layernorm", "-k", "trailing", "--device", "emulator", "--timeout", "6")
+    (evaluation,) = run.results["evaluations"]
+    assert (evaluation["status"], evaluation["reason"]) == ("rejected", "endless_kernel")
+    states = [case.get("reason") or case["message"] for case in evaluation["cases"]]
+    assert states == ["endless_kernel"] * 2 + ["Not run: in 2 cases a kernel did not end."] * 2
+
+
+def test_all_cases_together_have_a_limit_and_those_that_were_judged_are_kept(monkeypatch):
+    """A second passes at each case; ten limits of a call are 2.5 of them."""
+    seconds = iter(range(100))
+    monkeypatch.setattr(correctness.time, "monotonic", lambda: float(next(seconds)))
+    judging = correctness.Correctness(Mock(), Mock(), Mock(), Mock(), Settings(seed=1, timeout_s=0.25))
+    monkeypatch.setattr(judging, "_judge", lambda _runner, case: case.name)
+    monkeypatch.setattr(judging, "_not_run", lambda case, why: f"{case.name}: {why}")
+    judging.run(Mock(), [Case(name) for name in "abcd"], Mock())
+    left_out = "those before it took 2.5 s together; --timeout gives more"
+    assert judging.results == ["a", "b", f"c: {left_out}", f"d: {left_out}"]
+    assert judging.out_of_time

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,9 @@ EMULATED_ORDERS = ("forward", "random")
 
 # Runs whose bits are compared where a problem asks for it and threads take the order that they take.
 DETERMINISM_RUNS = 4
+
+# After so many cases whose kernel did not end, each of which takes the emulator's limit, there is nothing to learn.
+ENDLESS_CASES = 2
 
 
 def check_case(
@@ -140,22 +144,36 @@ class Correctness:
         self._device = device
         self._settings = settings
         self._steps: dict[str, tuple[str, ...]] = {}
+        self._endless = 0
+        """Cases in which a kernel did not end."""
+        self.out_of_time = False
+        """Whether cases were left out since all of them together took too long."""
         self.results: list[verdict.Case] = []
         self.first_failure: SubmissionError | None = None
 
     def run(self, runner: Runner, cases: Sequence[Case], on_event: OnEvent) -> None:
         self._steps = repeated.deal([case.name for case in cases], self._settings.seed)
+        ends_s = time.monotonic() + self._settings.verdict_s
         for number, case in enumerate(cases, 1):
             on_event(Judging(self._submission.name, case.name, number, len(cases)))
-            if self._stops():
-                self.results.append(self._not_run(case))
+            self.out_of_time = self.out_of_time or time.monotonic() > ends_s
+            if why := self._why_not_run():
+                self.results.append(self._not_run(case, why))
             else:
                 self.results.append(self._judge(runner, case))
 
-    def _stops(self) -> bool:
-        """Whether the worker is gone, or one failure was enough."""
+    def _why_not_run(self) -> str:
+        """Why no more cases are run; empty where they are."""
         failure = self.first_failure
-        return failure is not None and (self._settings.first_failure or failure.reason in ENDS_THE_WORKER)
+        if failure and failure.reason in ENDS_THE_WORKER:
+            return "an earlier case ended the process"
+        if failure and self._settings.first_failure:
+            return "an earlier case failed (-x)"
+        if self._endless >= ENDLESS_CASES:
+            return f"in {ENDLESS_CASES} cases a kernel did not end"
+        if self.out_of_time:
+            return f"those before it took {self._settings.verdict_s:g} s together; --timeout gives more"
+        return ""
 
     def _judge(self, runner: Runner, case: Case) -> verdict.Case:
         seed = self._settings.seed
@@ -183,6 +201,7 @@ class Correctness:
 
     def _note_failure(self, runner: Runner, error: SubmissionError) -> None:
         """Remember the first failure, or the one that ended the worker; free what a living one holds."""
+        self._endless += error.reason == Reason.ENDLESS_KERNEL
         if self.first_failure is None or error.reason in ENDS_THE_WORKER:
             self.first_failure = error
         if error.reason in ENDS_THE_WORKER:
@@ -193,11 +212,11 @@ class Correctness:
         except SubmissionError as second:
             self.first_failure = second
 
-    def _not_run(self, case: Case) -> verdict.Case:
+    def _not_run(self, case: Case, why: str) -> verdict.Case:
         shown = case.on(self._device.name)
         return verdict.CaseNotRun(
             name=case.name,
             shape=shown.shape_text,
             scaled=shown is not case,
-            message="Not run: an earlier case ended the process, or all (-x).",
+            message=f"Not run: {why}.",
         )

@@ -203,6 +203,7 @@ def load_request(kind: str, path: Path, problem: Problem, settings: Settings) ->
         path=str(path),
         build_cache="",
         check=settings.check,
+        kernel_s=settings.timeout_s / 3,
         allowed_ops=sorted(problem.allowed_ops),
         forbidden_ops=sorted(problem.forbidden_ops),
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.protocol.testimony import Witness
+from harness.protocol.wire import Load
 from harness.worker.memory import HostMemory, Memory
 from harness.worker.observer import NoObserver, Observer
 
@@ -23,12 +24,12 @@ def open_memory(device: str, arena_fd: int) -> Memory:
     return HostMemory(arena_fd)
 
 
-def observer(device: str, memory: Memory, witness: Witness, *, check: bool) -> Observer:
-    """Who watches calls on tensors of `memory` and tells `witness`; with `check` for races, too."""
+def observer(device: str, memory: Memory, witness: Witness, load: Load) -> Observer:
+    """Who watches calls on tensors of `memory` and tells `witness`, as `load` says."""
     if device == "emulator":
         from harness.worker.emulated import EmulatorObserver
 
-        return EmulatorObserver(memory, witness, check=check)
+        return EmulatorObserver(memory, witness, load)
     return NoObserver()
 
 

@@ -8,7 +8,7 @@ import torch
 
 from harness.device import emulator
 from harness.protocol.testimony import Witness
-from harness.protocol.wire import ArenaRef, OutputRef, Run, TensorRef
+from harness.protocol.wire import ArenaRef, Load, OutputRef, Run, TensorRef
 from harness.records import Finding, KernelCounts
 from harness.worker.memory import HostMemory, Memory
 
@@ -51,14 +51,14 @@ class EmulatorObserver:
 
     What the caller reads and writes counts, too: a kernel may still run on another stream."""
 
-    def __init__(self, memory: Memory, witness: Witness, *, check: bool) -> None:
+    def __init__(self, memory: Memory, witness: Witness, load: Load) -> None:
         emulator.testify(witness.descriptor)
         emulator.name_lines()
         self._memory = memory
-        self._check = check
+        self._check, self._kernel_s = load.check, load.kernel_s
 
     def begin(self, request: Run, inputs: Sequence[torch.Tensor]) -> None:
-        emulator.configure(order=request.order, seed=request.order_seed, check=self._check)
+        emulator.configure(order=request.order, seed=request.order_seed, check=self._check, timeout_s=self._kernel_s)
         emulator.caller_writes(inputs)
 
     def end(self, inputs: Sequence[torch.Tensor], result: Sequence[object]) -> None:

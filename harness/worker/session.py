@@ -59,7 +59,7 @@ class Session:
         take_forbidden = guard.take_calls if guard else list[str]
         self._check_guard = guard.check if guard else lambda: None
         self._refuses_processes = load.kind == "submission"
-        observer = devices.observer(device, memory, witness, check=load.check)
+        observer = devices.observer(device, memory, witness, load)
         self._device = device
         self._witness = witness
         self._emulator_cache = emulator_cache
