@@ -123,7 +123,13 @@ def _prepare_process() -> None:
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(judge_cache()))
     # Some start what they run with this ignored, and how a worker ended would then be nobody's to know.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, _terminated)
     protect_judge()
+
+
+def _terminated(_number: int, _frame: object) -> None:
+    """As if somebody had pressed Ctrl-C: what was started is ended, and what was measured is reported."""
+    raise KeyboardInterrupt
 
 
 def _complain(error: object, code: Exit) -> Exit:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from harness.evaluate import Judge
     from harness.problem import Case, Problem
 
-INTERRUPTED = "Stopped by the keyboard; what had not finished says nothing."
+INTERRUPTED = "Stopped by the keyboard or by SIGTERM; what had not finished says nothing."
 
 
 class RunStopped(KernelgateError):

@@ -78,10 +78,10 @@ class Load(Struct, frozen=True, tag="load"):
     """The submission's file, or the problem's for all others."""
     build_cache: str
     check: bool = False
-    kernel_s: float = 20.0
-    """How long a kernel of the emulator may go on without an end of one of its blocks."""
     allowed_ops: list[str] = []
     forbidden_ops: list[str] = []
+    kernel_s: float = 20.0
+    """How long a kernel of the emulator may go on without an end of one of its blocks."""
 
 
 class Precompilation(Struct, frozen=True):

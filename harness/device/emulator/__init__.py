@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.device.emulator import libraries, preludes, runtime, standins
-from harness.device.emulator.building import CompilerError
+from harness.device.emulator.building import CompilerError, compilers
 from harness.device.emulator.paths import Missing
 from harness.device.emulator.runtime import (
     caller_reads,
@@ -53,7 +53,8 @@ def prepare(cache: Path, submissions: Iterable[Path], *, check: bool) -> None:
     """Build the emulator in `cache`, and the preludes that these submissions' sources want, where they are not there
     yet. Workers that run submissions read them and cannot write there."""
     cache = Path(cache).resolve()
-    with ThreadPoolExecutor(2) as pool:
+    compilers.begin()
+    with ThreadPoolExecutor(2) as pool, compilers.ended_by_failure():
         built = pool.submit(libraries.build, cache)
         EmulatorToolchain(cache, check).prepare(_wanted(submissions))
         built.result()

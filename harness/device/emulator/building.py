@@ -8,9 +8,11 @@ import fcntl
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from harness.errors import KernelgateError
@@ -24,15 +26,72 @@ class CompilerError(KernelgateError):
         self.log = log
 
 
+class Compilers:
+    """Those that run now: who is interrupted must end them, or they would be waited for."""
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[str]] = set()
+        self._lock = threading.Lock()
+        self._may_start = True
+        self._in_groups = False
+
+    def run(self, command: list[str], folder: Path) -> tuple[int, str, str]:
+        """The exit code, and what it printed. Raises CompilerError where all were ended."""
+        with self._lock:
+            if not self._may_start:
+                raise CompilerError(command, "The build was ended.")
+            compiler = subprocess.Popen(
+                command, cwd=folder, env={**os.environ, "LC_ALL": "C"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True, errors="replace", process_group=0 if self._in_groups else None,
+            )  # fmt: skip
+            self._running.add(compiler)
+        with compiler:
+            try:
+                output, errors = compiler.communicate()
+            except BaseException:
+                self._kill(compiler)
+                raise
+            finally:
+                self._running.discard(compiler)
+        return compiler.returncode, output, errors
+
+    def begin(self) -> None:
+        """From here on each is a group of its own, since g++ starts another that must end with it. Not in a worker,
+        whose group is ended as a whole."""
+        self._may_start = self._in_groups = True
+
+    @contextlib.contextmanager
+    def ended_by_failure(self) -> Iterator[None]:
+        """Whatever is raised within it ends them all, and none is started until `begin`: what waits for threads that
+        wait for compilers goes around it."""
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._may_start = False
+                for compiler in self._running:
+                    self._kill(compiler)
+            raise
+
+    def _kill(self, compiler: subprocess.Popen[str]) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(compiler.pid) == compiler.pid:
+                os.killpg(compiler.pid, signal.SIGKILL)
+            else:
+                compiler.kill()
+
+
+compilers = Compilers()
+
+
 def run(command: list[str], folder: Path) -> str:
     """Run a compiler in `folder` and return what it printed. Raises CompilerError, and OSError for a full disk."""
-    environment = {**os.environ, "LC_ALL": "C"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace")
-    if done.returncode:
-        if os.strerror(errno.ENOSPC) in done.stderr:
+    code, output, errors = compilers.run(command, folder)
+    if code:
+        if os.strerror(errno.ENOSPC) in errors:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
-        raise CompilerError(command, done.stderr + done.stdout)
-    return done.stdout
+        raise CompilerError(command, errors + output)
+    return output
 
 
 def digest_of_files(files: Iterable[Path]) -> str:

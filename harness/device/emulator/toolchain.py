@@ -177,7 +177,7 @@ class EmulatorToolchain:
 
     def prepare(self, wanted: Collection[str]) -> None:
         """Compile the preludes that are `wanted`."""
-        with ThreadPoolExecutor(2) as pool:
+        with ThreadPoolExecutor(2) as pool, building.compilers.ended_by_failure():
             list(pool.map(lambda name: preludes.compiled(self._cache, name, _prelude_flags(name)), wanted))
 
     def preludes(self, wanted: Collection[str]) -> list[Path]:
