@@ -2,7 +2,7 @@
 
 surface: waiting without end for the device
 needs: cuda
-expect: rejected timed_out
+expect: rejected timed_out|endless_kernel
 opens: given HARMLESS
 """
 
