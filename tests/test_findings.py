@@ -102,7 +102,7 @@ class ModelNew(nn.Module):
 def test_a_kernel_that_never_ends_is_waited_for_twice_and_not_once_for_each_case(tmp_path):
     path = tmp_path / "endless.py"
     path.write_text(ENDLESS)
-    run = run_eval(path, "--problem", "layernorm", "-k", "trailing", "--device", "emulator", "--timeout", "6")
+    run = run_eval(path, "--problem", "layernorm", "-k", "trailing", "--device", "emulator", "--timeout", "12")
     (evaluation,) = run.results["evaluations"]
     assert (evaluation["status"], evaluation["reason"]) == ("rejected", "endless_kernel")
     states = [case.get("reason") or case["message"] for case in evaluation["cases"]]
