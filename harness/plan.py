@@ -65,11 +65,6 @@ class RunPlan:
     """What a user should know beside it."""
 
     @property
-    def count(self) -> int:
-        """How many evaluations the run has."""
-        return sum(len(group.submissions) for group in self.groups)
-
-    @property
     def isolation(self) -> dict[str, Isolation]:
         """What the workers of each device are started with."""
         return {group.device: group.isolation for group in self.groups}

@@ -95,14 +95,14 @@ class Chosen:
         return sum(len(group.submissions) for group in self._plan.groups if self.of(group))
 
     def _load(self) -> dict[Path, tuple[Problem, list[Case]]]:
-        from harness.problem import load_problem, select_cases
+        from harness.problem import load_problem, no_case_fits
 
         seed = sub_seed(self._plan.settings.seed, "shapes") % 2**32
         paths = dict.fromkeys(group.problem for group in self._plan.groups)
         problems = [load_problem(path, seed) for path in paths]
         chosen = {problem.path: (problem, cases) for problem in problems if (cases := self._select(problem))}
         if not chosen:
-            select_cases(problems[0], self._plan.select)
+            raise no_case_fits(problems[0], self._plan.select)
         for problem in problems:
             if problem.path not in chosen:
                 self._on_event(LeftOut(problem.name, f"no case of which matches -k '{self._plan.select}'"))

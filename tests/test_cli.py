@@ -3,17 +3,13 @@
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
-import time
 
 import psutil
 import pytest
 import torch
 
-from harness.device import choose
-from harness.submission import read_submission
 from tests.helpers import ROOT, run_eval
 
 HOSTILE = ROOT / "tests" / "hostile"
@@ -123,48 +119,6 @@ def test_what_is_not_timed_says_why():
     assert "2 cases correct; not timed\n" in run.stdout
 
 
-def test_a_problem_without_a_fitting_case_is_left_out_with_a_note(tmp_path):
-    for problem in ("rmsnorm", "layernorm"):
-        (tmp_path / problem).mkdir()
-        (tmp_path / problem / f"for_{problem}.py").write_text(CONTROL.read_text())
-    run = run_eval(tmp_path, "--device", "cpu", "-k", "eps = 100", json_results=False)
-    assert "Left out: layernorm, no case of which matches -k 'eps = 100'." in run.stderr
-    assert "for_rmsnorm" in run.stdout
-    assert "for_layernorm" not in run.stdout
-
-
-def test_a_kernel_that_only_a_gpu_runs_is_left_out_of_a_folder_and_refused_when_it_is_named(tmp_path):
-    triton = tmp_path / "in_triton.py"
-    triton.write_text("import triton\nimport triton.language as tl\n")
-    (tmp_path / "control.py").write_text(CONTROL.read_text())
-    run = run_eval(tmp_path, *SMALL, "--device", "cpu", json_results=False)
-    assert run.code == 0
-    assert "Left out: in_triton, whose kernels are written in Triton, which runs on a GPU alone." in run.stderr
-    run = run_eval(triton, *SMALL, "--device", "cpu", json_results=False)
-    assert run.code == 3
-    assert run.stderr == (
-        "eval.py: in_triton cannot be judged here: its kernels are written in Triton, which runs on a GPU alone. "
-        "Judge it on a machine that has one; the emulator runs CUDA C++.\n"
-    )
-
-
-WITH_A_GPU = {
-    "import torch\nclass ModelNew(torch.nn.Module): ...": "cuda",
-    "import triton": "cuda",
-    "from torch.utils.cpp_extension import load_inline\nload_inline('a', cuda_sources='x')": "cuda",
-    "from torch.utils.cpp_extension import load_inline\nload_inline('a', cpp_sources='x')": "cpu",
-    "import torch.utils.cpp_extension as c\nc.load_inline('a', 'x')": "cpu",
-}
-
-
-@pytest.mark.parametrize("source", WITH_A_GPU)
-def test_where_there_is_a_gpu_all_but_host_code_is_judged_on_it(source, tmp_path, monkeypatch):
-    path = tmp_path / "submission.py"
-    path.write_text(source)
-    monkeypatch.setattr(choose, "_has_gpu", lambda: True)
-    assert choose.choose_device(None, read_submission(path)) == WITH_A_GPU[source]
-
-
 def test_the_command_repeats_the_case_that_the_message_names(tmp_path):
     """The first failed case is wrong, and a later one ends the process: that is what the message is about."""
     path = tmp_path / "wrong_and_then_gone.py"
@@ -264,60 +218,6 @@ def test_an_option_without_effect_is_named(options, said):
     assert run.stderr == (f"Without effect: {said}\n" if said else "")
 
 
-def test_who_waits_for_the_emulator_to_be_built_is_told(tmp_path, monkeypatch):
-    from harness.device import choose, emulator
-
-    announced, built = [], []
-    monkeypatch.setattr(choose, "emulator_cache", lambda: tmp_path)
-    monkeypatch.setattr(emulator, "prepare", lambda cache, submissions, check: built.append(cache))
-    choose.prepare_device("emulator", [], check=False, on_build=lambda: announced.append("building"))
-    monkeypatch.setattr(emulator, "is_prepared", lambda cache, submissions, check: True)
-    for device in ("emulator", "cpu"):
-        choose.prepare_device(device, [], check=False, on_build=lambda: announced.append("building again"))
-    assert announced == ["building"]
-    assert built == [tmp_path, tmp_path]
-
-
-def test_of_several_each_is_said_when_it_is_judged_and_kept_when_the_rest_is_stopped(tmp_path):
-    never = tmp_path / "never.py"
-    never.write_text("import time\ntime.sleep(60)\n")
-    command = [sys.executable, ROOT / "eval.py", CONTROL, never, *SMALL, "--no-timing"]
-    heard = dict(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a background job's would be ignored
-    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    with subprocess.Popen(command, cwd=ROOT, **pipes, **heard) as process:
-        first = process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=120)
-    assert first.startswith("1 of 2: ACCEPTED  control  2 cases correct")
-    assert "Stopped by the keyboard" in stderr
-    assert "never" not in stdout + stderr
-    assert stdout.count("ACCEPTED  control") == 1
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_who_is_ended_ends_the_compilers_that_build_the_emulator(number, tmp_path):
-    command = [sys.executable, ROOT / "eval.py", CONTROL, *SMALL, "--device", "emulator", "--no-timing"]
-    heard = dict(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-    environment = {**os.environ, "KERNELGATE_CACHE": str(tmp_path)}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, **heard) as process:
-        assert "The emulator is built" in process.stderr.readline()
-        compilers = wait_for(lambda: [c for c in psutil.Process(process.pid).children(True) if "cc1plus" in c.name()])
-        process.send_signal(number)
-        _, stderr = process.communicate(timeout=30)
-    assert process.returncode == 3
-    assert stderr == "eval.py: Stopped by the keyboard or by SIGTERM; what had not finished says nothing.\n"
-    assert [c for c in compilers if c.is_running() and c.status() != psutil.STATUS_ZOMBIE] == []
-
-
-def wait_for(found, limit_s=30.0):
-    """What `found` gives as soon as that is something."""
-    ends_s = time.monotonic() + limit_s
-    while not (result := found()):
-        assert time.monotonic() < ends_s
-        time.sleep(0.05)
-    return result
-
-
 def test_of_several_only_what_failed_is_shown_case_by_case():
     wrong = HOSTILE / "specification" / "ignores_bias.py"
     shown = run_eval(CONTROL, wrong, *SMALL, json_results=False).stdout
@@ -396,29 +296,6 @@ def test_source_nested_deeper_than_a_parser_goes_is_rejected_and_costs_the_other
     assert {e["submission"]: (e["status"], e["reason"]) for e in evaluations} == {
         "nested": ("rejected", "load_failed"), "control": ("accepted", None),
     }  # fmt: skip
-
-
-def test_what_is_no_file_is_not_taken_for_a_submission(tmp_path):
-    os.mkfifo(tmp_path / "pipe.py")
-    (tmp_path / "folder.py").mkdir()
-    (tmp_path / "to_nothing.py").symlink_to("nothing")
-    (tmp_path / "right.py").write_text(CONTROL.read_text())
-    run = run_eval(tmp_path, *SMALL, timeout_s=120)
-    assert [(e["submission"], e["status"]) for e in run.results["evaluations"]] == [("right", "accepted")]
-    run = run_eval(tmp_path / "pipe.py", *SMALL, timeout_s=120)
-    assert (run.code, run.stderr.strip()) == (2, f"eval.py: The submission {tmp_path}/pipe.py is no file.")
-
-
-def test_a_problem_beside_its_submissions_is_no_submission_unless_it_is_named(tmp_path):
-    problem = tmp_path / "23_LayerNorm.py"
-    problem.write_text(SMALL[1].read_text())
-    run = run_eval(tmp_path, "--problem", problem, json_results=False)
-    assert (run.code, "beside the problem's own" in run.stderr) == (5, True)
-    (tmp_path / "right.py").write_text(CONTROL.read_text())
-    run = run_eval(tmp_path, "--problem", problem)
-    assert [e["submission"] for e in run.results["evaluations"]] == ["right"]
-    run = run_eval(problem, "--problem", problem)
-    assert [e["submission"] for e in run.results["evaluations"]] == ["23_LayerNorm"]
 
 
 def test_text_that_is_not_utf8_is_judged_as_python_reads_it(tmp_path):

@@ -144,11 +144,15 @@ class Problem:
 
 def select_cases(problem: Problem, pattern: str) -> list[Case]:
     """`Problem.matching`. Raises UsageError for none."""
-    chosen = problem.matching(pattern)
-    if not chosen:
-        names = ", ".join(f"'{case.name}'" for case in problem.cases)
-        raise UsageError(f"No case of {problem.name} matches -k '{pattern}'. Its cases: {names}.")
-    return chosen
+    if chosen := problem.matching(pattern):
+        return chosen
+    raise no_case_fits(problem, pattern)
+
+
+def no_case_fits(problem: Problem, pattern: str) -> UsageError:
+    """The error, with the cases that there are."""
+    names = ", ".join(f"'{case.name}'" for case in problem.cases)
+    return UsageError(f"No case of {problem.name} matches -k '{pattern}'. Its cases: {names}.")
 
 
 def _seed_torch(seed: int, device: torch.device) -> None:

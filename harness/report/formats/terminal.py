@@ -105,10 +105,6 @@ def _print_verdict(console: Console, evaluation: Evaluation, *, names_problem: b
         console.print(Text(f"  repeat: {failed.repeat}", style="cyan"), soft_wrap=True)
 
 
-def _first_failed(evaluation: Evaluation) -> CaseFailed | None:
-    return next((case for case in evaluation.cases if isinstance(case, CaseFailed)), None)
-
-
 def _named_in_message(evaluation: Evaluation) -> CaseFailed | None:
     """The failed case that the message is about: the first with its reason."""
     failed = [case for case in evaluation.cases if isinstance(case, CaseFailed)]
@@ -118,7 +114,7 @@ def _named_in_message(evaluation: Evaluation) -> CaseFailed | None:
 
 def _failed_on_the_emulator(evaluation: Evaluation) -> bool:
     """Whether a case was run there and rejected; what was not even built is nothing that detectors could watch."""
-    failed = isinstance(evaluation, Rejected) and _first_failed(evaluation)
+    failed = isinstance(evaluation, Rejected) and _named_in_message(evaluation)
     return bool(failed) and evaluation.device == "emulator"
 
 

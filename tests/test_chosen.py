@@ -1,0 +1,91 @@
+"""Which files and cases are judged, and on which device."""
+
+import os
+
+import pytest
+
+from harness.device import choose
+from harness.submission import read_submission
+from tests.helpers import ROOT, run_eval
+
+CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
+SMALL = ("--problem", ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py")
+
+
+def test_a_problem_without_a_fitting_case_is_left_out_with_a_note(tmp_path):
+    for problem in ("rmsnorm", "layernorm"):
+        (tmp_path / problem).mkdir()
+        (tmp_path / problem / f"for_{problem}.py").write_text(CONTROL.read_text())
+    run = run_eval(tmp_path, "--device", "cpu", "-k", "eps = 100", json_results=False)
+    assert "Left out: layernorm, no case of which matches -k 'eps = 100'." in run.stderr
+    assert "for_rmsnorm" in run.stdout
+    assert "for_layernorm" not in run.stdout
+
+
+def test_a_kernel_that_only_a_gpu_runs_is_left_out_of_a_folder_and_refused_when_it_is_named(tmp_path):
+    triton = tmp_path / "in_triton.py"
+    triton.write_text("import triton\nimport triton.language as tl\n")
+    (tmp_path / "control.py").write_text(CONTROL.read_text())
+    run = run_eval(tmp_path, *SMALL, "--device", "cpu", json_results=False)
+    assert run.code == 0
+    assert "Left out: in_triton, whose kernels are written in Triton, which runs on a GPU alone." in run.stderr
+    run = run_eval(triton, *SMALL, "--device", "cpu", json_results=False)
+    assert run.code == 3
+    assert run.stderr == (
+        "eval.py: in_triton cannot be judged here: its kernels are written in Triton, which runs on a GPU alone. "
+        "Judge it on a machine that has one; the emulator runs CUDA C++.\n"
+    )
+
+
+WITH_A_GPU = {
+    "import torch\nclass ModelNew(torch.nn.Module): ...": "cuda",
+    "import triton": "cuda",
+    "from torch.utils.cpp_extension import load_inline\nload_inline('a', cuda_sources='x')": "cuda",
+    "from torch.utils.cpp_extension import load_inline\nload_inline('a', cpp_sources='x')": "cpu",
+    "import torch.utils.cpp_extension as c\nc.load_inline('a', 'x')": "cpu",
+}
+
+
+@pytest.mark.parametrize("source", WITH_A_GPU)
+def test_where_there_is_a_gpu_all_but_host_code_is_judged_on_it(source, tmp_path, monkeypatch):
+    path = tmp_path / "submission.py"
+    path.write_text(source)
+    monkeypatch.setattr(choose, "_has_gpu", lambda: True)
+    assert choose.choose_device(None, read_submission(path)) == WITH_A_GPU[source]
+
+
+def test_what_is_no_file_is_not_taken_for_a_submission(tmp_path):
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "folder.py").mkdir()
+    (tmp_path / "to_nothing.py").symlink_to("nothing")
+    (tmp_path / "right.py").write_text(CONTROL.read_text())
+    run = run_eval(tmp_path, *SMALL, timeout_s=120)
+    assert [(e["submission"], e["status"]) for e in run.results["evaluations"]] == [("right", "accepted")]
+    run = run_eval(tmp_path / "pipe.py", *SMALL, timeout_s=120)
+    assert (run.code, run.stderr.strip()) == (2, f"eval.py: The submission {tmp_path}/pipe.py is no file.")
+
+
+def test_a_problem_beside_its_submissions_is_no_submission_unless_it_is_named(tmp_path):
+    problem = tmp_path / "23_LayerNorm.py"
+    problem.write_text(SMALL[1].read_text())
+    run = run_eval(tmp_path, "--problem", problem, json_results=False)
+    assert (run.code, "beside the problem's own" in run.stderr) == (5, True)
+    (tmp_path / "right.py").write_text(CONTROL.read_text())
+    run = run_eval(tmp_path, "--problem", problem)
+    assert [e["submission"] for e in run.results["evaluations"]] == ["right"]
+    run = run_eval(problem, "--problem", problem)
+    assert [e["submission"] for e in run.results["evaluations"]] == ["23_LayerNorm"]
+
+
+def test_who_waits_for_the_emulator_to_be_built_is_told(tmp_path, monkeypatch):
+    from harness.device import choose, emulator
+
+    announced, built = [], []
+    monkeypatch.setattr(choose, "emulator_cache", lambda: tmp_path)
+    monkeypatch.setattr(emulator, "prepare", lambda cache, submissions, check: built.append(cache))
+    choose.prepare_device("emulator", [], check=False, on_build=lambda: announced.append("building"))
+    monkeypatch.setattr(emulator, "is_prepared", lambda cache, submissions, check: True)
+    for device in ("emulator", "cpu"):
+        choose.prepare_device(device, [], check=False, on_build=lambda: announced.append("building again"))
+    assert announced == ["building"]
+    assert built == [tmp_path, tmp_path]

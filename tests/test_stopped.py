@@ -1,0 +1,55 @@
+"""Runs that are ended from outside: what was measured is kept, and nothing goes on."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from tests.helpers import ROOT
+
+CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
+SMALL = ("--problem", ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py")
+
+
+def test_of_several_each_is_said_when_it_is_judged_and_kept_when_the_rest_is_stopped(tmp_path):
+    never = tmp_path / "never.py"
+    never.write_text("import time\ntime.sleep(60)\n")
+    command = [sys.executable, ROOT / "eval.py", CONTROL, never, *SMALL, "--no-timing"]
+    heard = dict(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a background job's would be ignored
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    with subprocess.Popen(command, cwd=ROOT, **pipes, **heard) as process:
+        first = process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=120)
+    assert first.startswith("1 of 2: ACCEPTED  control  2 cases correct")
+    assert "Stopped by the keyboard" in stderr
+    assert "never" not in stdout + stderr
+    assert stdout.count("ACCEPTED  control") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_is_ended_ends_the_compilers_that_build_the_emulator(number, tmp_path):
+    command = [sys.executable, ROOT / "eval.py", CONTROL, *SMALL, "--device", "emulator", "--no-timing"]
+    heard = dict(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    environment = {**os.environ, "KERNELGATE_CACHE": str(tmp_path)}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, **heard) as process:
+        assert "The emulator is built" in process.stderr.readline()
+        compilers = wait_for(lambda: [c for c in psutil.Process(process.pid).children(True) if "cc1plus" in c.name()])
+        process.send_signal(number)
+        _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 3
+    assert stderr == "eval.py: Stopped by the keyboard or by SIGTERM; what had not finished says nothing.\n"
+    assert [c for c in compilers if c.is_running() and c.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def wait_for(found, limit_s=30.0):
+    """What `found` gives as soon as that is something."""
+    ends_s = time.monotonic() + limit_s
+    while not (result := found()):
+        assert time.monotonic() < ends_s
+        time.sleep(0.05)
+    return result
