@@ -160,14 +160,14 @@ def test_a_submission_that_is_slow_at_first_has_as_many_calls_in_a_round_as_it_i
         """
         if frame := in_a_round():
             rounds.add(frame.f_locals["request"].handshake)
-            time.sleep(0.02 if len(rounds) <= 4 else 0)
+            time.sleep(0.1 if len(rounds) <= 4 else 0)
         """,
         "rounds = set()",
     )
     run = run_timed(slow, "--problem", "layernorm", "-k", "8192x1024", "--against", "eager", quiet=True)
     (timing,) = timings(run.results["evaluations"][0])
     assert timing["calls_per_round"] * timing["median_us"] >= 8_000
-    assert timing["interval_us"][1] < 20_000
+    assert len([sample for sample in timing["samples_us"] if sample >= 100_000]) <= 1
     assert len(timing["samples_us"]) >= 6
 
 
@@ -255,7 +255,7 @@ class Detached(torch.nn.Linear):
 )  # fmt: skip
 def test_a_reference_that_multiplies_matrices_is_known(model, multiplies):
     """All of its inputs change in a timed call; where nothing can be told, too."""
-    assert _find_out(model, [torch.randn(2, 3, 8)]).products is multiplies
+    assert _find_out(model, [torch.randn(2, 3, 8)]) is multiplies
 
 
 def test_rounds_that_were_no_shorter_than_the_null_kernels_differ_are_not_impossible():
