@@ -18,7 +18,7 @@ from harness.problem.kernelbench import call_get_inputs, sorted_out, with_consta
 DEFAULT_TOLERANCE_FACTOR = 4.0
 
 # The emulator judges a batch of no more rows, each of an innermost dimension, unless so few samples have more.
-EMULATED_ROWS, FEWEST_BATCH = 100, 2
+EMULATED_ROWS, FEWEST_BATCH = 48, 2
 
 
 @dataclass(frozen=True)
