@@ -27,7 +27,7 @@ CLOCK = "tests/test_clock_arithmetic.py"
 SCHEDULE, PARTS, STATS = "tests/test_schedule.py", "tests/test_parts.py", "tests/test_stats.py"
 PROPERTIES = "tests/test_properties.py"
 WIRE = "tests/test_wire.py"
-ORACLE = "tests/test_oracle.py"
+ORACLE, IN_ORDER, INPUTS = "tests/test_oracle.py", "tests/test_sums_in_order.py", "tests/test_inputs.py"
 SECRETS, TESTIMONY, DOORS = "tests/test_secrets.py", "tests/test_testimony.py", "tests/test_doors.py"
 WORKERS = "tests/test_workers.py"
 
@@ -183,6 +183,14 @@ MUTANTS = [
         "rounding = max(eps / 2, ROUNDING_EPS * kept_eps)": "rounding = 0.0",
         "moves = [max(move, _finite_max(m, e))": "moves = [max(move, 0.0)",
         "range(min(draws, _draws(inputs, exact)))": "range(1)",
+    }),
+    *_of("oracle/rounded_sums.py", IN_ORDER, INPUTS, changes={
+        "LARGE_MEAN = 4.0": "LARGE_MEAN = 1e6",
+        "return (mean_of_squares + terms / 3 * mean.square()).sqrt()": "return mean_of_squares.sqrt()",
+        "return math.sqrt(terms / 3) * total.abs()": "return total.abs()",
+        "        if func in WITH_SUMS:": "        if False:",
+        "        if func in _ROUNDED and": "        if False and",
+        "(self._eps / 2) * some": "self._eps * 32 * some",
     }),
     *_of("timing/data/unpredictable.py", SECRETS, changes={
         "return _as_words(os.urandom(4 * count))": "return torch.randint(-(2**31), 2**31, (count,), dtype=torch.int32)",

@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 from documents.markdown import documents
 
 _FENCE = re.compile(r"^```(?P<language>\S*)[^\n]*\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
+_FIGURE = re.compile(r"(?<=\| )\d[\d.e+-]*(?= \||, fails)")
 _MARKER = re.compile(r"<!-- (?P<kind>[a-z ]+?)(?:: (?P<said>.*))? -->$")
 
 
@@ -67,3 +68,18 @@ def commands(text):
     """The commands of a sh block: one a line, or joined by &&."""
     lines = [line.split("#")[0].strip() for line in text.splitlines()]
     return [command.strip() for line in lines if line for command in line.split("&&")]
+
+
+def shown_between(document, name):
+    """The lines of a table that stands between `<!-- NAME table -->` and its end."""
+    text = (ROOT / document).read_text()
+    return text.split(f"<!-- {name} table -->\n")[1].split(f"\n<!-- end of {name} table -->")[0].splitlines()
+
+
+def alike(shown, made):
+    """Whether two tables have the same words, and figures that differ by at most a factor of three: processors
+    add in other orders."""
+    if [_FIGURE.sub("#", line) for line in shown] != [_FIGURE.sub("#", line) for line in made]:
+        return False
+    figures = zip(_FIGURE.findall("\n".join(shown)), _FIGURE.findall("\n".join(made)), strict=True)
+    return all(max(float(a), float(b)) <= 3 * min(float(a), float(b)) for a, b in figures)

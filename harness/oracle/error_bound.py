@@ -20,9 +20,9 @@ E[x^2] - m^2 on data with a large mean does not.
 roundoff, each operator's result is perturbed by that of the 16 bits, and the second term is one rounding of
 the result.
 
-Long sums. Where f multiplies matrices or convolves, or gives a sum, a mean or a running sum, each of these
-is perturbed by what adding its terms one after the other rounds away. With 4,096 terms that is more than the
-rest, and eager on a GPU needs it (see harness.oracle.products).
+Sums. Wherever f adds terms up, in a product of matrices, a mean or the statistics of a norm, the sum is
+perturbed by what adding its terms one after the other rounds away. With 4,096 terms that is more than the
+rest, and eager on a GPU needs it in products (see harness.oracle.rounded_sums).
 
 Small cases. Several perturbations are drawn, and the largest move counts: one row of two elements may decide,
 and their difference moves only where the signs differ. In float32 every second draw perturbs the result of
@@ -52,7 +52,7 @@ from torch.utils._pytree import tree_map_only
 from harness.oracle.operators import Operators
 from harness.oracle.outputs import Expected, Form, exact_outputs, outputs_of
 from harness.oracle.pieces import pieces
-from harness.oracle.products import RoundedSums, adds_up, multiplies_matrices
+from harness.oracle.rounded_sums import RoundedSums
 from harness.oracle.step_by_step import STEP_BY_STEP
 from harness.problem.values import DEFAULT_TOLERANCE_FACTOR
 
@@ -203,7 +203,7 @@ def _exact(
         inside = number % 2 == 1 and eps == kept_eps and not stores
         if not inside:
             inputs64 = _perturb_all(model64, inputs64, eps if stores else kept_eps, generator)
-        with _rounding(model, inputs, eps, generator, stores, inside), warnings.catch_warnings():
+        with _rounding(eps, generator, stores=stores, inside=inside), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # rows of one element have no degree of freedom
             moved = exact_outputs(model64, inputs64)
         moves = [max(move, _finite_max(m, e)) for move, m, e in zip(moves, moved, exact, strict=True)]
@@ -253,26 +253,19 @@ def _perturb_all(
 
 
 @contextlib.contextmanager
-def _rounding(
-    model: torch.nn.Module,
-    inputs: Sequence[torch.Tensor],
-    eps: float,
-    generator: torch.Generator,
-    stores: bool,
-    inside: bool,
-) -> Iterator[None]:
-    """Within it, results of operators are perturbed by what an implementation with machine epsilon `eps` rounds."""
+def _rounding(eps: float, generator: torch.Generator, *, stores: bool, inside: bool) -> Iterator[None]:
+    """Within it, sums are perturbed by what an implementation with machine epsilon `eps` rounds, and results of
+    operators where they are stored, coarser than sums, or are to be looked at `inside`."""
     kept_eps = min(eps, SUMS_EPS)
     with contextlib.ExitStack() as rounded:
+        rounded.enter_context(sdpa_kernel(SDPBackend.MATH))  # as the products and sums that attention is made of
+        rounded.enter_context(RoundedSums(kept_eps, generator))
         if stores:
             rounded.enter_context(_RoundedResults(ROUNDING_EPS * eps, generator, step_by_step=True))
         elif eps > kept_eps:
             rounded.enter_context(_RoundedResults(eps, generator, step_by_step=False))
         elif inside:
             rounded.enter_context(_RoundedResults(eps, generator, step_by_step=True))
-        if multiplies_matrices(model, inputs) or adds_up(model, inputs):
-            rounded.enter_context(sdpa_kernel(SDPBackend.MATH))  # as the products that attention is made of
-            rounded.enter_context(RoundedSums(kept_eps, generator, reductions=adds_up(model, inputs)))
         yield
 
 

@@ -1,6 +1,6 @@
 """Operators that store statistics or add several terms inside, as the simple operators that they are made of.
 
-Those of LayerNorm, and RMSNorm's backward, are written out here. PyTorch has decompositions of them, too, which load
+Normalisations, RMSNorm's backward and softmax are written out here. PyTorch has decompositions of them, too, which load
 its symbolic shapes: half a second of an evaluation. They are the same steps in the same order.
 """
 
@@ -25,6 +25,69 @@ def _layer_norm(
     y = y if weight is None else y * _contiguous(weight)
     y = y if bias is None else y + _contiguous(bias)
     return y, mean, reciprocal
+
+
+def _group_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    batch: int,
+    channels: int,
+    inner: int,
+    groups: int,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """aten::native_group_norm: the output, and each group's mean and reciprocal standard deviation."""
+    x = _contiguous(x)
+    grouped = x.reshape(batch, groups, channels // groups * inner)
+    variance, mean = torch.var_mean(grouped, dim=[2], unbiased=False, keepdim=True)
+    reciprocal = torch.rsqrt(variance + eps)
+    y = ((grouped - mean) * reciprocal).reshape(x.shape)
+    y = _of_channels(y, weight, bias)
+    return y, mean.squeeze(2), reciprocal.squeeze(2)
+
+
+def _batch_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """aten::native_batch_norm: the output, and each channel's mean and reciprocal standard deviation, which are empty
+    in evaluation. InstanceNorm is one with a channel for each row."""
+    if not training:
+        assert running_mean is not None and running_var is not None
+        reciprocal = torch.rsqrt(running_var + eps)
+        y = (x - _channel(running_mean, x)) * _channel(reciprocal, x)
+        return _of_channels(y, weight, bias), x.new_empty(0), x.new_empty(0)
+    others = [d for d in range(x.dim()) if d != 1]
+    variance, mean = torch.var_mean(x, dim=others, unbiased=False, keepdim=True)
+    reciprocal = torch.rsqrt(variance + eps)
+    y = _of_channels((x - mean) * reciprocal, weight, bias)
+    count = x.numel() // max(x.shape[1], 1)
+    for running, statistic in ((running_mean, mean), (running_var, variance * (count / max(count - 1, 1)))):
+        if running is not None:
+            running.mul_(1 - momentum).add_(momentum * statistic.flatten())
+    return y, mean.flatten(), reciprocal.flatten()
+
+
+def _cudnn_batch_norm(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor | None,
+    running_var: torch.Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+) -> tuple[torch.Tensor, ...]:
+    """aten::cudnn_batch_norm: as `_batch_norm`, and room that cuDNN reserves for its backward."""
+    found = _batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps)
+    return (*found, x.new_empty(0, dtype=torch.uint8))
 
 
 def _layer_norm_backward(
@@ -76,6 +139,43 @@ def _rms_norm_backward(
     return dx, _over_rows(upstream * normalised, outer) if wanted[1] and weight is not None else None
 
 
+def _softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
+    """aten::_softmax."""
+    powers = torch.exp(x - _largest(x, dim))
+    return powers / torch.sum(powers, dim, True)
+
+
+def _log_softmax(x: torch.Tensor, dim: int, half_to_float: bool) -> torch.Tensor:
+    """aten::_log_softmax."""
+    shifted = x - _largest(x, dim)
+    return shifted - torch.log(torch.sum(torch.exp(shifted), dim, True))
+
+
+def _softmax_backward(upstream: torch.Tensor, y: torch.Tensor, dim: int, dtype: torch.dtype) -> torch.Tensor:
+    """aten::_softmax_backward_data: `y` is the softmax."""
+    return y * (upstream - torch.sum(upstream * y, dim, True))
+
+
+def _log_softmax_backward(upstream: torch.Tensor, y: torch.Tensor, dim: int, dtype: torch.dtype) -> torch.Tensor:
+    """aten::_log_softmax_backward_data: `y` is the logarithm."""
+    return upstream - torch.exp(y) * torch.sum(upstream, dim, True)
+
+
+def _largest(x: torch.Tensor, dim: int) -> torch.Tensor:
+    """Of each row, which is taken off before powers are computed."""
+    return torch.amax(x, dim, True) if x.numel() else x
+
+
+def _channel(values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """One value for each channel of `x`, its second dimension."""
+    return values.reshape(-1, *[1] * (x.dim() - 2))
+
+
+def _of_channels(y: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None) -> torch.Tensor:
+    y = y if weight is None else y * _channel(weight, y)
+    return y if bias is None else y + _channel(bias, y)
+
+
 def _contiguous(tensor: torch.Tensor) -> torch.Tensor:
     """A copy where it is not, which counts as a step."""
     return tensor if tensor.is_contiguous() else tensor.clone(memory_format=torch.contiguous_format)
@@ -102,13 +202,27 @@ def _outer(x: torch.Tensor, shape: Sequence[int]) -> list[int]:
 
 _aten = torch.ops.aten
 
-# By operator, with its own arguments. RMSNorm's are younger than others, and not in every torch.
-STEP_BY_STEP: dict[Any, Callable[..., Any]] = {
-    **get_decompositions(
-        [getattr(_aten, name) for name in ("gelu", "gelu_backward", "_fused_rms_norm") if hasattr(_aten, name)]
-    ),
+
+def _decompositions(*names: str) -> dict[Any, Callable[..., Any]]:
+    """PyTorch's own, of those operators that this torch has."""
+    return get_decompositions([getattr(_aten, name) for name in names if hasattr(_aten, name)])
+
+
+# By operator, with its own arguments: what has sums inside. RMSNorm's are younger than others.
+WITH_SUMS: dict[Any, Callable[..., Any]] = {
+    **_decompositions("_fused_rms_norm"),
     _aten.native_layer_norm.default: _layer_norm,
     _aten.native_layer_norm_backward.default: _layer_norm_backward,
+    _aten.native_group_norm.default: _group_norm,
+    _aten.native_batch_norm.default: _batch_norm,
+    _aten.cudnn_batch_norm.default: _cudnn_batch_norm,
+    _aten._softmax.default: _softmax,
+    _aten._log_softmax.default: _log_softmax,
+    _aten._softmax_backward_data.default: _softmax_backward,
+    _aten._log_softmax_backward_data.default: _log_softmax_backward,
 }
 if hasattr(_aten, "_fused_rms_norm_backward"):
-    STEP_BY_STEP[_aten._fused_rms_norm_backward.default] = _rms_norm_backward
+    WITH_SUMS[_aten._fused_rms_norm_backward.default] = _rms_norm_backward
+
+# And what stores results that are rounded.
+STEP_BY_STEP: dict[Any, Callable[..., Any]] = {**_decompositions("gelu", "gelu_backward"), **WITH_SUMS}
