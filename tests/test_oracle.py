@@ -217,6 +217,20 @@ def test_a_single_element_gets_no_small_tolerance_by_chance():
     assert min(of_the_data) > max(of_the_data) / 10
 
 
+def test_a_small_difference_of_products_gets_no_small_tolerance_by_chance():
+    """Nothing is added up there, and the signs of a single perturbation cancel in every third case."""
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x[0] * x[1] - x[2] * x[3]
+
+    draw = torch.Generator().manual_seed(3)
+    for seed in range(60):
+        x = 2 + torch.rand(4, generator=draw)
+        x[3] = x[0] * x[1] / x[2] * (1 + 1e-3 * torch.rand((), generator=draw))
+        assert oracle.compare(Model()(x), oracle.expect(Model(), [x], seed)[0]).ok
+
+
 @pytest.mark.parametrize("what", SUMS)
 def test_terms_of_one_sign_may_be_added_one_after_the_other(what):
     """As kernels do. U(0, 1), as KernelBench draws: what a sum is rounded by grows with it."""

@@ -10,7 +10,7 @@ import torch
 
 from harness.oracle.data import Data
 from harness.oracle.differentiate import Differentiated, output_names
-from harness.oracle.error_bound import SMALL_DRAWS, expect, expect_more
+from harness.oracle.error_bound import MOST_DRAWS, expect, expect_more
 from harness.oracle.outputs import Expected, Form
 from harness.oracle.training import Kept, kept, kept_form
 from harness.problem import Case
@@ -66,7 +66,7 @@ class Reference:
         outputs = len(results) - len(self.differentiation.inputs) - len(self.differentiation.parameters)
         return list(results[outputs:] if part == "backward" else results[:outputs])
 
-    def expect(self, data: Data, seed: int, draws: int = SMALL_DRAWS) -> list[Expected]:
+    def expect(self, data: Data, seed: int, draws: int = MOST_DRAWS) -> list[Expected]:
         """Outputs and gradients in evaluation; `seed` draws the signs of the perturbation, at most `draws` times."""
         function = self.function()
         names = function.names if isinstance(function, Differentiated) else output_names
