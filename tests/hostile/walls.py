@@ -134,7 +134,10 @@ def _all_operators_allowed() -> None:
 
 
 def _compilers_allowed() -> None:
+    """Inductor's own trials of the processor, and headers compiled for many kernels, take longer than one kernel."""
     put("harness.worker.walls.guard:Guard._forbid_compile", nothing)
+    os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
+    os.environ["TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS"] = "0"
     _processes_allowed()
 
 
