@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from harness.device.base import Device
 from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, of_the_judge
 from harness.events import Building, OnEvent, Timing
 from harness.isolation.starter import Starter
+from harness.judging import replaced
 from harness.judging.baselines import Baselines
 from harness.judging.correctness import Correctness
 from harness.judging.runner import Runner, load_request
-from harness.notes import Note, NotTimed, OneCaseTimed
+from harness.notes import MayRun, Note, NotTimed, OneCaseTimed
 from harness.oracle.draw import Draws
 from harness.problem import Case, Problem
 from harness.protocol.wire import Loaded
@@ -43,6 +45,8 @@ class Judge:
         on_event: OnEvent,
     ) -> None:
         self._starter = starter
+        self._may_run = replaced.may_run(problem)
+        problem = replace(problem, allowed_ops=problem.allowed_ops | replaced.with_relatives(self._may_run))
         self._problem = problem
         self._cases = cases
         self._device = device
@@ -107,6 +111,7 @@ class Judge:
             device=self._device.name,
             seed=self._settings.seed,
             effort=self._settings.effort,
+            notes=[MayRun(operators=self._may_run)] if self._may_run else [],
         )
         self._draws.draw_ahead(self._cases, lambda: runner.has_answered)
         try:
@@ -148,7 +153,7 @@ class Judge:
             return _refusal(error, common)
         timer = self._ready_timer()
         assert self._baselines is not None
-        notes: list[Note] = []
+        notes: list[Note] = [*common["notes"]]
         if self._untimed:
             notes.append(OneCaseTimed(case=self._timed[0], untimed=self._untimed))
         timed: list[CaseTimes] = []

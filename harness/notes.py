@@ -94,6 +94,13 @@ class SanitizerSilent(_Note, frozen=True, tag="sanitizer_silent"):
     tools: list[str]
 
 
+class MayRun(_Note, frozen=True, tag="may_run"):
+    """Operators of the reference's that a submission may call: it is much more than they are, and the problem does not
+    say what is to be replaced."""
+
+    operators: list[str]
+
+
 class Sentence(_Note, frozen=True, tag="sentence"):
     """A note of a file that holds sentences alone."""
 
@@ -111,6 +118,7 @@ Note = (
     | SanitizerFound
     | SanitizerFailed
     | SanitizerSilent
+    | MayRun
     | Sentence
 )
 

@@ -60,11 +60,11 @@ from harness.problem.values import DEFAULT_TOLERANCE_FACTOR
 # GPU adds a row of four million elements in 128 running sums and is then off by 11 eps in every element.
 ROUNDING_EPS = 4.0
 
-# A case with at most SMALL_ELEMENTS in its inputs and outputs is perturbed SMALL_DRAWS times, one with an output of fewer
-# than FEW_ELEMENTS MOST_DRAWS times. Of 800 rows of two to four elements with offsets of ten, eager in float32 came to
-# 0.53 of the tolerance that one draw gives, 0.34 with four and 0.31 with eight. A single difference of two products that
-# are nearly equal was refused in 98 of 300 cases with one draw, in 11 with four and in 1 with eight: signs may cancel
-# there as well. In larger outputs other elements show as much.
+# A case with at most SMALL_ELEMENTS in its inputs and outputs is perturbed SMALL_DRAWS times, and one with an output of
+# fewer than FEW_ELEMENTS MOST_DRAWS times. Of 800 rows of two to four elements with offsets of ten, eager in float32
+# came to 0.53 of the tolerance that one draw gives, to 0.34 with four and to 0.31 with eight. A difference of two
+# nearly equal products was refused in 98 of 300 cases with one draw, in 11 with four and in 1 with eight: signs may
+# cancel there as well. In larger outputs other elements show as much.
 SMALL_ELEMENTS = 1 << 18
 FEW_ELEMENTS = 8
 SMALL_DRAWS = 4

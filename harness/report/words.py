@@ -38,6 +38,11 @@ def sentence(note: Note) -> str:
             return f"{note.tool} could not finish: {note.why}"
         case notes.SanitizerSilent():
             return f"compute-sanitizer found nothing: {', '.join(note.tools)}."
+        case notes.MayRun():
+            return (
+                f"Submissions may call {', '.join(note.operators)}: the reference is much more than that, and the "
+                "problem does not say what is to be replaced. FORBIDDEN_OPS in its file would."
+            )
         case notes.Sentence():
             return note.text
 

@@ -1,0 +1,72 @@
+"""Which operators a submission is there to replace, where the problem does not say."""
+
+import pytest
+
+from tests.helpers import run_eval
+
+PROBLEM = """
+import torch
+import torch.nn as nn
+
+{more}
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = {first}
+        self.norm = nn.LayerNorm(12)
+
+    def forward(self, x):
+        return torch.nn.functional.gelu(self.norm(self.first(x)))
+
+
+def get_init_inputs():
+    return []
+
+
+def get_inputs():
+    return [torch.randn({shape})]
+"""
+
+# GELU alone is replaced.
+SUBMISSION = """
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = {first}
+        self.norm = nn.LayerNorm(12)
+
+    def forward(self, x):
+        y = self.norm(self.first(x))
+        return 0.5 * y * (1 + torch.erf(y / 2**0.5))
+"""
+
+CONVOLUTION = "nn.Conv2d(3, 4, 3)"
+
+
+@pytest.mark.parametrize(
+    ("first", "more", "verdict"),
+    [
+        (CONVOLUTION, "", ("accepted", None)),
+        ("nn.AvgPool2d(3, 1)", "", ("accepted", None)),
+        ("nn.ReLU()", "", ("rejected", "forbidden_op")),
+        (CONVOLUTION, "FORBIDDEN_OPS = ('gelu',)", ("rejected", "forbidden_op")),
+    ],
+    ids=["behind a convolution", "behind a pooling", "with little else", "where the problem says what is replaced"],
+)
+def test_a_normalisation_that_was_left_alone(first, more, verdict, tmp_path):
+    width = 12 if first == "nn.ReLU()" else 14
+    problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
+    problem.write_text(PROBLEM.format(first=first, more=more, shape=f"2, 3, {width}, {width}"))
+    submission.write_text(SUBMISSION.format(first=first))
+    run = run_eval(submission, "--problem", problem)
+    (evaluation,) = run.results["evaluations"]
+    assert (evaluation["status"], evaluation["reason"]) == verdict, evaluation["message"]
+    noted = [note["operators"] for note in evaluation["noted"] if note["note"] == "may_run"]
+    assert noted == ([["native_layer_norm"]] if verdict[0] == "accepted" else [])
+    if noted:
+        assert "Submissions may call native_layer_norm" in " ".join(evaluation["notes"])
