@@ -1,5 +1,5 @@
 """`python benchmarks/operators.py`: the operators of the installed torch that look like normalisations and that nobody
-has classified (harness/worker/walls/operators.py), with their schemas. Exit code 1 when there are any."""
+has classified (harness/norms.py), with their schemas. Exit code 1 when there are any."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from harness.worker.walls.operators import unclassified
+from harness.norms import unclassified
 
 
 def main() -> int:

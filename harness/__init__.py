@@ -31,6 +31,7 @@ garbage        Python's garbage collection, off where it is in the way
 events         what happens while a plan is run, as values
 verdict        what came out, as values
 notes          what is worth knowing beside it, as values
+norms          which of torch's operators normalise
 reasons        why something was rejected or could not be judged, as values
 records        what was seen of a kernel, as values
 errors         one tree of errors

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from harness.errors import SubmissionError
+from harness.norms import NORMALISATIONS, unclassified
 from harness.protocol.testimony import MAX_LINE_BYTES, Witness
 from harness.protocol.testimony import Testimony as Reader
 from harness.protocol.wire import Done, Failed, Named, Played
 from harness.reasons import Reason
-from harness.worker.walls.operators import NORMALISATIONS, unclassified
 from tests.helpers import ROOT
 
 

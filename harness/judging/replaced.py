@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from harness.norms import NORMALISATIONS
 from harness.oracle.operators import Operators
 from harness.problem import Problem
-from harness.worker.walls.operators import NORMALISATIONS
 
 # Of a case with more elements the shapes alone are computed.
 MOST_ELEMENTS = 1 << 20

@@ -119,8 +119,8 @@ def _both(*downs: Callable[[], None]) -> Callable[[], None]:
 def _all_operators_allowed() -> None:
     import msgspec
 
+    from harness.norms import NORMALISATIONS
     from harness.protocol.wire import Load
-    from harness.worker.walls.operators import NORMALISATIONS
 
     def allowing(tell: Callable[..., None]) -> Callable[..., None]:
         def told(worker: Any, request: Any) -> None:

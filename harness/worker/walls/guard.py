@@ -19,8 +19,8 @@ from typing import Any
 
 import torch
 
+from harness.norms import NORMALISATIONS
 from harness.protocol.testimony import Witness
-from harness.worker.walls.operators import NORMALISATIONS
 from harness.worker.walls.refusals import Refusals
 
 # Dense tensors' keys, and those of other layouts, such as oneDNN's and nested tensors, that have kernels of their own.
