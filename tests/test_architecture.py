@@ -46,10 +46,10 @@ ALLOWED = {
     "timing": LEAVES | {"device", "isolation", "judging", "oracle", "problem", "protocol"},
     "against": {"errors", "peers"},
     "judging": LEAVES
-    | {"against", "events", "device", "isolation", "oracle", "peers", "problem", "protocol", "submission"},
+    | {"against", "events", "device", "isolation", "norms", "oracle", "peers", "problem", "protocol", "submission"},
     "oracle": LEAVES | {"device", "problem", "protocol"},
     "isolation": {"device", "errors", "paths", "protocol", "reasons", "storage"},
-    "worker": {"build", "device", "errors", "garbage", "peers", "protocol", "reasons", "records"},
+    "worker": {"build", "device", "errors", "garbage", "norms", "peers", "protocol", "reasons", "records"},
     "device": {"build", "errors", "inputs", "paths", "protocol", "reasons", "records", "storage", "submission"},
     "build": {"errors", "records"},
     "protocol": {"errors", "reasons", "records"},
@@ -62,7 +62,7 @@ ALLOWED = {
     "verdict": {"notes", "reasons", "records"},
     "records": {"reasons"},
     "errors": {"reasons"},
-    **{leaf: set() for leaf in ("garbage", "inputs", "notes", "paths", "reasons", "settings")},
+    **{leaf: set() for leaf in ("garbage", "inputs", "norms", "notes", "paths", "reasons", "settings")},
 }
 
 FILES = sorted((ROOT / "harness").rglob("*.py"))
