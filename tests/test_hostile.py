@@ -18,6 +18,7 @@ import pytest
 
 from harness.isolation.levels import Isolation, choose_isolation
 from tests import helpers
+from tests.documents import shown_between
 from tests.helpers import ROOT
 from tests.hostile import corpus, verdicts
 from tests.hostile.verdicts import ENTRIES, LEVEL
@@ -67,9 +68,7 @@ def test_every_family_has_an_honest_control_and_every_file_is_of_the_form():
 
 
 def test_the_threat_model_lists_the_corpus():
-    text = (ROOT / "docs" / "threat-model.md").read_text()
-    shown = text.split("<!-- corpus table -->\n")[1].split("\n<!-- end of corpus table -->")[0]
-    assert shown == corpus.table()
+    assert shown_between("docs/threat-model.md", "corpus") == corpus.table().splitlines()
 
 
 def test_every_hostile_file_says_what_lets_it_succeed():

@@ -3,12 +3,15 @@
 Kernels with a thread for each row add its terms one after the other in float32, as np.cumsum does.
 """
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from harness import oracle
+from harness.oracle.rounded_sums import RoundedSums
 from tests.documents import alike, shown_between
 
 F32 = np.float32
@@ -142,6 +145,49 @@ def test_one_pass_is_wrong_where_the_mean_is_large(centre):
     two_passes = (x - middle) * ((x - middle).square().mean(-1, True) + 1e-5).rsqrt()
     assert of_tolerance(two_passes.numpy(), expected) < 0.5
     assert (of_tolerance(one_pass.numpy(), expected) > 1) == (centre >= 100)
+
+
+def _gradient(what):
+    def gradient(x):
+        x = x.requires_grad_()
+        with torch.enable_grad():
+            return torch.autograd.grad((what(x) * torch.linspace(-1, 1, x.shape[-1])).sum(), x)[0]
+
+    return gradient
+
+
+TAKEN_APART = {
+    "LayerNorm": torch.nn.LayerNorm((8, 16)),
+    "GroupNorm": torch.nn.GroupNorm(2, 8),
+    "BatchNorm": torch.nn.BatchNorm1d(8),
+    "BatchNorm in evaluation": torch.nn.BatchNorm1d(8).eval(),
+    "InstanceNorm": torch.nn.InstanceNorm1d(8, affine=True, track_running_stats=True),
+    "softmax": torch.nn.Softmax(1),
+    "log softmax": torch.nn.LogSoftmax(1),
+    "backward of softmax": _gradient(torch.nn.Softmax(1)),
+    "backward of log softmax": _gradient(torch.nn.LogSoftmax(1)),
+}
+
+
+@pytest.mark.parametrize("what", TAKEN_APART)
+def test_what_is_taken_apart_gives_what_the_operator_gives(what):
+    """Weights and running statistics, too; nothing is rounded here."""
+    draw = torch.Generator().manual_seed(5)
+    x, whole = torch.randn(4, 8, 16, generator=draw, dtype=torch.float64), copy.deepcopy(TAKEN_APART[what])
+    state = []
+    if isinstance(whole, torch.nn.Module):
+        whole.double()
+        state = [t for t in whole.state_dict().values() if t.is_floating_point()]
+        for tensor in state:
+            tensor.copy_(0.5 + torch.rand(tensor.shape, generator=draw))
+    apart = copy.deepcopy(whole)
+    with torch.no_grad():
+        wanted = whole(x.clone())
+        with RoundedSums(0.0, draw):
+            got = apart(x.clone())
+    torch.testing.assert_close(got, wanted)
+    if state:
+        torch.testing.assert_close(apart.state_dict(), whole.state_dict())
 
 
 def table(found):

@@ -18,10 +18,7 @@ def _layer_norm(
     x: torch.Tensor, shape: Sequence[int], weight: torch.Tensor | None, bias: torch.Tensor | None, eps: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """aten::native_layer_norm: the output, and each row's mean and reciprocal standard deviation."""
-    x = _contiguous(x)
-    variance, mean = torch.var_mean(x, dim=_inner(x, shape), unbiased=False, keepdim=True)
-    reciprocal = torch.rsqrt(variance + eps)
-    y = (x - mean) * reciprocal
+    y, mean, _, reciprocal = _normalised(_contiguous(x), _inner(x, shape), eps)
     y = y if weight is None else y * _contiguous(weight)
     y = y if bias is None else y + _contiguous(bias)
     return y, mean, reciprocal
@@ -38,13 +35,9 @@ def _group_norm(
     eps: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """aten::native_group_norm: the output, and each group's mean and reciprocal standard deviation."""
-    x = _contiguous(x)
-    grouped = x.reshape(batch, groups, channels // groups * inner)
-    variance, mean = torch.var_mean(grouped, dim=[2], unbiased=False, keepdim=True)
-    reciprocal = torch.rsqrt(variance + eps)
-    y = ((grouped - mean) * reciprocal).reshape(x.shape)
-    y = _of_channels(y, weight, bias)
-    return y, mean.squeeze(2), reciprocal.squeeze(2)
+    grouped = _contiguous(x).reshape(batch, groups, channels // groups * inner)
+    y, mean, _, reciprocal = _normalised(grouped, [2], eps)
+    return _of_channels(y.reshape(x.shape), weight, bias), mean.squeeze(2), reciprocal.squeeze(2)
 
 
 def _batch_norm(
@@ -64,10 +57,8 @@ def _batch_norm(
         reciprocal = torch.rsqrt(running_var + eps)
         y = (x - _channel(running_mean, x)) * _channel(reciprocal, x)
         return _of_channels(y, weight, bias), x.new_empty(0), x.new_empty(0)
-    others = [d for d in range(x.dim()) if d != 1]
-    variance, mean = torch.var_mean(x, dim=others, unbiased=False, keepdim=True)
-    reciprocal = torch.rsqrt(variance + eps)
-    y = _of_channels((x - mean) * reciprocal, weight, bias)
+    y, mean, variance, reciprocal = _normalised(x, [d for d in range(x.dim()) if d != 1], eps)
+    y = _of_channels(y, weight, bias)
     count = x.numel() // max(x.shape[1], 1)
     for running, statistic in ((running_mean, mean), (running_var, variance * (count / max(count - 1, 1)))):
         if running is not None:
@@ -75,19 +66,9 @@ def _batch_norm(
     return y, mean.flatten(), reciprocal.flatten()
 
 
-def _cudnn_batch_norm(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    bias: torch.Tensor | None,
-    running_mean: torch.Tensor | None,
-    running_var: torch.Tensor | None,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> tuple[torch.Tensor, ...]:
+def _cudnn_batch_norm(x: torch.Tensor, *others: Any) -> tuple[torch.Tensor, ...]:
     """aten::cudnn_batch_norm: as `_batch_norm`, and room that cuDNN reserves for its backward."""
-    found = _batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps)
-    return (*found, x.new_empty(0, dtype=torch.uint8))
+    return (*_batch_norm(x, *others), x.new_empty(0, dtype=torch.uint8))
 
 
 def _layer_norm_backward(
@@ -164,6 +145,14 @@ def _log_softmax_backward(upstream: torch.Tensor, y: torch.Tensor, dim: int, dty
 def _largest(x: torch.Tensor, dim: int) -> torch.Tensor:
     """Of each row, which is taken off before powers are computed."""
     return torch.amax(x, dim, True) if x.numel() else x
+
+
+def _normalised(x: torch.Tensor, dims: list[int], eps: float) -> tuple[torch.Tensor, ...]:
+    """`x` less its mean over `dims` and divided by its standard deviation; the mean, the variance and the reciprocal
+    standard deviation."""
+    variance, mean = torch.var_mean(x, dim=dims, unbiased=False, keepdim=True)
+    reciprocal = torch.rsqrt(variance + eps)
+    return (x - mean) * reciprocal, mean, variance, reciprocal
 
 
 def _channel(values: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
