@@ -44,6 +44,14 @@ class Inconclusive(Stopped):
     word of a worker makes it so."""
 
 
+class NotCaptured(Inconclusive):
+    """The calls of an implementation cannot be CUDA graphs, or not on its word: it has no captured time. `message` is
+    CUDA's reason."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(Reason.RAISED, why)
+
+
 # What Python's parser raises for text that is no Python, or is nested too deep for it.
 NOT_PARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
 

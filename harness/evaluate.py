@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from harness import verdict
+from harness import against, verdict
 from harness.device.base import Device
 from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, of_the_judge
 from harness.events import Building, OnEvent, Timing
@@ -18,7 +18,7 @@ from harness.judging import replaced
 from harness.judging.baselines import Baselines
 from harness.judging.correctness import Correctness
 from harness.judging.runner import Runner, load_request
-from harness.notes import MayRun, Note, NotTimed, OneCaseTimed
+from harness.notes import SUBMISSION, MayRun, NotCaptured, Note, NotTimed, OneCaseTimed
 from harness.oracle.draw import Draws
 from harness.problem import Case, Problem
 from harness.protocol.wire import Loaded
@@ -26,7 +26,7 @@ from harness.reasons import Reason
 from harness.settings import VERDICT_TIMEOUTS, Settings
 from harness.submission import Submission
 from harness.timing import stats
-from harness.timing.case_times import SUBMISSION, CaseTimes, timing_result
+from harness.timing.case_times import CaseTimes, timing_result
 from harness.timing.rounds.clock import NULL_KERNEL
 from harness.timing.timer import Timer
 
@@ -41,7 +41,7 @@ class Judge:
         device: Device,
         starter: Starter,
         settings: Settings,
-        against: Sequence[str],
+        compared_with: Sequence[str],
         on_event: OnEvent,
     ) -> None:
         self._starter = starter
@@ -62,7 +62,7 @@ class Judge:
         self._timer: Timer | None = None
         if self._timed:
             self._null = self._start("null_kernel", problem.path)
-            self._baselines = Baselines(against, self._start, problem, device, settings)
+            self._baselines = Baselines(compared_with, self._start, problem, device, settings)
             self._baselines.precompile([case for case in cases if case.name in self._timed])
 
     def __enter__(self) -> Judge:
@@ -77,7 +77,7 @@ class Judge:
 
     def _start(self, kind: str, path: Path, sha256: str = "") -> Runner:
         request = load_request(kind, path, self._problem, self._settings)
-        worker = self._starter.take(keeps_compile_cache=kind == "compile")
+        worker = self._starter.take(keeps_compile_cache=kind in against.COMPILED)
         return Runner(self._device, worker, request, sha256, self._settings.timeout_s)
 
     def _ready_timer(self) -> Timer:
@@ -173,8 +173,10 @@ class Judge:
             part_results = {part.part: timing_result(part, timer.copy_bandwidth) for part in parts}
             cases[position] = _with_timing(results[position], timing_result(times, timer.copy_bandwidth), part_results)
             notes += [note for part in parts for note in part.notes]
-        common |= {"cases": cases, "notes": [*self._baselines.notes, *notes]}
-        return verdict.Accepted(**common, **_geomeans(timed))
+        common |= {"cases": cases, "notes": [*self._baselines.notes, *_together(notes)]}
+        captured = [times.captured for times in timed if times.captured]
+        of_graphs = verdict.Geomeans(**_geomeans(captured)) if captured and len(captured) == len(timed) else None
+        return verdict.Accepted(**common, **_geomeans(timed), captured=of_graphs)
 
 
 def _build(loaded: Loaded) -> verdict.Build | None:
@@ -200,6 +202,24 @@ def _with_timing(case: verdict.Case, timing: verdict.CaseTiming, parts: dict[str
     assert isinstance(case, verdict.CasePassed)
     fields = {name: getattr(case, name) for name in case.__struct_fields__}
     return verdict.CasePassed(**{**fields, "timing": timing, "parts": parts})
+
+
+def _together(notes: Sequence[Note]) -> list[Note]:
+    """`notes`, in one for all cases where an implementation has no captured time on several, and for the same reason.
+    The first of them says where it stands."""
+    cases: dict[tuple[str, str], list[str]] = {}
+    for note in notes:
+        if isinstance(note, NotCaptured):
+            cases.setdefault((note.implementation, note.why), []).extend(note.cases)
+    merged: list[Note] = []
+    for note in notes:
+        if isinstance(note, NotCaptured):
+            named = list(dict.fromkeys(cases.pop((note.implementation, note.why), [])))
+            note = NotCaptured(implementation=note.implementation, why=note.why, cases=named)
+            if not named:
+                continue
+        merged.append(note)
+    return merged
 
 
 def _geomeans(timed: Sequence[CaseTimes]) -> dict:

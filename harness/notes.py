@@ -9,6 +9,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+# What notes call the submission among its baselines.
+SUBMISSION = "submission"
+
 
 class _Note(Struct, frozen=True, kw_only=True, tag_field="note"):
     pass
@@ -48,6 +51,16 @@ class BaselineEnded(_Note, frozen=True, tag="baseline_ended"):
     baseline: str
     case: str
     why: str
+
+
+class NotCaptured(_Note, frozen=True, tag="not_captured"):
+    """An implementation has no captured time on some cases."""
+
+    implementation: str
+    """SUBMISSION, or a baseline's name."""
+    why: str
+    """A sentence, or CUDA's words."""
+    cases: list[str]
 
 
 class InputsUnchanged(_Note, frozen=True, tag="inputs_unchanged"):
@@ -112,6 +125,7 @@ Note = (
     | BaselineLeftOut
     | BaselineBelowNoise
     | BaselineEnded
+    | NotCaptured
     | InputsUnchanged
     | BusyMachine
     | FasterThanMemory

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness import crash
+from harness import against, crash
 from harness.device.choose import can_time, open_device, prepare_device
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, JudgeFailed, KernelgateError, UsageError
@@ -142,7 +142,7 @@ def _start_ahead(starter: Starter, group: Group, plan: RunPlan) -> None:
     """Start the first submission's worker, and those of the null kernel and the baselines where calls are timed: they
     load torch while this process does."""
     others = [*plan.against, "null kernel"] if _is_timed(group, plan) else []
-    compilers = others.count("compile")
+    compilers = sum(name in against.COMPILED for name in others)
     starter.start_ahead(workers=1 + len(others) - compilers, compilers=compilers)
 
 

@@ -19,7 +19,8 @@ SCHEMA = "kernelgate.results/1"
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """One implementation's time for one call on one case, as the judge's own clock saw it."""
+    """One implementation's time for one call on one case, as the judge's own clock saw it: called from Python, or, in
+    `CaseTiming.captured`, launched as a CUDA graph."""
 
     median_us: float
     interval_us: tuple[float, float]
@@ -32,8 +33,7 @@ class Timing(Struct, frozen=True, kw_only=True):
     issue_us: float | None = None
     """How long a call took to return, self-reported: on a GPU the time of Python and launch."""
     device: DeviceTime | None = None
-    """Self-reported; given for launch-bound cases, and for all with --device-time. None where a call waits for the
-    device itself."""
+    """Self-reported, with --device-time. None where a call waits for the device itself."""
 
 
 class DeviceTime(Struct, frozen=True, kw_only=True):
@@ -83,6 +83,9 @@ class CaseTiming(Timing, frozen=True, kw_only=True):
     baselines: dict[str, Baseline]
     speedup_over_best: Speedup | None = None
     """Against the fastest baseline of this case."""
+    captured: CaseTiming | None = None
+    """The same calls as CUDA graphs, the submission's and the baselines'; None on a CPU, for a backward alone, and for
+    calls that cannot be captured."""
 
 
 class Worst(Struct, frozen=True, kw_only=True):
@@ -138,6 +141,18 @@ class CaseNotRun(Struct, frozen=True, kw_only=True, tag_field="status", tag="not
 Case = CasePassed | CaseFailed | CaseNotRun
 
 
+class Geomeans(Struct, frozen=True, kw_only=True):
+    """Speedups of one kind of times: geometric means of the timed cases with their 95% intervals; None where a case
+    lacks the baseline."""
+
+    geomean_speedup: float | None = None
+    """Over eager."""
+    geomean_interval: tuple[float, float] | None = None
+    geomean_speedup_over_best: float | None = None
+    """Over the fastest baseline of each case."""
+    geomean_over_best_interval: tuple[float, float] | None = None
+
+
 class Build(Struct, frozen=True, kw_only=True):
     """What `load_inline` cost and gave."""
 
@@ -168,6 +183,8 @@ class Accepted(_Evaluation, frozen=True, kw_only=True, tag="accepted"):
     geomean_interval: tuple[float, float] | None = None
     geomean_speedup_over_best: float | None = None
     geomean_over_best_interval: tuple[float, float] | None = None
+    captured: Geomeans | None = None
+    """The same of captured times; None where not every timed case has one."""
     reason: None = None
     message: str = ""
 

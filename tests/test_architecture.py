@@ -24,6 +24,7 @@ ALLOWED = {
     "exits": {"errors", "verdict"},
     "report": {"errors", "events", "notes", "records", "tools", "verdict"},
     "run": {
+        "against",
         "crash",
         "device",
         "errors",
@@ -41,7 +42,7 @@ ALLOWED = {
     "crash": set(),
     "tools": LEAVES | {"events", "judging", "problem", "protocol", "submission", "timing"},
     "evaluate": LEAVES
-    | {"events"}
+    | {"against", "events"}
     | {"device", "isolation", "judging", "oracle", "problem", "protocol", "submission", "timing"},
     "timing": LEAVES | {"device", "isolation", "judging", "oracle", "problem", "protocol"},
     "against": {"errors", "peers"},

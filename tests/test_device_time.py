@@ -133,7 +133,7 @@ class Worker:
 def test_each_pass_begins_as_a_round_does_and_the_first_does_not_count():
     passes_us = {"graph": [90.0, *[10.0] * (PASSES - 1), 40.0], "graphs": [90.0, *[11.0] * PASSES]}
     worker = Worker(**passes_us, queue=[90.0, *[12.0] * PASSES])
-    timed = of_a_call(worker, range(200), worker, in_a_graph=True)
+    timed = of_a_call(worker, range(200), worker)
     assert (timed.method, timed.call_us, timed.launches) == ("graph", 10.0, 2.0)
     assert (timed.graphs_us, timed.queued_us) == (11.0, 12.0)
     passes = [(method, left > 0) for method in ("graph", "graphs", "queue") for left in reversed(range(PASSES + 1))]
@@ -141,7 +141,6 @@ def test_each_pass_begins_as_a_round_does_and_the_first_does_not_count():
 
 
 def test_calls_that_cannot_be_captured_are_queued_and_those_that_wait_have_no_time():
-    timed = of_a_call(Worker(graph=[None], queue=[90.0, *[12.0] * PASSES]), range(2), Worker(), in_a_graph=True)
+    timed = of_a_call(Worker(graph=[None], queue=[90.0, *[12.0] * PASSES]), range(2), Worker())
     assert (timed.method, timed.call_us, timed.launches) == ("queue", 12.0, None)
-    assert of_a_call(Worker(graph=[None], queue=[None]), range(2), Worker(), in_a_graph=True) is None
-    assert of_a_call(Worker(queue=[90.0, *[12.0] * PASSES]), range(2), Worker(), in_a_graph=False).method == "queue"
+    assert of_a_call(Worker(graph=[None], queue=[None]), range(2), Worker()) is None

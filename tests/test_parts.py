@@ -10,7 +10,7 @@ import torch
 from harness import oracle
 from harness.device.bandwidth import Bandwidth
 from harness.errors import Inconclusive, SubmissionError
-from harness.notes import FasterThanMemory
+from harness.notes import SUBMISSION, FasterThanMemory
 from harness.oracle.data import Data
 from harness.oracle.draw import CaseForms
 from harness.oracle.outputs import Form
@@ -19,7 +19,7 @@ from harness.problem import Case
 from harness.protocol.wire import Differentiation
 from harness.reasons import Reason
 from harness.timing import concluding
-from harness.timing.case_times import SUBMISSION, CaseTimes
+from harness.timing.case_times import CaseTimes
 from harness.timing.part import Part
 from harness.timing.rounds.contender import Contender, ProcessorTime
 from harness.timing.rounds.idle import IN_ALL_S, LONGEST_S, Idle

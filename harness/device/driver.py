@@ -1,4 +1,4 @@
-"""The calls of CUDA's driver API that share memory between processes, through ctypes.
+"""The calls of CUDA's driver API that share memory between processes and put graphs together, through ctypes.
 
 They are in every driver and act on the primary context that torch uses, so no package is needed and
 any CUDA build of torch will do. CUDA Driver API, sections "Memory Management" and "IPC".
@@ -7,6 +7,7 @@ any CUDA build of torch will do. CUDA Driver API, sections "Memory Management" a
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from functools import cache
 
 from harness.errors import KernelgateError
@@ -54,6 +55,39 @@ def graph_nodes(graph: int) -> int:
     count = ctypes.c_size_t()
     _call("cuGraphGetNodes", ctypes.c_void_p(graph), None, ctypes.byref(count))
     return count.value
+
+
+def chain_graphs(graphs: Sequence[int]) -> int:
+    """An executable graph of copies of `graphs`, each of which begins when the one before it has ended. CUDA Driver
+    API, section "Graph Management": a child graph is done when all of its nodes are."""
+    row, executable = ctypes.c_void_p(), ctypes.c_void_p()
+    _call("cuGraphCreate", ctypes.byref(row), ctypes.c_uint(0))
+    try:
+        before: list[ctypes.c_void_p] = []
+        for graph in graphs:
+            node = ctypes.c_void_p()
+            after = ctypes.byref(before[0]) if before else None
+            _call("cuGraphAddChildGraphNode", ctypes.byref(node), row, after, ctypes.c_size_t(len(before)),
+                  ctypes.c_void_p(graph))  # fmt: skip
+            before = [node]
+        _call("cuGraphInstantiateWithFlags", ctypes.byref(executable), row, ctypes.c_uint64(0))
+    finally:
+        _call("cuGraphDestroy", row)
+    assert executable.value is not None
+    return executable.value
+
+
+def upload_graph(executable: int, stream: int) -> None:
+    """Bring it onto the device, which its first launch would do."""
+    _call("cuGraphUpload", ctypes.c_void_p(executable), ctypes.c_void_p(stream))
+
+
+def launch_graph(executable: int, stream: int) -> None:
+    _call("cuGraphLaunch", ctypes.c_void_p(executable), ctypes.c_void_p(stream))
+
+
+def destroy_graph(executable: int) -> None:
+    _call("cuGraphExecDestroy", ctypes.c_void_p(executable))
 
 
 def write(address: int, data: bytes) -> None:

@@ -46,17 +46,17 @@ class Baselines:
 
     def precompile(self, cases: Sequence[Case]) -> None:
         """Let torch.compile work ahead on `cases`, which will be timed."""
-        if "compile" not in self._runners:
-            return
         shown = [case.on(self._device.name) for case in cases]
-        self._runners["compile"].start_precompiling([precompilation(self._problem, case) for case in shown])
+        for name in against.COMPILED:
+            if name in self._runners:
+                self._runners[name].start_precompiling([precompilation(self._problem, case) for case in shown])
 
     def finish_loading(self) -> None:
         """Wait until all of them are loaded; what cannot be loaded goes, with a note."""
         for name, runner in list(self._runners.items()):
             try:
                 runner.finish_loading()
-                if name == "compile":
+                if name in against.COMPILED:
                     runner.finish_precompiling()
             except Stopped as error:
                 self._leave_out(name, error.message)

@@ -57,6 +57,8 @@ class Runner:
         self.timeout_s = timeout_s
         self.worker = worker
         self._sha256 = sha256
+        self.launches_graphs = load.kind == "reduce-overhead"
+        """Whether its calls are CUDA graphs by themselves, which nothing can capture."""
         self.version = ""
         self.reader: Reader = device.reader(worker.pid)
         worker.tell(self._placed(load) if sha256 else load)

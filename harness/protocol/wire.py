@@ -182,6 +182,9 @@ class Play(Struct, frozen=True, tag="play"):
     warm_up: list[int]
     lasts_us: float = 0.0
     """How long the device is to be busy, in microseconds, at least; for the null kernel only."""
+    captured: list[int] = []
+    """The buffers of a captured round: one graph of the calls on them, in this order, is launched in place of calls,
+    when the first buffer is handed out. The calls in `warm_up` are graphs then, too."""
 
 
 class Name(Struct, frozen=True, tag="name"):
@@ -191,6 +194,12 @@ class Name(Struct, frozen=True, tag="name"):
 class Prepare(Struct, frozen=True, tag="prepare"):
     """Do the forward of some buffers, outside the clock. A round then runs some of them. Their upstream
     gradients arrive in between."""
+
+    buffers: list[int]
+
+
+class Capture(Struct, frozen=True, tag="capture"):
+    """Make a CUDA graph of the call on each of `buffers`, outside the clock. A captured round then launches some."""
 
     buffers: list[int]
 
@@ -211,7 +220,7 @@ class Release(Struct, frozen=True, tag="release"):
     """Drop outputs, inputs and model, and give memory back."""
 
 
-Request = Load | Precompile | Construct | Reweigh | Stage | Run | Prepare | Play | Name | TimeDevice | Release
+Request = Load | Precompile | Construct | Reweigh | Stage | Run | Prepare | Capture | Play | Name | TimeDevice | Release
 
 # ------------------------------------------------------------------ replies
 
@@ -262,6 +271,12 @@ class Named(Struct, frozen=True, tag="named"):
     device_us: float = 0.0
 
 
+class Captured(Struct, frozen=True, tag="captured"):
+    """`why` the calls cannot be captured; empty where they are."""
+
+    why: str = ""
+
+
 class DeviceTimed(Struct, frozen=True, tag="device_timed"):
     """`call_us` is the device time of a call, in microseconds, in one pass over the buffers; None where the method
     cannot run the calls. `launches` counts a call's kernels, copies and memory sets, where a graph tells."""
@@ -281,4 +296,4 @@ class Failed(Struct, frozen=True, tag="failed"):
             raise ValueError(f"a worker cannot say '{self.reason}'")
 
 
-Reply = Loaded | Done | Ran | Played | Named | DeviceTimed | Failed
+Reply = Loaded | Done | Ran | Captured | Played | Named | DeviceTimed | Failed

@@ -17,6 +17,10 @@ def sentence(note: Note) -> str:
             return f"{_where(note)}{note.baseline} was left out: its time was lost in the noise of a busy machine."
         case notes.BaselineEnded():
             return f"'{note.case}': {note.baseline} did not live to the end: {note.why}"
+        case notes.NotCaptured():
+            where = "" if not note.cases else " on " + ", ".join(f"'{case}'" for case in note.cases)
+            who = "The submission" if note.implementation == notes.SUBMISSION else note.implementation
+            return f"{who} has no captured time{where}: {note.why}"
         case notes.InputsUnchanged():
             return (
                 f"{_where(note)}the inputs hold no floating numbers, so they do not change when a round begins: a time "

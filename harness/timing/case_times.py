@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from harness import verdict
-from harness.notes import Note
+from harness.notes import SUBMISSION, Note
 from harness.timing import roofline, stats
 from harness.timing.rounds.contender import Contender
-
-SUBMISSION = "submission"
 
 
 @dataclass(frozen=True)
@@ -30,6 +28,8 @@ class CaseTimes:
     notes: list[Note]
     versions: dict[str, str]
     """Of baselines that are not made from the reference."""
+    captured: CaseTimes | None = None
+    """The same by rounds that launch CUDA graphs; None where there are none."""
 
     def samples_us(self, name: str) -> list[float]:
         return self.contenders[name].samples_us()
@@ -60,6 +60,7 @@ def timing_result(times: CaseTimes, bandwidth: float) -> verdict.CaseTiming:
         launch_bound=times.launch_bound,
         baselines=baselines,
         speedup_over_best=best.speedup if best else None,
+        captured=timing_result(times.captured, bandwidth) if times.captured else None,
     )
 
 

@@ -8,11 +8,12 @@ import numpy as np
 
 from harness import verdict
 from harness.device.base import Device
-from harness.errors import Inconclusive, SubmissionError
+from harness.errors import Inconclusive, Stopped, SubmissionError
 from harness.judging.runner import Runner
+from harness.notes import SUBMISSION
 from harness.reasons import Reason
 from harness.timing import device_time, roofline
-from harness.timing.case_times import SUBMISSION, CaseTimes
+from harness.timing.case_times import CaseTimes
 from harness.timing.data.input_pool import InputPool
 from harness.timing.part import Part
 from harness.timing.rounds.clock import WARM_UP_CALLS
@@ -24,6 +25,9 @@ ALLOWED_BESIDE_S = 0.03
 
 # Linux gives back some 10 GB a second of pages that were written.
 GIVING_BACK_S_PER_BYTE = 1e-10
+
+# A kernel that takes a number from the host, such as a seed, repeats it in every launch of its graph.
+WRONG_IN_A_GRAPH = frozenset({Reason.WRONG_WHEN_TIMED, Reason.NOT_RANDOM})
 
 # On an H200 rounds of honest kernels cost between 160 µs more than the null kernel's and 120 µs less.
 ROUND_DOUBT_US = 150.0
@@ -42,26 +46,30 @@ def is_launch_bound(device: Device, contender: Contender) -> bool:
     return not device.is_cpu and contender.launch_bound()
 
 
+def can_be_captured(device: Device, part: Part) -> bool:
+    """Whether there are captured rounds. A backward alone has none: its forward would have to be done again and
+    again."""
+    return not device.is_cpu and not part.early
+
+
 def device_times(
-    device: Device,
-    part: Part,
-    contenders: Sequence[Contender],
-    runners: Mapping[str, Runner],
-    pool: InputPool,
-    *,
-    asked: bool,
+    contenders: Sequence[Contender], runners: Mapping[str, Runner], pool: InputPool
 ) -> dict[str, verdict.DeviceTime]:
-    """The GPU's own times: of all contenders where they were `asked` for, of a submission that is launch-bound anyway.
-    A backward alone has none: its forward would have to be done again and again. Raises SubmissionError."""
+    """The GPU's own times of all contenders. Raises SubmissionError."""
     times: dict[str, verdict.DeviceTime] = {}
     for contender in contenders:
-        wanted = contender.name == SUBMISSION and is_launch_bound(device, contender)
-        if device.is_cpu or part.early or not (wanted or asked):
-            continue
         calls = range(min(pool.buffer_count, contender.calls))
-        timed = device_time.of_a_call(runners[contender.name], calls, pool, in_a_graph=asked)
+        timed = device_time.of_a_call(runners[contender.name], calls, pool)
         times |= {contender.name: timed} if timed else {}
     return times
+
+
+def captured_fault(error: Stopped) -> str:
+    """Why there is no captured time, where `error` in a captured round speaks of the graphs alone: of a submission that
+    is right when it is called. Raises SubmissionError where it is more than that."""
+    if isinstance(error, Inconclusive) or error.reason in WRONG_IN_A_GRAPH:
+        return error.message
+    raise SubmissionError(error.reason, f"As CUDA graphs of its calls: {error.message}") from error
 
 
 def _least_us(times: CaseTimes, device: Device, bandwidth: float) -> float:

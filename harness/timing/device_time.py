@@ -17,15 +17,13 @@ MAX_CALLS = 64
 PASSES = 7
 
 
-def of_a_call(
-    runner: Runner, buffers: Sequence[int], pool: InputPool, *, in_a_graph: bool
-) -> verdict.DeviceTime | None:
-    """Times calls on up to MAX_CALLS of `buffers`; `in_a_graph` asks for CUDA graphs of them, too. None if the calls
-    cannot be timed by events. Raises SubmissionError.
+def of_a_call(runner: Runner, buffers: Sequence[int], pool: InputPool) -> verdict.DeviceTime | None:
+    """Times calls on up to MAX_CALLS of `buffers`, and CUDA graphs of them. None if the calls cannot be timed by
+    events. Raises SubmissionError.
 
     A pass begins as a round does: the judge flushes the device's cache and changes the inputs."""
     buffers = buffers[:MAX_CALLS]
-    graph_us, launches = _median_us(runner, buffers, pool, "graph") if in_a_graph else (None, None)
+    graph_us, launches = _median_us(runner, buffers, pool, "graph")
     graphs_us, _ = _median_us(runner, buffers, pool, "graphs") if graph_us is not None else (None, None)
     queued_us, _ = _median_us(runner, buffers, pool, "queue")
     method, call_us = ("graph", graph_us) if graph_us is not None else ("queue", queued_us)

@@ -10,12 +10,14 @@ from harness.device.base import Device
 from harness.errors import JudgeFailed, Stopped, SubmissionError, of_the_judge
 from harness.judging.runner import Runner
 from harness.notes import (
+    SUBMISSION,
     BaselineBelowNoise,
     BaselineEnded,
     BaselineLeftOut,
     BusyMachine,
     FasterThanMemory,
     InputsUnchanged,
+    NotCaptured,
     Note,
 )
 from harness.oracle.draw import CaseForms
@@ -23,7 +25,7 @@ from harness.problem import Problem
 from harness.settings import Settings
 from harness.timing import concluding
 from harness.timing.background_load import NOTICED_SHARE
-from harness.timing.case_times import SUBMISSION, CaseTimes
+from harness.timing.case_times import CaseTimes
 from harness.timing.measuring import Measured, measure
 from harness.timing.part import Part
 from harness.timing.patience import PATIENCE
@@ -115,7 +117,8 @@ class Timer:
         return times
 
     def _is_faster_than_memory(self, times: CaseTimes) -> bool:
-        return concluding.is_faster_than_memory(times, self._device, self._bandwidth.best)
+        both = [times, times.captured] if times.captured else [times]
+        return any(concluding.is_faster_than_memory(kind, self._device, self._bandwidth.best) for kind in both)
 
     def _refuse_the_impossible(self, times: CaseTimes) -> None:
         """Raises SubmissionError. Before a time is called impossible the bandwidth is measured again: something may
@@ -129,17 +132,58 @@ class Timer:
         contenders, notes = self._contenders(staged, runners)
         with of_the_judge(NULL_KERNEL):
             null = staged.contender("null_kernel", self._null)
-        measured = measure(self._device, staged.data, null, contenders, self._patience, self._settings.timeout_s)
+        measured = self._measure(staged, null, contenders)
         notes += self._notes(staged, measured)
         for contender in concluding.leave_out_those_below_noise(contenders[1:]):
             notes.append(BaselineBelowNoise(baseline=contender.name, case=part.case, part=part.shown))
-        times = self._times(staged, contenders, runners, notes)
+        times = self._concluded(staged, null, contenders, runners)
+        if self._settings.device_time and concluding.can_be_captured(self._device, part):
+            finished = [contender for contender in contenders if contender.finished]
+            times = replace(times, device_times=concluding.device_times(finished, runners, staged.data.pool))
+        if concluding.can_be_captured(self._device, part):
+            captured, more = self._time_captured(staged, null, contenders, runners)
+            times, notes = replace(times, captured=captured), notes + more
+        return replace(times, notes=notes)
+
+    def _measure(self, staged: StagedPart, null: Contender, contenders: Sequence[Contender]) -> Measured:
+        return measure(self._device, staged.data, null, contenders, self._patience, self._settings.timeout_s)
+
+    def _concluded(
+        self, staged: StagedPart, null: Contender, contenders: Sequence[Contender], runners: Mapping[str, Runner]
+    ) -> CaseTimes:
+        """The times of who is finished. Raises SubmissionError and Inconclusive for the submission's."""
+        part = staged.part
+        times = self._times(part, contenders, runners)
         given_back_bytes = part.written_bytes if self._device.is_cpu else 0  # on a GPU torch keeps them
         concluding.refuse_work_beside_the_clock(contenders[0], null, given_back_bytes)
         concluding.refuse_work_left_on_the_device(contenders[0])
         self._refuse_the_impossible(times)
         concluding.require_a_time(contenders[0], part)
         return times
+
+    def _time_captured(
+        self, staged: StagedPart, null: Contender, contenders: Sequence[Contender], runners: Mapping[str, Runner]
+    ) -> tuple[CaseTimes | None, list[Note]]:
+        """The times of CUDA graphs of the calls, and notes on who has none; no times without the submission's."""
+        case = staged.part.case
+        again = [c.anew(captured=True) for c in contenders if c.finished and not runners[c.name].launches_graphs]
+        null = null.anew(captured=False)
+        left_out: dict[str, str] = {}
+        try:
+            for contender in again:
+                contender.reader.forget()  # the worker gives memory back before it captures
+            left_out = self._measure(staged, null, again).left_out
+            for contender in concluding.leave_out_those_below_noise(again[1:]):
+                left_out[contender.name] = "its time was lost in the noise of a busy machine."
+            times = self._concluded(staged, null, again, runners)
+        except Stopped as error:
+            left_out[SUBMISSION] = concluding.captured_fault(error)
+            times = None
+        finally:
+            for contender in again:
+                contender.reader.forget()
+        notes = [NotCaptured(implementation=name, why=why, cases=[case]) for name, why in left_out.items()]
+        return times, [*notes]
 
     def _contenders(self, staged: StagedPart, runners: Mapping[str, Runner]) -> tuple[list[Contender], list[Note]]:
         """Who is ready to be timed, the submission first, and a note on each baseline that is not."""
@@ -165,20 +209,16 @@ class Timer:
             notes.append(BusyMachine(case=case, share=measured.busy_share, part=shown))
         return notes
 
-    def _times(
-        self, staged: StagedPart, contenders: Sequence[Contender], runners: Mapping[str, Runner], notes: list[Note]
-    ) -> CaseTimes:
-        part, finished = staged.part, [contender for contender in contenders if contender.finished]
+    def _times(self, part: Part, contenders: Sequence[Contender], runners: Mapping[str, Runner]) -> CaseTimes:
+        finished = [contender for contender in contenders if contender.finished]
         return CaseTimes(
             part=part.name,
             contenders={contender.name: contender for contender in finished},
             launch_bound=concluding.is_launch_bound(self._device, contenders[0]),
             late_bytes=part.late_bytes,
             written_bytes=part.written_bytes,
-            device_times=concluding.device_times(
-                self._device, part, finished, runners, staged.data.pool, asked=self._settings.device_time
-            ),
+            device_times={},
             bytes_min=part.bytes_min,
-            notes=notes,
+            notes=[],
             versions={label: runner.version for label, runner in runners.items()},
         )

@@ -75,6 +75,7 @@ _FACTORIES = {
     "submission": implementations.submission,
     "eager": implementations.eager,
     "compile": implementations.compiled,
+    "reduce-overhead": implementations.compiled_with_graphs,
 }
 
 

@@ -10,6 +10,7 @@ from harness.build.doors import ForbiddenSymbol, require_no_door
 from harness.protocol.handshake import Handshake
 from harness.protocol.testimony import Witness
 from harness.protocol.wire import (
+    Capture,
     Construct,
     Done,
     Failed,
@@ -30,6 +31,7 @@ from harness.protocol.wire import (
 from harness.worker import devices
 from harness.worker.device_timing import DeviceTiming
 from harness.worker.failures import Failures
+from harness.worker.graphs import Graphs
 from harness.worker.loading import Implementation
 from harness.worker.memory import Memory
 from harness.worker.observed import ObservedCalls
@@ -67,7 +69,8 @@ class Session:
         self._implementation = Implementation(load, memory)
         self._staged = Staged(self._implementation, memory)
         self._observed = ObservedCalls(self._staged, memory, observer, take_forbidden)
-        self._rounds = Rounds(self._staged, memory, handshake, take_forbidden)
+        self._graphs = Graphs(self._staged, memory)
+        self._rounds = Rounds(self._staged, self._graphs, memory, handshake, take_forbidden)
         self._timing = DeviceTiming(self._staged, memory)
         self._failures = Failures(Path(load.path), take_forbidden, observer, on_gpu=device == "cuda")
 
@@ -106,16 +109,17 @@ class Session:
             Precompile: self._implementation.precompile,
             Construct: self._construct,
             Reweigh: self._staged.reweigh,
-            Stage: self._staged.stage,
+            Stage: self._stage,
             Run: self._observed.run,
             Prepare: self._staged.prepare,
+            Capture: self._graphs.capture,
             Play: self._rounds.play,
             Name: self._rounds.name,
             TimeDevice: self._timing.measure,
             Release: self._release,
         }
         try:
-            if isinstance(request, Run | Prepare | Play | TimeDevice):
+            if isinstance(request, Run | Prepare | Capture | Play | TimeDevice):
                 self._refuse_processes()
             return handlers[type(request)](request)  # type: ignore[operator]
         except Exception as error:
@@ -135,12 +139,18 @@ class Session:
             return self._failures.of_device(error)
         return None
 
+    def _stage(self, request: Stage) -> Reply:
+        self._graphs.forget()
+        return self._staged.stage(request)
+
     def _construct(self, request: Construct) -> Reply:
+        self._graphs.forget()
         self._timing.forget()
         return self._staged.construct(request)
 
     def _release(self, _request: Release) -> Reply:
         self._check_guard()
+        self._graphs.forget()
         self._staged.forget()
         self._timing.forget()
         self._memory.release()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -21,6 +21,7 @@ from harness.verdict import (
     CasePassed,
     CaseTiming,
     Evaluation,
+    Geomeans,
     Rejected,
     Results,
 )
@@ -129,9 +130,19 @@ def _accepted_summary(evaluation: Accepted) -> str:
         return f"{passed}; timed, with no baseline to compare with on every timed case"
     if not _compared(evaluation):
         return f"{passed}; not timed" + (f": {evaluation.not_timed}" if evaluation.not_timed else "")
-    text = f"{passed}; speedup over eager {with_interval(evaluation.geomean_speedup, evaluation.geomean_interval)}"
-    best = with_interval(evaluation.geomean_speedup_over_best, evaluation.geomean_over_best_interval)
-    return f"{text}, over the fastest of the baselines {best} (geometric means, 95% intervals)"
+    text = f"{passed}; speedup over eager {_over_eager(evaluation)}, over the fastest of the baselines "
+    text += _over_best(evaluation)
+    if captured := evaluation.captured:
+        text += f"; captured: over eager {_over_eager(captured)}, over the fastest {_over_best(captured)}"
+    return f"{text} (geometric means, 95% intervals)"
+
+
+def _over_eager(means: Accepted | Geomeans) -> str:
+    return with_interval(means.geomean_speedup, means.geomean_interval)
+
+
+def _over_best(means: Accepted | Geomeans) -> str:
+    return with_interval(means.geomean_speedup_over_best, means.geomean_over_best_interval)
 
 
 def _has_news(case: Case) -> bool:
@@ -164,8 +175,8 @@ def _case_columns(cases: Sequence[Case]) -> list[Column]:
     rows: list[list[Text]] = []
     for case in cases:
         rows.append([*_case_cells(case), *_timing_cells(case.timing, baselines)])
-        for part, timing in case.parts.items() if isinstance(case, CasePassed) else ():
-            rows.append([Text(f"  its {part}"), *[Text()] * 3, *_timing_cells(timing, baselines)])
+        for below, timing in _below(case):
+            rows.append([Text(f"  {below}"), *[Text()] * 3, *_timing_cells(timing, baselines)])
     eager = ["eager"] if "eager" in baselines else []
     of_times = ("time", "±", "of floor", *eager, *(f"vs {name}" for name in baselines), "") if timed else ()
     headings = ("case", "shape", "verdict", "error/eager's", *of_times)
@@ -174,6 +185,18 @@ def _case_columns(cases: Sequence[Case]) -> list[Column]:
         Column(heading, column, "left" if heading in ("case", "shape") else "right")
         for heading, column in zip(headings, cells, strict=True)
     ]
+
+
+def _below(case: Case) -> Iterator[tuple[str, CaseTiming]]:
+    """What else was timed of a case: the same calls as CUDA graphs, and each part of a training step."""
+    if not isinstance(case, CasePassed):
+        return
+    if case.timing and case.timing.captured:
+        yield "captured", case.timing.captured
+    for part, timing in case.parts.items():
+        yield f"its {part}", timing
+        if timing.captured:
+            yield f"its {part}, captured", timing.captured
 
 
 def _counted(cases: Sequence[Case]) -> str:
@@ -280,23 +303,24 @@ def _ranking(evaluations: Sequence[Evaluation]) -> list[Column]:
         placed = isinstance(evaluation, Accepted) and evaluation.is_ranked
         places[evaluation.device] += placed
         rows.append(_ranking_cells(evaluation, places[evaluation.device] if placed else None))
-    headings = ("#", "submission", "device", "verdict", "over eager [95%]", "over the fastest baseline [95%]")
-    columns = zip(headings, zip(*rows, strict=True), strict=True)
+    headings = ["#", "submission", "device", "verdict", "over eager [95%]", "over the fastest baseline [95%]"]
+    if any(isinstance(evaluation, Accepted) and evaluation.captured for evaluation in evaluations):
+        headings += ["captured, over eager", "captured, over the fastest"]
+    columns = zip(headings, list(zip(*rows, strict=True))[: len(headings)], strict=True)
     return [Column(heading, cells, "right" if "over" in heading else "left") for heading, cells in columns]
 
 
 def _ranking_cells(evaluation: Evaluation, place: int | None) -> tuple[Text, ...]:
     status = status_of(evaluation)
     if isinstance(evaluation, Accepted):
-        over_eager = with_interval(evaluation.geomean_speedup, evaluation.geomean_interval)
-        over_best = with_interval(evaluation.geomean_speedup_over_best, evaluation.geomean_over_best_interval)
+        captured = evaluation.captured or Geomeans()
+        speedups = [_over_eager(evaluation), _over_best(evaluation), _over_eager(captured), _over_best(captured)]
     else:
-        over_eager, over_best = evaluation.reason, ""
+        speedups = [evaluation.reason, "", "", ""]
     return (
         Text("–" if place is None else str(place)),
         Text(evaluation.submission),
         Text(evaluation.device),
         Text(status, style=STATUS_STYLE[status]),
-        Text(over_eager),
-        Text(over_best),
+        *map(Text, speedups),
     )

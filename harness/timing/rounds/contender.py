@@ -52,6 +52,12 @@ class Contender:
     """Whether it has a time to be reported."""
     masks: dict[int, list[np.ndarray]] = field(default_factory=dict)
     """Dropped elements (booleans) in calls of the first rounds, by the output's position."""
+    captured: bool = False
+    """Whether its rounds launch CUDA graphs of its calls."""
+
+    def anew(self, *, captured: bool) -> Contender:
+        """The same worker without rounds."""
+        return Contender(self.name, self.worker, self.reader, trusted=self.trusted, captured=captured)
 
     def start_again(self, calls: int) -> None:
         """Drop all rounds; further ones have so many calls."""
