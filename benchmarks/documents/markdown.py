@@ -35,7 +35,7 @@ from documents.quotes import quote
 from harness.paths import PROBLEMS, ROOT, SUBMISSIONS
 from harness.report.figures import duration, with_interval
 from harness.report.formats import json
-from harness.verdict import Accepted, CasePassed, CaseTiming, Results, Timing
+from harness.verdict import Accepted, CasePassed, CaseTiming, Geomeans, Results, Timing
 from tests.hostile import corpus
 
 _BLOCK = re.compile(
@@ -67,17 +67,22 @@ def _by_device(results: Results) -> list[list[Accepted]]:
     return [[e for e in timed if e.device == device] for device in devices]
 
 
-def cases_table(results: Results, part: str = "") -> str:
+def cases_table(results: Results, part: str = "", *, captured: bool = False) -> str:
     """For each device every timed case: the floor, and the time of each implementation with its share of the floor.
-    Of the whole call, or of a `part` of it, as `backward`."""
+    Of the whole call, or of a `part` of it, as `backward`; called, or as CUDA graphs."""
     tables = []
     for timed in _by_device(results):
-        baselines = list(dict.fromkeys(name for e in timed for _, t in _timings(e, part) for name in t.baselines))
+        found = [dict(_timings(e, part, captured=captured)) for e in timed]
+        cases = list(dict.fromkeys(case for times in found for case in times))
+        if not cases:
+            continue
+        baselines = list(dict.fromkeys(name for times in found for t in times.values() for name in t.baselines))
         heads = [*(f"*{name}*" for name in baselines), *(f"`{e.submission}`" for e in timed)]
         lines = [f"| case | floor | {' | '.join(heads)} |", "|---" * (len(heads) + 2) + "|"]
-        for row, (case, timing) in enumerate(_timings(timed[0], part)):
+        for case in cases:
+            timing = next(times[case] for times in found if case in times)
             times: list[Timing | None] = [timing.baselines.get(name) for name in baselines]
-            times += [_timings(e, part)[row][1] for e in timed]
+            times += [of_one.get(case) for of_one in found]
             cells = [
                 "–" if t is None else f"{duration(t.median_us)}, {timing.floor_us / t.median_us:.0%}" for t in times
             ]
@@ -89,8 +94,9 @@ def cases_table(results: Results, part: str = "") -> str:
 def summary(folder: Path) -> str:
     """A line for each problem and device: its fastest submission."""
     lines = [
-        "| problem | fastest submission | of the floor, first case | over eager | over the fastest baseline | on |",
-        "|---|---|---|---|---|---|",
+        "| problem | fastest submission | of the floor, first case | over eager | over the fastest baseline "
+        "| captured, of the floor | captured, over eager | captured, over the fastest captured | on |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, results in _problems(folder):
         for timed in _by_device(results):
@@ -98,11 +104,10 @@ def summary(folder: Path) -> str:
             device = "" if best.device == "cuda" else f" ({best.device})"
             lines.append(
                 f"| {name}{device} | `{best.submission}` | {_timings(best)[0][1].floor_fraction:.0%} "
-                f"| {with_interval(best.geomean_speedup, best.geomean_interval)} "
-                f"| {with_interval(best.geomean_speedup_over_best, best.geomean_over_best_interval)} "
-                f"| {measurements.day(results.environment)} |"
+                f"| {' | '.join(_means(best))} "
+                f"| {' | '.join(_captured(best))} | {measurements.day(results.environment)} |"
             )
-    lines += [f"| {name} | not measured yet | | | | |" for name in _missing(folder)]
+    lines += [f"| {name} | not measured yet | | | | | | | |" for name in _missing(folder)]
     return "\n".join(lines) + "\n"
 
 
@@ -116,8 +121,17 @@ def sections(folder: Path) -> str:
 def _all_cases(results: Results) -> str:
     """The table of cases, and one for each part that was timed alone."""
     names = {name: None for timed in _by_device(results) for c in timed[0].cases for name in getattr(c, "parts", {})}
-    alone = [f"The {name} alone:\n\n{cases_table(results, name)}" for name in names]
-    return "\n".join([cases_table(results), *alone])
+    tables = [("", False), ("", True), *((name, captured) for name in names for captured in (False, True))]
+    made = [(part, captured, cases_table(results, part, captured=captured)) for part, captured in tables]
+    return "\n".join(f"{_heading(part, captured)}{text}" for part, captured, text in made if text)
+
+
+def _heading(part: str, captured: bool) -> str:
+    """What a table of cases is of; nothing for the whole call as it is called."""
+    what = f"The {part} alone" if part else ""
+    graphs = f"{what}, as CUDA graphs" if what else "As CUDA graphs"
+    text = graphs if captured else what
+    return f"{text}:\n\n" if text else ""
 
 
 def _missing(folder: Path) -> list[str]:
@@ -138,29 +152,50 @@ def _is_problem(name: str) -> bool:
 def _device_table(timed: list[Accepted], environment: dict[str, Any]) -> str:
     first = _timings(timed[0])[0][0]
     where = environment.get("gpu") if timed[0].device == "cuda" else f"CPU, {environment.get('cpus')} cores"
+    has_graphs = any(timing.captured for e in timed for _, timing in _timings(e))
+    heads = [first, "of the floor", "speedup over eager, all timed cases", f"over {_fastest_of(timed)}"]
+    heads += ["captured", "of the floor", "over eager", "over the fastest captured"] if has_graphs else []
     lines = [
         f"{where}, torch {environment.get('torch')}, {environment.get('date')}; seed {timed[0].seed}; "
         f"brackets are 95% intervals.{older(environment, TIMING)}",
         "",
-        f"| | {first} | of the floor | speedup over eager, all timed cases | over {_fastest_of(timed)} |",
-        "|---|---|---|---|---|",
+        f"| | {' | '.join(heads)} |",
+        "|---" * (len(heads) + 1) + "|",
     ]
-    for name, baseline in _timings(timed[0])[0][1].baselines.items():
+    called = _timings(timed[0])[0][1]
+    for name, baseline in called.baselines.items():
         shown = _baseline_name(timed[0].problem, name, baseline.version)
-        lines.append(f"| *{shown}* | {_time(baseline)} | {_share(timed[0], baseline):.0%} | | |")
+        graph = called.captured.baselines.get(name) if called.captured else None
+        cells = [_time(baseline), f"{called.floor_us / baseline.median_us:.0%}", "", ""]
+        if has_graphs:
+            cells += [_time(graph), f"{called.floor_us / graph.median_us:.0%}", "", ""] if graph else ["–", "", "", ""]
+        lines.append(f"| *{shown}* | {' | '.join(cells)} |")
     for evaluation in timed:
         timing = _timings(evaluation)[0][1]
-        lines.append(
-            f"| `{evaluation.submission}` | {_time(timing)} | {timing.floor_fraction:.0%} "
-            f"| {with_interval(evaluation.geomean_speedup, evaluation.geomean_interval)} "
-            f"| {with_interval(evaluation.geomean_speedup_over_best, evaluation.geomean_over_best_interval)} |"
-        )
+        cells = [_time(timing), f"{timing.floor_fraction:.0%}", *_means(evaluation)]
+        cells += [_time(timing.captured) if timing.captured else "–", *_captured(evaluation)] if has_graphs else []
+        lines.append(f"| `{evaluation.submission}` | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def _timings(evaluation: Accepted, part: str = "") -> list[tuple[str, CaseTiming]]:
+def _means(of: Accepted | Geomeans) -> list[str]:
+    """Over eager, and over the fastest baseline."""
+    return [
+        with_interval(of.geomean_speedup, of.geomean_interval),
+        with_interval(of.geomean_speedup_over_best, of.geomean_over_best_interval),
+    ]
+
+
+def _captured(evaluation: Accepted) -> list[str]:
+    """As CUDA graphs: the first case's share of the floor, and both means."""
+    first = _timings(evaluation)[0][1].captured
+    return [f"{first.floor_fraction:.0%}" if first else "–", *_means(evaluation.captured or Geomeans())]
+
+
+def _timings(evaluation: Accepted, part: str = "", *, captured: bool = False) -> list[tuple[str, CaseTiming]]:
     timed = [case for case in evaluation.cases if isinstance(case, CasePassed) and case.timing]
-    found = [(case, case.parts.get(part) if part else case.timing) for case in timed]
+    called = [(case, case.parts.get(part) if part else case.timing) for case in timed]
+    found = [(case, timing.captured if captured and timing else timing) for case, timing in called]
     return [(f"{c.name}{' (scaled)' if c.scaled else ''}, {c.shape}", timing) for c, timing in found if timing]
 
 
@@ -171,17 +206,17 @@ def _fastest_of(timed: list[Accepted]) -> str:
 
 def _baseline_name(problem: str, name: str, version: str) -> str:
     reference = "nn.LayerNorm" if problem == "layernorm" else "reference"
-    named = {"eager": f"{reference}, eager", "compile": f"{reference}, torch.compile"}
+    named = {
+        "eager": f"{reference}, eager",
+        "compile": f"{reference}, torch.compile",
+        "reduce-overhead": f"{reference}, torch.compile with CUDA graphs",
+    }
     return named.get(name) or (f"{name} ({version})" if version else name)
 
 
 def _time(timing: Timing) -> str:
     low, high = timing.interval_us
     return f"{duration(timing.median_us)} [{duration(low)}, {duration(high)}]"
-
-
-def _share(evaluation: Accepted, baseline: Timing) -> float:
-    return _timings(evaluation)[0][1].floor_us / baseline.median_us
 
 
 def refresh(text: str) -> str:

@@ -86,11 +86,13 @@ def _named(evaluation: dict[str, Any]) -> str:
     return evaluation["submission"] if problem == "layernorm" else f"{problem}/{evaluation['submission']}"
 
 
-def _compared(evaluation: dict[str, Any]) -> Iterator[tuple[dict[str, Any], float, dict[str, Any]]]:
-    """Each case that was timed with its copy: the case, its time in µs and the ratio."""
+def _compared(evaluation: dict[str, Any], *, captured: bool) -> Iterator[tuple[str, float, dict[str, Any]]]:
+    """Each case that was timed with its copy, called or as CUDA graphs: its name, its time in µs and the ratio."""
     for case in evaluation["cases"]:
-        for baseline in (case["timing"] or {"baselines": {}})["baselines"].values():
-            yield case, case["timing"]["median_us"], baseline["speedup"]
+        timing = case["timing"]
+        timing = timing.get("captured") if captured and timing else timing
+        for baseline in (timing or {"baselines": {}})["baselines"].values():
+            yield f"{case['name']}, captured" if captured else case["name"], timing["median_us"], baseline["speedup"]
 
 
 def same_twice(folder: Path) -> str:
@@ -99,12 +101,13 @@ def same_twice(folder: Path) -> str:
     for name, environment, evaluation in _twice(folder):
         rows = [
             [
-                case["name"],
+                case,
                 duration(us),
                 f"{ratio['ratio']:.4f} [{ratio['interval'][0]:.4f}, {ratio['interval'][1]:.4f}]",
                 _mark(evaluation["device"], us, ratio),
             ]
-            for case, us, ratio in _compared(evaluation)
+            for captured in (False, True)
+            for case, us, ratio in _compared(evaluation, captured=captured)
         ]
         where = f"`{name}`, {machine(environment)}.{older(environment, TIMING)}"
         tables.append(f"{where}\n\n" + _rows("case | time | over its copy | ", rows))
@@ -120,17 +123,19 @@ def _mark(device: str, us: float, ratio: dict[str, Any]) -> str:
 def _twice_checks(folder: Path) -> Iterator[list[str]]:
     for name, environment, evaluation in _twice(folder):
         what = f"`{name}` against a copy of itself"
-        compared = list(_compared(evaluation))
+        compared = list(_compared(evaluation, captured=False))
         if evaluation["device"] == "cpu":
             covering = sum(ratio["interval"][0] <= 1 <= ratio["interval"][1] for *_, ratio in compared)
             low, high = evaluation["geomean_over_best_interval"] or (float("nan"), float("nan"))
             shown = f"mean [{low:.3f}, {high:.3f}]; {covering} of {len(compared)} cases cover 1"
             yield [what, "intervals cover 1", shown, environment["date"][:10]]
             continue
-        ratios = [ratio["ratio"] for _, us, ratio in compared if us > LONG_US]
-        within = sum(abs(ratio - 1) <= ALLOWED_SHARE for ratio in ratios)
-        shown = f"{within} of {len(ratios)} cases; {_furthest(ratios)}"
-        yield [f"{what}, over {LONG_US:g} µs", "within 1% of 1", shown, environment["date"][:10]]
+        for kind, of_kind in (("called", compared), ("captured", list(_compared(evaluation, captured=True)))):
+            ratios = [ratio["ratio"] for _, us, ratio in of_kind if us > LONG_US]
+            within = sum(abs(ratio - 1) <= ALLOWED_SHARE for ratio in ratios)
+            shown = f"{within} of {len(ratios)} cases; {_furthest(ratios)}"
+            if of_kind:
+                yield [f"{what}, {kind}, over {LONG_US:g} µs", "within 1% of 1", shown, environment["date"][:10]]
 
 
 def _furthest(ratios: list[float]) -> str:
