@@ -47,6 +47,8 @@ FAST = (
 ONE_SMALL_CASE = ("--device", "emulator", "--no-timing", "-k", "random 1")
 ONE_SMALL_SHAPE = ("--device", "emulator", "--no-timing", "-k", "2x33")
 ONE_TIMED_CASE = ("--device", "cpu", "-k", "2048x16384")
+PUBLIC_FORMS = "tests/fixtures/public_forms"
+ONE_FORM = f"{PUBLIC_FORMS}/plus_one/parentheses.py"
 FEW_VERDICTS = (FIRST_RUNG, "tests/hostile/fragile/no_barrier.py", "-k", "l")
 
 
@@ -92,6 +94,7 @@ def gpu() -> Plan:
     first = problems.pop("layernorm")
     return [
         [_verdicts(), _sanitized_corpus()],  # what is shipped is built here, side by side
+        [_forms()],
         [_evaluation(first, PEERS, "--device-time")],
         [_report()],
         [_clock_accuracy()],
@@ -116,6 +119,7 @@ def cpu() -> Plan:
     counters = (f"{agreement}/counters.py", *emulated)
     warm = ("benchmarks/warm_evaluation.py", f"{LADDER}/rung3_warp_shuffle.py", *emulated)
     twice = ("benchmarks/same_twice.py", ON_CPU)
+    forms = (f"{agreement}/forms.py", *emulated, "--jobs", "2")
     on_emulator = (f"{agreement}/corpus_on_emulator.py",)
     everything = ("submissions", "problems", "tests/hostile")
     hostile = ("-m", "tests.hostile", "--device", "cpu", "--device", "emulator", "--jobs", "2", "--timed-jobs", "1")
@@ -123,6 +127,7 @@ def cpu() -> Plan:
         [_on_cpu("hostile", 270, hostile, ("-k", "form/control"), ("tests/hostile",))],
         [_on_cpu("emulator_corpus", 140, on_emulator, (), ("tests/emulator",))],
         [_on_cpu("verdicts_emulator", 1200, (*verdicts, "--jobs", "2", "--limit-s", "3000"), FEW_VERDICTS, everything)],
+        [_on_cpu("forms_emulator", 60, forms, (ONE_FORM,), (PUBLIC_FORMS,))],
         [_on_cpu("counters_emulator", 120, counters, (FIRST_RUNG,), (LADDER,))],
         [_on_cpu("warm_evaluation", 60, warm, ("-k", "random 1", "--runs", "1"), (LADDER, "problems/layernorm.py"))],
         [_on_cpu("same_twice_cpu_vectorised", 60, twice, ONE_TIMED_CASE, (ON_CPU, "problems/layernorm.py"))],
@@ -332,6 +337,19 @@ def _verdicts() -> Step:
         limit_s=420,
         dry_run=(program, "--device", "emulator", *FEW_VERDICTS, *out),
         reads=("submissions", "problems", "tests/hostile"),
+    )
+
+
+def _forms() -> Step:
+    program, out = "benchmarks/agreement/forms.py", ("--json", f"{FOLDER}/forms.json")
+    return Step(
+        name="forms",
+        words=(program, "--device", "cuda", "--jobs", "8", "--limit-s", "280", *out),
+        files=("forms.json",),
+        seconds=130,
+        limit_s=300,
+        dry_run=(program, "--device", "emulator", ONE_FORM, *out),
+        reads=(PUBLIC_FORMS,),
     )
 
 

@@ -17,11 +17,11 @@ from harness.isolation.starter import Starter
 from harness.judging import replaced
 from harness.judging.baselines import Baselines
 from harness.judging.correctness import Correctness
-from harness.judging.runner import Runner, load_request
+from harness.judging.runner import Runner, load_request, precompilation
 from harness.notes import SUBMISSION, MayRun, NotCaptured, Note, NotTimed, OneCaseTimed
 from harness.oracle.draw import Draws
 from harness.problem import Case, Problem
-from harness.protocol.wire import Loaded
+from harness.protocol.wire import Loaded, Precompilation
 from harness.reasons import Reason
 from harness.settings import VERDICT_TIMEOUTS, Settings
 from harness.submission import Submission
@@ -75,10 +75,16 @@ class Judge:
         if self._baselines:
             self._baselines.end()
 
-    def _start(self, kind: str, path: Path, sha256: str = "") -> Runner:
+    def _start(self, kind: str, path: Path, sha256: str = "", rehearsed: bool = False) -> Runner:
         request = load_request(kind, path, self._problem, self._settings)
         worker = self._starter.take(keeps_compile_cache=kind in against.COMPILED)
-        return Runner(self._device, worker, request, sha256, self._settings.timeout_s)
+        rehearsal = self._rehearsal() if rehearsed else ()
+        return Runner(self._device, worker, request, sha256, self._settings.timeout_s, rehearsal)
+
+    def _rehearsal(self) -> list[Precompilation]:
+        """All forms of calls, each once: what the kernels of some languages are compiled for when they are launched."""
+        forms = [precompilation(self._problem, form) for case in self._cases for form in self._draws.cases_called(case)]
+        return list({repr(form): form for form in forms}.values())
 
     def _ready_timer(self) -> Timer:
         if self._timer is None:
@@ -96,7 +102,7 @@ class Judge:
         for what is not its doing."""
         self._on_event(Building(submission.name))
         with of_the_judge("A process that had run nothing yet"):
-            runner = self._start("submission", submission.path, submission.sha256)
+            runner = self._start("submission", submission.path, submission.sha256, bool(submission.gpu_language))
         try:
             with memory_is_said(f"the cases of {self._problem.name}"):
                 return self._evaluate(submission, runner)

@@ -37,6 +37,12 @@ def test_a_kernel_that_only_a_gpu_runs_is_left_out_of_a_folder_and_refused_when_
     )
 
 
+def test_the_shipped_triton_kernel_is_told_in_a_sentence_where_it_cannot_run():
+    run = run_eval(ROOT / "submissions" / "layernorm" / "row_in_triton.py", "--device", "emulator", json_results=False)
+    assert (run.code, run.stdout) == (3, "")
+    assert run.stderr.startswith("eval.py: row_in_triton cannot be judged here: its kernels are written in Triton,")
+
+
 WITH_A_GPU = {
     "import torch\nclass ModelNew(torch.nn.Module): ...": "cuda",
     "import triton": "cuda",

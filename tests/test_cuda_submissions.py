@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from harness.submission import read_submission
 from tests.helpers import ROOT, judged_with_all_detectors, run_eval
 
 FORM = ROOT / "tests" / "hostile" / "form"
 PROBLEM = Path(__file__).parent / "fixtures" / "problems" / "small_layernorm.py"
 SUBMISSIONS = sorted((ROOT / "submissions").rglob("*.py"))
 SHIPPED = [path for path in SUBMISSIONS if "cuda_sources" in path.read_text()]
-CPU_ONLY = [path for path in SUBMISSIONS if path not in SHIPPED]
+GPU_ONLY = [path for path in SUBMISSIONS if read_submission(path).gpu_language]
+CPU_ONLY = [path for path in SUBMISSIONS if path not in SHIPPED + GPU_ONLY]
 SEED = ROOT.parent / "shared" / "seeds" / "004_submission.py"
 
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from harness.errors import UsageError
+from harness.submission import read_submission
 from harness.verdict import Accepted, Results
 from tests.documents import blocks, commands, documents, prose
 from tests.helpers import ROOT
@@ -29,8 +30,10 @@ def test_committed_results_are_of_this_schema_and_hold_what_is_shipped():
     results = load(ROOT / "results" / "h200" / "layernorm.json")
     assert isinstance(results, Results)
     accepted = {e.submission for e in results.evaluations if isinstance(e, Accepted)}
-    shipped = {path.stem for path in (ROOT / "submissions" / "layernorm").glob("*.py")}
-    assert accepted == shipped
+    shipped = [read_submission(path) for path in (ROOT / "submissions" / "layernorm").glob("*.py")]
+    assert accepted <= {submission.name for submission in shipped}
+    # What only a GPU runs can be added without one; its row comes with the next run there.
+    assert accepted >= {submission.name for submission in shipped if not submission.gpu_language}
 
 
 def test_ci_runs_the_readmes_test_command():

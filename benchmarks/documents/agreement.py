@@ -7,6 +7,7 @@ Raises NotMeasured where a file is missing.
 from __future__ import annotations
 
 import base64
+import json
 import re
 import struct
 import zlib
@@ -226,7 +227,55 @@ def counters(folder: Path) -> str:
     return "\n".join(lines) + "\n"
 
 
-TABLES: dict[str, Callable[[Path], str]] = {"corpus": corpus, "verdicts": verdicts, "counters": counters}
+# ------------------------------------------------ forms of public submissions
+
+
+def forms(folder: Path) -> str:
+    """Each form of tests/fixtures/public_forms: the verdict that it must get, those that it got, and how much of the
+    tolerance its largest error has. A GPU's columns are empty until it has judged them."""
+    here = measured(folder.parent / "cpu" / "forms_emulator.json", "forms_emulator")
+    there = _if_measured(folder / "forms.json")
+    found = {"emulator": here["forms"], "GPU": there["forms"] if there else {}}
+    lines = [
+        f"{_machines(there, here) if there else 'Emulator: ' + machine(here['environment'])}; seed {here['seed']}.",
+        "",
+        f"| form | must be | {' | '.join(f'{device} | of the tolerance' for device in found)} |",
+        "|" + "---|" * (2 + 2 * len(found)),
+    ]
+    entries = {name: entry for of_device in found.values() for name, entry in of_device.items()}
+    groups = dict.fromkeys(entry["group"] for entry in entries.values())
+    for group in groups:
+        for name, entry in sorted(entries.items()):
+            if entry["group"] == group:
+                cells = [cell for of_device in found.values() for cell in _form(of_device.get(name))]
+                lines.append(f"| `{name}`: {entry['what']} | {' or '.join(entry['wanted'])} | {' | '.join(cells)} |")
+    scores = [
+        f"{sum(entry['as_wanted'] for entry in of_device.values())} of {len(of_device)} as wanted on the {device}"
+        for device, of_device in found.items()
+        if of_device
+    ]
+    return "\n".join([*lines, "", f"{'; '.join(scores)}."]) + "\n"
+
+
+def _if_measured(path: Path) -> dict[str, Any] | None:
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _form(entry: dict[str, Any] | None) -> tuple[str, str]:
+    """The verdict, and the largest error in tolerances."""
+    if entry is None:
+        return "not measured yet", ""
+    share = entry.get("share_of_tolerance")
+    shown = "" if share is None else f"{share:.2f}" if share < 10 else f"{share:,.0f}"
+    return entry["verdict"] if entry["as_wanted"] else f"**{entry['verdict']}**", shown
+
+
+TABLES: dict[str, Callable[[Path], str]] = {
+    "corpus": corpus,
+    "verdicts": verdicts,
+    "counters": counters,
+    "forms": forms,
+}
 
 
 def table(name: str, folder: Path) -> str:

@@ -17,7 +17,7 @@ from harness.reasons import ENDS_THE_WORKER
 from harness.settings import Settings, sub_seed
 from harness.submission import read_submission
 
-Start = Callable[[str, Path, str], Runner]
+Start = Callable[[str, Path, str, bool], Runner]
 
 
 class Baselines:
@@ -29,8 +29,8 @@ class Baselines:
 
     def __init__(self, names: Sequence[str], start: Start, problem: Problem, device: Device,
                  settings: Settings) -> None:  # fmt: skip
-        """`names` are what harness.against read; `start` gives a Runner for a kind of implementation, its file and the
-        file's hash."""
+        """`names` are what harness.against read; `start` gives a Runner for a kind of implementation, its file, the
+        file's hash, and whether it is rehearsed."""
         self._problem = problem
         self._device = device
         self._settings = settings
@@ -40,9 +40,9 @@ class Baselines:
         for name in names:
             if against.is_file(name):
                 other = read_submission(Path(name))
-                self._runners[other.name] = start("submission", other.path, other.sha256)
+                self._runners[other.name] = start("submission", other.path, other.sha256, bool(other.gpu_language))
             else:
-                self._runners[name] = start(name, problem.path, "")
+                self._runners[name] = start(name, problem.path, "", False)
 
     def precompile(self, cases: Sequence[Case]) -> None:
         """Let torch.compile work ahead on `cases`, which will be timed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ import msgspec
 import torch
 
 from harness.device.base import Device, Reader
-from harness.errors import Inconclusive, one_line
-from harness.inputs import strides
+from harness.errors import Inconclusive, SubmissionError, one_line
+from harness.inputs import elements_before, strides
 from harness.isolation.sandbox import Worker
 from harness.oracle.outputs import Form
 from harness.oracle.reference import Reference
@@ -31,6 +32,7 @@ from harness.protocol.wire import (
     Precompilation,
     Precompile,
     Ran,
+    Rehearse,
     Release,
     Reweigh,
     Reweighing,
@@ -45,18 +47,31 @@ from harness.settings import Settings
 # Building may take minutes, and says so itself when it takes longer (harness.build.torch_toolchain).
 LOAD_TIMEOUT_S = 1000.0
 
+# A call of a rehearsal may take so much longer than another, since kernels are compiled in it.
+COMPILING_S = 120.0
+
 
 class Runner:
     """A worker with one implementation loaded, and the requests that a case needs."""
 
-    def __init__(self, device: Device, worker: Worker, load: Load, sha256: str, timeout_s: float) -> None:
+    def __init__(
+        self,
+        device: Device,
+        worker: Worker,
+        load: Load,
+        sha256: str,
+        timeout_s: float,
+        rehearsal: Sequence[Precompilation] = (),
+    ) -> None:
         """Ask for the loading, which begins when the worker has started; do not wait for it.
 
-        `sha256`, of the submission's source, names its builds; it is empty for what builds nothing."""
+        `sha256`, of the submission's source, names its builds; it is empty for what builds nothing. What compiles its
+        kernels when they are first launched is called in the forms of `rehearsal` as soon as it is loaded."""
         self.device = device
         self.timeout_s = timeout_s
         self.worker = worker
         self._sha256 = sha256
+        self._rehearsal = rehearsal
         self.launches_graphs = load.kind == "reduce-overhead"
         """Whether its calls are CUDA graphs by themselves, which nothing can capture."""
         self.version = ""
@@ -81,8 +96,8 @@ class Runner:
         return self.worker.has_answered
 
     def finish_loading(self) -> Loaded:
-        """Wait for the build. Raises SubmissionError and Inconclusive; HarnessError when the worker could not start or
-        had no room."""
+        """Wait for the build and the rehearsal. Raises SubmissionError and Inconclusive; HarnessError when the worker
+        could not start or had no room."""
         self.worker.wait_until_ready()
         said = self.worker.hear(LOAD_TIMEOUT_S)
         if (
@@ -97,6 +112,8 @@ class Runner:
         self.version = reply.version
         if self._sha256 and reply.built and not reply.build_cached:
             self.worker.keep_builds(self._sha256)
+        if self._rehearsal:
+            self._rehearse()
         return reply
 
     def start_precompiling(self, precompilations: Sequence[Precompilation]) -> None:
@@ -106,6 +123,19 @@ class Runner:
     def finish_precompiling(self) -> None:
         """Raises SubmissionError."""
         required(self.worker.hear(LOAD_TIMEOUT_S), Done)
+
+    def _rehearse(self) -> None:
+        """Have a submission called on zeros, while it may start compilers: in as many forms as fit into the time for
+        loading. Raises SubmissionError."""
+        ends_s = time.monotonic() + LOAD_TIMEOUT_S
+        try:
+            for form in self._rehearsal:
+                if time.monotonic() > ends_s:
+                    break
+                required(self.worker.ask(Rehearse(form), self.timeout_s + COMPILING_S), Done)
+            self.worker.require_alone()
+        except SubmissionError as error:
+            raise SubmissionError(error.reason, f"While it was rehearsed on zeros: {error.message}") from error
 
     def construct(self, reference: Reference, state: Sequence[TensorRef], *, beside: bool = False) -> None:
         """Build the model on weights that lie where `state` says, in the reference's order; `beside` those that there
@@ -184,10 +214,15 @@ def model_dtype(case: Case) -> str:
 
 
 def precompilation(problem: Problem, case: Case) -> Precompilation:
-    """What `case` will time, without its data."""
+    """What `case` will call, without its data."""
     dtypes = case.dtypes or [case.dtype] * len(case.shapes)
     inputs = [
-        TensorRef(0, list(shape), list(strides(shape, case.layout)), dtype_name(dtype))
+        TensorRef(
+            elements_before(case.layout) * dtype.itemsize,
+            list(shape),
+            list(strides(shape, case.layout)),
+            dtype_name(dtype),
+        )
         for shape, dtype in zip(case.shapes, dtypes, strict=True)
     ]
     return Precompilation(
@@ -196,6 +231,7 @@ def precompilation(problem: Problem, case: Case) -> Precompilation:
         model_dtype(case),
         gradients=problem.gradients is not None,
         constants=encode_constants(case.constants),
+        upstream=case.upstream,
     )
 
 

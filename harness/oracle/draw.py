@@ -15,7 +15,7 @@ from harness.errors import UsageError, out_of_memory
 from harness.oracle.ahead import FEWEST, Ahead, Known
 from harness.oracle.data import Data, draw_upstream, in_layout
 from harness.oracle.differentiate import differentiation
-from harness.oracle.further import Further, draw_further
+from harness.oracle.further import Further, cases_called, draw_further
 from harness.oracle.outputs import Expected, Form, form_of
 from harness.oracle.reference import Reference
 from harness.problem import Case, Problem
@@ -147,6 +147,10 @@ class Draws:
     def forms(self, case: Case) -> CaseForms:
         """What timing needs of it. Raises as `draw_case`."""
         return self._forms.get(case.name) or forms_of(self.draw(case))
+
+    def cases_called(self, case: Case) -> list[Case]:
+        """The forms in which a case is called on the device, without their data."""
+        return cases_called(case.on(self._device.name), sub_seed(self._seed, case.name, "further"))
 
     def compute_ahead(self, cases: Sequence[Case], *, further: bool) -> None:
         """Have another process compute what must come out of the small ones, and of their `further` calls, until

@@ -70,6 +70,12 @@ class Further:
         return Further(replace(self.inputs, known=inputs), replace(self.weights, known=weights))
 
 
+def cases_called(case: Case, seed: int) -> list[Case]:
+    """The forms in which a case is called: its own, and that of another batch which `draw_further` gives by the same
+    seed."""
+    return [case, _other_batch(case, sub_seed(seed, "weights"))] if case.batch else [case]
+
+
 def draw_further(
     problem: Problem, reference: Reference, data: Data, expected: Sequence[Expected], seed: int
 ) -> Further | None:

@@ -93,12 +93,21 @@ class Precompilation(Struct, frozen=True):
     gradients: bool = False
     """Whether the backward is compiled too."""
     constants: list[Constant] = []
+    upstream: str = "contiguous"
+    """How a rehearsal's upstream gradients lie, by the names of harness.inputs."""
 
 
 class Precompile(Struct, frozen=True, tag="precompile"):
     """Compile what will be timed and run it once, on zeros, so that compilers' caches are warm."""
 
     precompilations: list[Precompilation]
+
+
+class Rehearse(Struct, frozen=True, tag="rehearse"):
+    """Call a submission's model on zeros in the form of later calls, in each mode of theirs, so that kernels which are
+    compiled when they are first launched are compiled while it may start compilers. What it raises is no failure."""
+
+    form: Precompilation
 
 
 class Construct(Struct, frozen=True, tag="construct"):
@@ -220,7 +229,21 @@ class Release(Struct, frozen=True, tag="release"):
     """Drop outputs, inputs and model, and give memory back."""
 
 
-Request = Load | Precompile | Construct | Reweigh | Stage | Run | Prepare | Capture | Play | Name | TimeDevice | Release
+Request = (
+    Load
+    | Precompile
+    | Rehearse
+    | Construct
+    | Reweigh
+    | Stage
+    | Run
+    | Prepare
+    | Capture
+    | Play
+    | Name
+    | TimeDevice
+    | Release
+)
 
 # ------------------------------------------------------------------ replies
 

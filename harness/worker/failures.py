@@ -10,7 +10,7 @@ import torch
 
 from harness.build.doors import ForbiddenSymbol
 from harness.build.extension import BuildFailed, Unsupported
-from harness.protocol.wire import Construct, Failed, Request
+from harness.protocol.wire import Construct, Done, Failed, Reply, Request
 from harness.reasons import Reason
 from harness.worker import implementations
 from harness.worker.calls import InAContainer, NoGradient
@@ -33,6 +33,9 @@ class Failures:
         self._take_forbidden = take_forbidden
         self._observer = observer
         self._on_gpu = on_gpu
+        self._rehearsed = False
+        self._in_rehearsal = ""
+        """What was raised last while the submission was rehearsed."""
 
     def of_loading(self, error: BaseException) -> Failed:
         """An exception that came while the implementation was built and imported."""
@@ -62,6 +65,20 @@ class Failures:
                 return self._failed(Reason.OUT_OF_MEMORY, error)
         return self._failed(Reason.LOAD_FAILED if isinstance(request, Construct) else Reason.RAISED, error)
 
+    def rehearsed(self, rehearse: Callable[[], Reply]) -> Reply:
+        """The reply of a rehearsal. An exception in it is kept for later messages: zeros may be no input that makes
+        sense, and what matters a case's own call raises again. Forbidden operators and findings are no less forbidden
+        there."""
+        self._rehearsed = True
+        try:
+            return rehearse()
+        except Exception as error:
+            failed = self._failed(Reason.RAISED, error)
+            if failed.reason != Reason.RAISED or failed.findings:
+                return failed
+            self._in_rehearsal = failed.message
+            return Done()
+
     def of_device(self, error: Exception) -> Failed:
         """An exception that came while the device was waited for."""
         return self._failed(Reason.RAISED, error)
@@ -75,11 +92,31 @@ class Failures:
             reason, message = Reason.FORBIDDEN_OP, _forbidden(forbidden[0], where)
         else:
             text = str(error).strip()[:MAX_TEXT] or "no message"
-            if isinstance(error, PermissionError) and error.errno == errno.EPERM:
-                text += ". A submission can start processes only until its first call"
+            if _is_refused_process(error):
+                text += self._why_refused()
             message = text if plain else f"{type(error).__name__}{where}: {text}"
             reason = Reason.CUDA_FAULT if self._on_gpu and "CUDA error" in str(error) else reason
         return Failed(reason=reason, message=message, findings=self._observer.take_findings())
+
+    def _why_refused(self) -> str:
+        """Why no process could be started, as the end of a message."""
+        if not self._rehearsed:
+            return ". A submission can start processes only until its first call"
+        ended = f". A rehearsal ended with {self._in_rehearsal}" if self._in_rehearsal else ""
+        return (
+            ". This call needs a compiler, and none can be started after the rehearsal, in which the model is called "
+            "on zeros in the form of each case. What is compiled may depend on dtypes, shapes, strides, alignment and "
+            f"modes, and on nothing else{ended}"
+        )
+
+
+def _is_refused_process(error: BaseException | None) -> bool:
+    """Whether the system refused a process, or what it refused became `error`."""
+    while error is not None:
+        if isinstance(error, PermissionError) and error.errno == errno.EPERM:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _forbidden(operator: str, where: str) -> str:

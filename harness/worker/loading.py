@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import torch
 from harness import peers
 from harness.protocol.arguments import arguments
 from harness.protocol.values import decode_constants, decode_value
-from harness.protocol.wire import Done, Load, Precompile, Reply, TensorRef
+from harness.protocol.wire import Done, Load, Precompilation, Precompile, Rehearse, Reply, TensorRef
 from harness.worker import implementations
 from harness.worker.calls import listed
 from harness.worker.memory import Memory
@@ -62,13 +64,35 @@ class Implementation:
         for precompilation in request.precompilations:
             model = self.model(precompilation.init, precompilation.dtype)
             assert isinstance(model, torch.nn.Module)
-            tensors = [_zeros(ref, self._memory.device) for ref in precompilation.inputs]
-            inputs = arguments(tensors, decode_constants(precompilation.constants))
             with torch.set_grad_enabled(precompilation.gradients):
-                _call_once(model, inputs, precompilation.gradients)
+                _call_once(model, self._zeros(precompilation), precompilation.gradients)
             self._precompiled[_key(precompilation.init, precompilation.dtype)] = model
         self._memory.synchronize()
         return Done()
+
+    def rehearse(self, request: Rehearse) -> Reply:
+        """Build a model and call it on zeros: in training and in evaluation, with autograd and without. Raises what the
+        last call raised that raised something."""
+        form = request.form
+        model = self.model(form.init, form.dtype)
+        if not isinstance(model, torch.nn.Module):
+            return Done()
+        raised: Exception | None = None
+        for train, recorded in itertools.product((True, False), (True, False)):
+            model.train(train)
+            try:
+                with torch.set_grad_enabled(recorded):
+                    _call_once(model, self._zeros(form), form.gradients and recorded, form.upstream)
+            except Exception as error:
+                raised = error
+        if raised:
+            raise raised
+        return Done()
+
+    def _zeros(self, form: Precompilation) -> list[Any]:
+        """Arguments of `forward`."""
+        tensors = [_zeros(ref, self._memory.device) for ref in form.inputs]
+        return arguments(tensors, decode_constants(form.constants))
 
 
 _FACTORIES = {
@@ -83,7 +107,7 @@ def _key(init: Any, dtype: str) -> str:
     return f"{init!r} {dtype}"
 
 
-def _call_once(model: torch.nn.Module, inputs: list[Any], gradients: bool) -> None:
+def _call_once(model: torch.nn.Module, inputs: list[Any], gradients: bool, upstream: str = "contiguous") -> None:
     if not gradients:
         model(*inputs)
         return
@@ -92,9 +116,20 @@ def _call_once(model: torch.nn.Module, inputs: list[Any], gradients: bool) -> No
             tensor.requires_grad_(tensor.is_floating_point())
     outputs = listed(model(*inputs))
     roots = [output for output in outputs if output.requires_grad]
-    torch.autograd.backward(roots, [torch.zeros_like(root) for root in roots])
+    torch.autograd.backward(roots, [_upstream(root, upstream) for root in roots])
+
+
+def _upstream(root: torch.Tensor, layout: str) -> torch.Tensor:
+    """An upstream gradient of zeros, by the layouts' names in harness.inputs."""
+    if layout == "expanded":
+        return root.new_zeros(()).expand(root.shape)
+    zeros = torch.zeros_like(root)
+    return zeros.mT.contiguous().mT if layout == "transposed" and root.dim() >= 2 else zeros
 
 
 def _zeros(ref: TensorRef, device: torch.device) -> torch.Tensor:
+    """Zeros of the form and the alignment of `ref`."""
     dtype = getattr(torch, ref.dtype)
-    return torch.zeros(ref.shape, dtype=dtype, device=device).as_strided(ref.shape, ref.stride)
+    before = ref.offset // dtype.itemsize
+    stored = torch.zeros(before + math.prod(ref.shape), dtype=dtype, device=device)
+    return stored.as_strided(ref.shape, ref.stride, before)

@@ -20,6 +20,7 @@ from harness.protocol.wire import (
     Play,
     Precompile,
     Prepare,
+    Rehearse,
     Release,
     Reply,
     Request,
@@ -107,6 +108,7 @@ class Session:
         """The reply to one request. Whatever the submission raises becomes a Failed."""
         handlers = {
             Precompile: self._implementation.precompile,
+            Rehearse: self._rehearse,
             Construct: self._construct,
             Reweigh: self._staged.reweigh,
             Stage: self._stage,
@@ -142,6 +144,12 @@ class Session:
     def _stage(self, request: Stage) -> Reply:
         self._graphs.forget()
         return self._staged.stage(request)
+
+    def _rehearse(self, request: Rehearse) -> Reply:
+        try:
+            return self._failures.rehearsed(lambda: self._implementation.rehearse(request))
+        finally:
+            self._memory.release()
 
     def _construct(self, request: Construct) -> Reply:
         self._graphs.forget()

@@ -27,6 +27,19 @@ def _overrides(torch, key):
     return message
 
 
+def _depthwise(torch, dimensions):
+    """Whether a convolution of as many groups as channels and its gradients are the CPU's."""
+    convolve = getattr(torch.nn.functional, f"conv{dimensions}d")
+    given = [torch.randn(2, 3, *[7] * dimensions), torch.randn(6, 1, *[3] * dimensions), torch.randn(6)]
+    results = []
+    for where in ("cpu", "cuda"):
+        inputs = [tensor.detach().to(where).requires_grad_() for tensor in given]
+        y = convolve(*inputs, stride=2, padding=1, groups=3)
+        (y * y).sum().backward()
+        results.append([tensor.detach().cpu() for tensor in (y, *(i.grad for i in inputs))])
+    return all(torch.allclose(a, b, atol=1e-4) for a, b in zip(*results, strict=True))
+
+
 def run(torch):
     """Statements that must all be true, and texts that the test reads."""
     x = torch.randn(6, 8).cuda()
@@ -65,6 +78,7 @@ def run(torch):
             "matmul": torch.allclose((x @ x.T).cpu(), x.cpu() @ x.cpu().T, atol=1e-5),
             "linear": layer(x).is_cuda and layer.weight.is_cuda,
             "convolution": image.shape == (1, 4, 7, 7) and image.is_cuda,
+            "depthwise convolution": _depthwise(torch, 2) and _depthwise(torch, 3),
             "reduction": x.mean().item() == x.cpu().mean().item(),
             "autograd": torch.allclose(weight.grad.cpu(), x.cpu().sum(0), atol=1e-5),
             "seeds": torch.equal(drawn, again),

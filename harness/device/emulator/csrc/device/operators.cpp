@@ -233,8 +233,10 @@ TORCH_LIBRARY_IMPL(aten, CUDA, m) {
     m.impl("set_.source_Storage", set_storage);
     m.impl("set_.source_Storage_storage_offset", set_storage_view);
     m.impl("resize_", resize_);
-    // These also have a composite form, which would win over the fallback and be made of other operators.
-    for (const char* name : {"native_layer_norm", "native_group_norm", "_fused_rms_norm"}) {
+    // These also have a composite form, which would win over the fallback and be made of other operators: of
+    // convolutions, depthwise ones, by some that no CPU has.
+    for (const char* name : {"native_layer_norm", "native_group_norm", "_fused_rms_norm", "convolution",
+                             "convolution_backward"}) {
         m.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_cpu>());
     }
 }
