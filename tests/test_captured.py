@@ -233,6 +233,11 @@ class ModelNew(nn.Module):
             "wrong element",
             id="captures something else",
         ),
+        pytest.param(
+            "import harness.worker.graphs as graphs; graphs.Row.launch = lambda row: None; return self.right(x)",
+            "wrong element",
+            id="launches nothing",
+        ),
     ],
 )
 def test_on_a_gpu_what_can_be_captured_has_both_times_and_what_cannot_says_why(tmp_path, forward, why):
