@@ -13,7 +13,7 @@ from harness import verdict
 from harness.device.base import Device
 from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, of_the_judge
 from harness.events import Building, OnEvent, Timing
-from harness.fitting import fit
+from harness.fitting import fit, room_on
 from harness.isolation.starter import Starter
 from harness.judging import replaced
 from harness.judging.baselines import Baselines
@@ -53,7 +53,8 @@ class Judge:
         self._timed = could_be_timed[:1] if settings.one_timed_case else could_be_timed
         self._untimed = len(could_be_timed) - len(self._timed)
         contenders = 2 + len(against)  # the submission and the null kernel
-        fitted = [fit(problem, case, device, contenders if case.name in self._timed else 0) for case in cases]
+        room = room_on(device.torch_device)
+        fitted = [fit(problem, case, device, contenders if case.name in self._timed else 0, room) for case in cases]
         self._refusals = {each.case.name: each.refusal for each in fitted if each.refusal}
         self._smaller: list[Note] = [each.note for each in fitted if each.note]
         self._cases = cases = [each.case for each in fitted]

@@ -75,13 +75,13 @@ def room_on(device: torch.device) -> Room:
     return Room(memory.free_bytes(), memory.worker_limit(psutil.virtual_memory().total))
 
 
-def fit(problem: Problem, case: Case, device: Device, contenders: int, room: Room | None = None) -> Fitted:
-    """What of `case` is judged on `device`, where `contenders` are timed on it, 0 for none. Nothing is drawn.
+def fit(problem: Problem, case: Case, device: Device, contenders: int, room: Room) -> Fitted:
+    """What of `case` is judged on `device` where there is `room`. `contenders` are timed on it, 0 for none.
 
-    On a GPU what is timed does not count: where it does not fit CUDA says so, and nobody is killed."""
+    Nothing is drawn. On a GPU what is timed does not count: where it does not fit CUDA says so, and nobody is killed.
+    """
     shown = case.on(device.name)
     timed = contenders if device.is_cpu else 0
-    room = room or room_on(device.torch_device)
     if _fits_plainly(shown, timed, room):
         return Fitted(case)
     need = needed(sizes(problem, shown), timed)
