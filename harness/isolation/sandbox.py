@@ -13,7 +13,7 @@ import socket
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeGuard
 
 from harness.errors import HarnessError, SubmissionError
 from harness.isolation import processes
@@ -154,9 +154,15 @@ class Worker:
             reply = self._conversation.hear(timeout_s, spin_s)
         except SubmissionError as error:
             self._end_for(error)
-        if isinstance(reply, Failed) and reply.reason == Reason.OUT_OF_MEMORY and not reply.findings:
-            self._end_for(SubmissionError(reply.reason, reply.message))
+        if self._says_that_memory_is_out(reply):
+            self._end_for(SubmissionError(Reason.OUT_OF_MEMORY, reply.message))
         return reply
+
+    def _says_that_memory_is_out(self, reply: Reply) -> TypeGuard[Failed]:
+        """Whether an allocation of the machine's memory failed; a GPU's is not watched, and its worker may go on."""
+        if not isinstance(reply, Failed) or self._role.device == "cuda":
+            return False
+        return reply.reason == Reason.OUT_OF_MEMORY and not reply.findings
 
     def ask(self, request: Request, timeout_s: float) -> Reply:
         """The reply to `request`. Raises SubmissionError as `tell` and `hear` do."""
