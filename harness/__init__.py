@@ -10,6 +10,7 @@ plan           what a run will do, decided before it begins
 report/        results for people and programs, a format a file in formats/; progress
 tools/         Nsight Compute and compute-sanitizer
 evaluate       one submission: right first, then timed
+fitting/       whether a case fits into memory, and what is done where it does not
 timing/        the clock outside: rounds/, the data of their buffers in data/, medians with intervals
 judging/       what is asked of a worker to find out whether a submission is right
 oracle/        what a right answer is: the reference in float64 and the error bound
@@ -23,6 +24,7 @@ problem/       a problem file: its cases and its reference
 inputs         distributions and layouts of inputs, a distribution a function
 submission     a submission's file, read as text
 against        what --against names
+memory         what memory there is, and who took it
 environment    the machine and the versions
 storage/       the cache, and room on the disk
 exits          exit codes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 from collections.abc import Iterator
 
 from harness.reasons import Reason
@@ -57,23 +58,28 @@ NOT_PARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether PyTorch says that the device's or the machine's memory is not enough."""
+    """Whether PyTorch, Python or the system says that the device's or the machine's memory is not enough."""
+    if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
+        return True
     return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
 
 
 @contextlib.contextmanager
 def memory_is_said(what: str) -> Iterator[None]:
-    """Where the judge's own memory is not enough for `what`, HarnessError says so."""
+    """Where the judge's own memory is not enough for `what`, Inconclusive says so, and holds nothing that was there."""
+    said = ""
     try:
         yield
-    except RuntimeError as error:
+    except (MemoryError, RuntimeError, OSError) as error:
         if not out_of_memory(error):
             raise
-        raise HarnessError(
-            f"The judge has not enough memory for {what}; nothing is said about the submission. It keeps the inputs "
-            "and what must come out, in float64, several times. Make the shapes smaller, or free memory. "
-            f"({str(error).strip().splitlines()[0]})"
-        ) from error
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    if said:  # out here: an error that is handled keeps the tensors of all that it passed
+        raise Inconclusive(
+            Reason.NOT_ENOUGH_MEMORY,
+            f"The judge has not enough memory for {what}. It keeps the inputs and what must come out, in float64, "
+            f"several times. Make the shapes smaller, or free memory. ({said})",
+        )
 
 
 @contextlib.contextmanager

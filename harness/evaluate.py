@@ -13,6 +13,7 @@ from harness import against, verdict
 from harness.device.base import Device
 from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, of_the_judge
 from harness.events import Building, OnEvent, Timing
+from harness.fitting import fit, room_on
 from harness.isolation.starter import Starter
 from harness.judging import replaced
 from harness.judging.baselines import Baselines
@@ -48,22 +49,28 @@ class Judge:
         self._may_run = replaced.may_run(problem)
         problem = replace(problem, allowed_ops=problem.allowed_ops | replaced.with_relatives(self._may_run))
         self._problem = problem
-        self._cases = cases
+        could_be_timed = [case.name for case in cases if case.timed] if settings.timing and device.can_time else []
+        self._timed = could_be_timed[:1] if settings.one_timed_case else could_be_timed
+        self._untimed = len(could_be_timed) - len(self._timed)
+        contenders = 2 + len(against)  # the submission and the null kernel
+        room = room_on(device.torch_device)
+        fitted = [fit(problem, case, device, contenders if case.name in self._timed else 0, room) for case in cases]
+        self._refusals = {each.case.name: each.refusal for each in fitted if each.refusal}
+        self._smaller: list[Note] = [each.note for each in fitted if each.note]
+        self._cases = cases = [each.case for each in fitted]
         self._device = device
         self._draws = Draws(problem, device, settings.seed)
         self._draws.compute_ahead(cases, further=device.name != "emulator")  # where each case gets some of them
         self._settings = settings
         self._on_event = on_event
-        could_be_timed = [case.name for case in cases if case.timed] if settings.timing and device.can_time else []
-        self._timed = could_be_timed[:1] if settings.one_timed_case else could_be_timed
-        self._untimed = len(could_be_timed) - len(self._timed)
         self._baselines: Baselines | None = None
         self._null: Runner | None = None
         self._timer: Timer | None = None
         if self._timed:
             self._null = self._start("null_kernel", problem.path)
             self._baselines = Baselines(compared_with, self._start, problem, device, settings)
-            self._baselines.precompile([case for case in cases if case.name in self._timed])
+            ready = [case for case in cases if case.name in self._timed and case.name not in self._refusals]
+            self._baselines.precompile(ready)
 
     def __enter__(self) -> Judge:
         return self
@@ -104,8 +111,7 @@ class Judge:
         with of_the_judge("A process that had run nothing yet"):
             runner = self._start("submission", submission.path, submission.sha256, bool(submission.gpu_language))
         try:
-            with memory_is_said(f"the cases of {self._problem.name}"):
-                return self._evaluate(submission, runner)
+            return self._evaluate(submission, runner)
         finally:
             runner.end()
 
@@ -117,18 +123,20 @@ class Judge:
             device=self._device.name,
             seed=self._settings.seed,
             effort=self._settings.effort,
-            notes=[MayRun(operators=self._may_run)] if self._may_run else [],
+            notes=[*([MayRun(operators=self._may_run)] if self._may_run else []), *self._smaller],
         )
         self._draws.draw_ahead(self._cases, lambda: runner.has_answered)
         try:
             common["build"] = _build(runner.finish_loading())
         except Stopped as error:
             return _refusal(error, {**common, "cases": []})
-        correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings)
+        correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings, self._refusals)
         correctness.run(runner, self._cases, self._on_event)
         common["cases"] = correctness.results
         if correctness.first_failure:
             return _refusal(_overall(correctness.first_failure, correctness.results), common)
+        if correctness.without_memory:
+            return _refusal(Inconclusive(Reason.NOT_ENOUGH_MEMORY, correctness.without_memory), common)
         if correctness.out_of_time:
             return _refusal(self._out_of_time(correctness.results), common)
         if not self._timed:
@@ -168,10 +176,10 @@ class Judge:
             if case.name not in self._timed:
                 continue
             self._on_event(Timing(submission.name, case.name))
-            baselines, left_out = self._baselines.right_on(case.name, partial(self._draws.draw, case))
-            forms = self._draws.forms(case)
             try:
-                times, *parts = timer.time_case(runner, baselines, forms, case.name)
+                with memory_is_said(f"the times of case '{case.name}'"):
+                    baselines, left_out = self._baselines.right_on(case.name, partial(self._draws.draw, case))
+                    times, *parts = timer.time_case(runner, baselines, self._draws.forms(case), case.name)
             except Stopped as error:
                 return _refusal(error, {**common, "cases": cases})
             notes += [*left_out, *times.notes]

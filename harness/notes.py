@@ -114,6 +114,18 @@ class MayRun(_Note, frozen=True, tag="may_run"):
     operators: list[str]
 
 
+class SmallerBatch(_Note, frozen=True, tag="smaller_batch"):
+    """A case was judged with a smaller first dimension, since there is no room for all of it."""
+
+    case: str
+    batch: int
+    whole: int
+    """The first dimension that the problem gives the case."""
+    bytes_needed: int
+    """What all of it takes, the judge and its workers together."""
+    bytes_free: int
+
+
 class Sentence(_Note, frozen=True, tag="sentence"):
     """A note of a file that holds sentences alone."""
 
@@ -133,6 +145,7 @@ Note = (
     | SanitizerFailed
     | SanitizerSilent
     | MayRun
+    | SmallerBatch
     | Sentence
 )
 

@@ -94,6 +94,9 @@ class Reason(StrEnum):
 
     UNSUPPORTED_BY_EMULATOR = "unsupported_by_emulator", Group.ERROR, "The source is CUDA that the emulator cannot run."
     TOO_NOISY = "too_noisy", Group.ERROR, "The machine was too busy to time anything; run it again."
+    NOT_ENOUGH_MEMORY = (
+        "not_enough_memory", Group.ERROR, "There is too little memory here for the case, or others took what there was."
+    )
     SANITIZER_FAILED = "sanitizer_failed", Group.ERROR, "A sanitizer tool could not finish, and none found anything."
     HARNESS_ERROR = "harness_error", Group.ERROR, "The harness failed; the message names a file with the traceback."
     # fmt: on

@@ -178,7 +178,9 @@ def _contained(judge: Judge, submission: Submission, group: Group, plan: RunPlan
     """An evaluation, and whether the judge can go on: an error of the harness itself costs the others nothing."""
     try:
         with full_is_said():
-            return judge.evaluate(submission), True
+            evaluation: Evaluation = judge.evaluate(submission)
+        # After it the baselines, too, start anew: they may be in the middle of something, and hold much.
+        return evaluation, evaluation.reason != Reason.NOT_ENOUGH_MEMORY
     except (HarnessError, UsageError):
         raise
     except Exception as error:

@@ -42,14 +42,15 @@ ALLOWED = {
     "crash": set(),
     "tools": LEAVES | {"events", "judging", "problem", "protocol", "submission", "timing"},
     "evaluate": LEAVES
-    | {"against", "events"}
+    | {"against", "events", "fitting"}
     | {"device", "isolation", "judging", "oracle", "problem", "protocol", "submission", "timing"},
+    "fitting": {"device", "memory", "notes", "oracle", "problem", "timing"},
     "timing": LEAVES | {"device", "isolation", "judging", "oracle", "problem", "protocol"},
     "against": {"errors", "peers"},
     "judging": LEAVES
     | {"against", "events", "device", "isolation", "norms", "oracle", "peers", "problem", "protocol", "submission"},
     "oracle": LEAVES | {"device", "problem", "protocol"},
-    "isolation": {"device", "errors", "paths", "protocol", "reasons", "storage"},
+    "isolation": {"device", "errors", "memory", "paths", "protocol", "reasons", "storage"},
     "worker": {"build", "device", "errors", "garbage", "norms", "peers", "protocol", "reasons", "records"},
     "device": {"build", "errors", "inputs", "paths", "protocol", "reasons", "records", "storage", "submission"},
     "build": {"errors", "records"},
@@ -58,6 +59,7 @@ ALLOWED = {
     "problem": {"errors", "inputs", "paths", "protocol"},
     "submission": {"errors", "paths"},
     "environment": {"paths", "storage"},
+    "memory": {"storage"},
     "storage": {"errors", "paths"},
     "events": {"verdict"},
     "verdict": {"notes", "reasons", "records"},

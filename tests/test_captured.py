@@ -157,6 +157,13 @@ def test_what_is_wrong_with_graphs_alone_costs_the_captured_time_and_no_verdict(
     assert captured_fault(error) == error.message
 
 
+def test_memory_that_others_took_ends_more_than_the_graphs():
+    error = Inconclusive(Reason.NOT_ENOUGH_MEMORY, "others filled it")
+    with pytest.raises(Inconclusive) as raised:
+        captured_fault(error)
+    assert raised.value is error
+
+
 @pytest.mark.parametrize("reason", [Reason.CRASHED, Reason.INPUT_MODIFIED, Reason.IMPOSSIBLE_TIME, Reason.TIMED_OUT])
 def test_all_else_rejects_and_says_that_it_was_in_graphs(reason):
     with pytest.raises(SubmissionError, match="As CUDA graphs of its calls: it is gone") as raised:

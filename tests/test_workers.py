@@ -18,12 +18,13 @@ from harness.isolation import processes
 from harness.isolation.conversation import death
 from harness.isolation.family import Family
 from harness.isolation.hold import Hold
-from harness.isolation.holdings import MAX_PROCESSES, Holdings, memory_limit
+from harness.isolation.holdings import MAX_PROCESSES, Holdings
 from harness.isolation.home import Home
 from harness.isolation.launch import Zygote
 from harness.isolation.levels import Isolation, choose_isolation
 from harness.isolation.sandbox import Worker
 from harness.isolation.starter import Starter
+from harness.memory import worker_limit
 from harness.protocol.wire import Load
 from tests.helpers import ROOT, run_eval
 from tests.hostile import corpus
@@ -237,10 +238,10 @@ def test_holdings_are_limited(monkeypatch):
 
 
 def test_a_worker_may_hold_three_quarters_of_the_memory_or_what_a_person_says(monkeypatch):
-    assert memory_limit(8 << 30) == 6 << 30
+    assert worker_limit(8 << 30) == 6 << 30
     monkeypatch.setenv("KERNELGATE_MEMORY_GIB", "3")
-    assert memory_limit(8 << 30) == 3 << 30
-    assert memory_limit(2 << 30) == 3 << 29
+    assert worker_limit(8 << 30) == 3 << 30
+    assert worker_limit(2 << 30) == 3 << 29
 
 
 def test_how_a_forked_worker_ended_is_known(zygote):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import psutil
 
-from harness.errors import SubmissionError
+from harness import memory
+from harness.errors import Inconclusive, Stopped, SubmissionError
 from harness.isolation import processes
 from harness.isolation.family import Family
 from harness.isolation.home import Home
@@ -12,19 +15,19 @@ from harness.reasons import Reason
 from harness.storage import disk
 from harness.storage.limits import bytes_of
 
-# A worker that holds a larger share of the machine's memory ends before the system ends something else.
-MEMORY_FRACTION = 0.75
-
-# Smaller limits for memory and disk, in GiB, are taken from these variables.
-MEMORY_VARIABLE, DISK_VARIABLE = "KERNELGATE_MEMORY_GIB", "KERNELGATE_DISK_GIB"
-
-# Memory can be held where no process shows it: when less than this share is left, the worker that is asked ends.
-MEMORY_LEFT_FRACTION = 0.03
+# A smaller limit for the disk, in GiB, is taken from this variable.
+DISK_VARIABLE = "KERNELGATE_DISK_GIB"
 
 # nvcc starts some ten processes for each of two sources.
 MAX_PROCESSES = 128
 
 MAX_DISK_BYTES = 4 << 30
+
+OTHERS_FILLED = (
+    "Others filled this machine's memory while it ran, and its process had to end: since it started they took most of "
+    "what was there. Run it again when there is room."
+)
+KILLED = "The system ended the process that ran it: the machine's memory was used up, and others had not taken it."
 
 
 class Holdings:
@@ -35,6 +38,8 @@ class Holdings:
         self._home = home
         self._free_at_start = home.free_bytes()
         self._shared_at_start = psutil.virtual_memory().shared
+        self._arena_at_start = memory.mapped_memory_files_bytes()
+        self._watch = memory.Watch(lambda: processes.family(os.getpid()))
 
     def check(self, family: Family) -> None:
         """Raises SubmissionError with too_many_processes, out_of_memory or too_much_disk."""
@@ -45,17 +50,25 @@ class Holdings:
         self._check_disk()
 
     def _check_memory(self, members: list[int]) -> None:
-        memory = psutil.virtual_memory()
-        # Memory files belong to no process. The judge's arena is one, and small beside the limit.
-        in_files = max(memory.shared - self._shared_at_start, 0)
-        used, limit = processes.resident_bytes(members) + in_files, memory_limit(memory.total)
+        now = psutil.virtual_memory()
+        limit = memory.worker_limit(now.total)
+        if processes.resident_bytes(members) + now.shared - self._shared_at_start > limit:  # what is cheap to know
+            self._check_what_is_its_own(members, limit)
+        if memory.is_scarce():
+            raise SubmissionError(Reason.OUT_OF_MEMORY, "While it ran, the machine's memory was nearly used up.")
+
+    def _check_what_is_its_own(self, members: list[int], limit: int) -> None:
+        """Without the arena, which is the judge's. Memory files belong to no process: those of others count."""
+        in_files = psutil.virtual_memory().shared - self._shared_at_start
+        used = memory.private_bytes(members) + max(in_files - self._arena_since_start(), 0)
         if used > limit:
             raise SubmissionError(
                 Reason.OUT_OF_MEMORY,
                 f"It held {used / 2**30:.1f} GiB of memory; {limit / 2**30:.1f} GiB is the limit on this machine.",
             )
-        if memory.available < memory.total * MEMORY_LEFT_FRACTION:
-            raise SubmissionError(Reason.OUT_OF_MEMORY, "While it ran, the machine's memory was nearly used up.")
+
+    def _arena_since_start(self) -> int:
+        return memory.mapped_memory_files_bytes() - self._arena_at_start
 
     def _check_disk(self) -> None:
         """Asks the disk, which is cheap, and walks through the folder only when the disk has lost that much room."""
@@ -63,12 +76,17 @@ class Holdings:
         if self._free_at_start - self._home.free_bytes() > limit and self._home.has_written(limit):
             raise SubmissionError(Reason.TOO_MUCH_DISK, f"It wrote more than {limit / 2**30:.3g} GiB of files.")
 
+    def of_memory(self, reason: Reason, *, killed: bool) -> Stopped | None:
+        """What an end for this `reason` is where memory was why; `killed` says that it was by SIGKILL. None for others.
+        Ask when the worker has ended with all that it started."""
+        by_system = killed and self._watch.system_killed()
+        if reason != Reason.OUT_OF_MEMORY and not by_system:
+            return None
+        if self._watch.others_filled():
+            return Inconclusive(Reason.NOT_ENOUGH_MEMORY, OTHERS_FILLED)
+        return SubmissionError(Reason.OUT_OF_MEMORY, KILLED) if by_system else None
+
     def require_room(self) -> None:
         """Raises HarnessError when others have filled the disk: what failed then says nothing about a submission."""
         if not self._home.has_written(disk.MIN_FREE_BYTES):
             disk.temporary_folder()
-
-
-def memory_limit(total: int) -> int:
-    """Bytes that a worker may hold on a machine with `total` bytes of memory."""
-    return min(bytes_of(MEMORY_VARIABLE, total), int(total * MEMORY_FRACTION))

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import NoReturn, TypeGuard
 
 from harness.errors import HarnessError, SubmissionError
 from harness.isolation import processes
@@ -26,7 +28,7 @@ from harness.isolation.started import Role, Started
 from harness.protocol.channel import Channel
 from harness.protocol.handshake import Handshake
 from harness.protocol.testimony import Testimony
-from harness.protocol.wire import Reply, Request
+from harness.protocol.wire import Failed, Reply, Request
 from harness.reasons import Reason
 
 # The judge's processors, read before any submission can change them: it may have all of the judge's privileges.
@@ -73,6 +75,8 @@ class Worker:
         look = partial(self._holdings.check, self._family)
         self._conversation = Conversation(channel, handshake, testimony, look, self._why_gone)
         self._ended = False
+        self._death: int | None = None
+        """The exit code of its process, where it ended by itself."""
         Worker._alive.add(self)
 
     @property
@@ -89,6 +93,11 @@ class Worker:
     def home(self) -> Path:
         """The folder that holds all of its own."""
         return self._home.path
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is nobody to ask any more."""
+        return self._ended
 
     def place(self, name: str, data: bytes) -> Path:
         """Put a file where the worker can read it; returns its path there. A submission is judged from this copy, which
@@ -139,12 +148,21 @@ class Worker:
     def hear(self, timeout_s: float, spin_s: float = 0.0) -> Reply:
         """The reply to the last request, waited for without sleeping for `spin_s`.
 
-        Raises SubmissionError with crashed, exited, timed_out, bad_message, or what its limits say."""
+        Raises SubmissionError with crashed, exited, timed_out, bad_message, or what its limits say; Inconclusive where
+        others filled the memory that it needed."""
         try:  # the clock may be running: no context manager
-            return self._conversation.hear(timeout_s, spin_s)
-        except SubmissionError:
-            self.end()
-            raise
+            reply = self._conversation.hear(timeout_s, spin_s)
+        except SubmissionError as error:
+            self._end_for(error)
+        if self._says_that_memory_is_out(reply):
+            self._end_for(SubmissionError(Reason.OUT_OF_MEMORY, reply.message))
+        return reply
+
+    def _says_that_memory_is_out(self, reply: Reply) -> TypeGuard[Failed]:
+        """Whether an allocation of the machine's memory failed; a GPU's is not watched, and its worker may go on."""
+        if not isinstance(reply, Failed) or self._role.device == "cuda":
+            return False
+        return reply.reason == Reason.OUT_OF_MEMORY and not reply.findings
 
     def ask(self, request: Request, timeout_s: float) -> Reply:
         """The reply to `request`. Raises SubmissionError as `tell` and `hear` do."""
@@ -166,9 +184,8 @@ class Worker:
         """Hand `buffers` out one by one to a worker that was told to play; `hear` gives its reply."""
         try:  # the clock is running: no context manager
             self._conversation.hand_out(buffers, timeout_s)
-        except SubmissionError:
-            self.end()
-            raise
+        except SubmissionError as error:
+            self._end_for(error)
 
     def pause(self) -> None:
         """Stop the worker until it is told something, so that none of it runs while something else is timed.
@@ -217,14 +234,20 @@ class Worker:
     def _ended_by_failure(self) -> Iterator[None]:
         try:
             yield
-        except SubmissionError:
-            self.end()
-            raise
+        except SubmissionError as error:
+            self._end_for(error)
+
+    def _end_for(self, error: SubmissionError) -> NoReturn:
+        """End it, and raise `error`, or what it was in truth where memory was used up."""
+        killed = error.reason == Reason.CRASHED and self._death in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        self.end()
+        raise self._holdings.of_memory(error.reason, killed=killed) or error
 
     def _why_gone(self) -> SubmissionError:
         # bubblewrap passes a signal on as a shell does
         as_a_shell = self._role.isolation.level == "namespaces"
-        return death(self._family.exit_code(), as_a_shell=as_a_shell, tail=self._home.output_tail())
+        self._death = self._family.exit_code()
+        return death(self._death, as_a_shell=as_a_shell, tail=self._home.output_tail())
 
     def __enter__(self) -> Worker:
         return self

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from harness import oracle, verdict
 from harness.device.base import Device
-from harness.errors import SubmissionError, one_line
+from harness.errors import Inconclusive, SubmissionError, memory_is_said, one_line
 from harness.events import Judging, OnEvent
 from harness.judging import backward, randomness, repeated
 from harness.judging.observe import Observation, Seen, same_bits
@@ -136,18 +136,28 @@ class Correctness:
     """Judges every case of one submission and keeps what was found, whatever happens on the way."""
 
     def __init__(
-        self, submission: Submission, problem: Problem, draws: Draws, device: Device, settings: Settings
+        self,
+        submission: Submission,
+        problem: Problem,
+        draws: Draws,
+        device: Device,
+        settings: Settings,
+        refusals: Mapping[str, str] | None = None,
     ) -> None:
+        """`refusals` says of cases, by name, why they are not judged here."""
         self._submission = submission
         self._problem = problem
         self._draws = draws
         self._device = device
         self._settings = settings
+        self._refusals = refusals or {}
         self._steps: dict[str, tuple[str, ...]] = {}
         self._endless = 0
         """Cases in which a kernel did not end."""
         self.out_of_time = False
         """Whether cases were left out since all of them together took too long."""
+        self.without_memory = ""
+        """Why a case was not judged, where there was too little memory for it: a sentence."""
         self.results: list[verdict.Case] = []
         self.first_failure: SubmissionError | None = None
 
@@ -157,16 +167,20 @@ class Correctness:
         for number, case in enumerate(cases, 1):
             on_event(Judging(self._submission.name, case.name, number, len(cases)))
             self.out_of_time = self.out_of_time or time.monotonic() > ends_s
-            if why := self._why_not_run():
-                self.results.append(self._not_run(case, why))
+            if why := self._why_not_run(runner):
+                self.results.append(self._not_run(case, f"Not run: {why}."))
+            elif why := self._refusals.get(case.name, ""):
+                self.results.append(self._without_memory(case, f"Not run: {why}."))
             else:
-                self.results.append(self._judge(runner, case))
+                self.results.append(self._judged(runner, case))
 
-    def _why_not_run(self) -> str:
+    def _why_not_run(self, runner: Runner) -> str:
         """Why no more cases are run; empty where they are."""
         failure = self.first_failure
         if failure and failure.reason in ENDS_THE_WORKER:
             return "an earlier case ended the process"
+        if runner.worker.has_ended and not failure:
+            return "its process had to end when memory was used up"
         if failure and self._settings.first_failure:
             return "an earlier case failed (-x)"
         if self._endless >= ENDLESS_CASES:
@@ -174,6 +188,28 @@ class Correctness:
         if self.out_of_time:
             return f"those before it took {self._settings.verdict_s:g} s together; --timeout gives more"
         return ""
+
+    def _judged(self, runner: Runner, case: Case) -> verdict.Case:
+        """As `_judge`; where memory ran out, of the judge's own or by others' doing, what was seen before stays."""
+        try:
+            with memory_is_said(f"case '{case.name}'"):
+                return self._judge(runner, case)
+        except Inconclusive as error:
+            message = error.message
+        self._end_of_a_call(runner)
+        return self._without_memory(case, message)
+
+    def _end_of_a_call(self, runner: Runner) -> None:
+        """Go on with a worker that was left in the middle of something, if it can."""
+        try:
+            if not runner.worker.has_ended:
+                runner.release()
+        except SubmissionError:
+            runner.end()
+
+    def _without_memory(self, case: Case, message: str) -> verdict.Case:
+        self.without_memory = self.without_memory or f"'{case.name}': {message}"
+        return self._not_run(case, message)
 
     def _judge(self, runner: Runner, case: Case) -> verdict.Case:
         seed = self._settings.seed
@@ -212,11 +248,11 @@ class Correctness:
         except SubmissionError as second:
             self.first_failure = second
 
-    def _not_run(self, case: Case, why: str) -> verdict.Case:
+    def _not_run(self, case: Case, message: str) -> verdict.Case:
         shown = case.on(self._device.name)
         return verdict.CaseNotRun(
             name=case.name,
             shape=shown.shape_text,
             scaled=shown is not case,
-            message=f"Not run: {why}.",
+            message=message,
         )

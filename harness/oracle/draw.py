@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 from collections.abc import Callable, Sequence
@@ -180,9 +179,14 @@ class Draws:
             if stop():
                 return
             if case.name not in self._drawn and self._is_small(case):
-                with contextlib.suppress(UsageError):
+                try:
                     if further := self.draw(case).further:
                         further.expect_ahead()
+                except UsageError:
+                    pass
+                except Exception as error:
+                    if not out_of_memory(error):
+                        raise
 
     def _is_small(self, case: Case) -> bool:
         return 8 * sum(map(math.prod, case.on(self._device.name).shapes)) <= KEPT_BYTES

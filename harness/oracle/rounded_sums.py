@@ -55,6 +55,11 @@ class RoundedSums(Operators):
             piece += (sign * 2 - 1) * (self._eps / 2) * some
 
 
+def is_sum(operator: Any) -> bool:
+    """Whether what `operator` gives is changed here."""
+    return operator in WITH_SUMS or operator in _ROUNDED
+
+
 # What gives how large each result's rounding is, in eps / 2: of the operator, its arguments, keywords and result.
 _Rule = Callable[[Any, Sequence[Any], dict[str, Any], Any], tuple[torch.Tensor, ...]]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,33 @@ def call_get_inputs(get_inputs: Callable[[], Any], seed: int, device: torch.devi
             raise
     torch.manual_seed(seed)
     return get_inputs()
+
+
+@contextlib.contextmanager
+def fewer_samples(whole: int, shapes: Sequence[Sequence[int]]) -> Iterator[None]:
+    """Within it, tensors that torch.rand and its like make with a first dimension of `whole` have that of the first of
+    `shapes` instead; with 0 for `whole` nothing changes."""
+    if not whole:
+        yield
+        return
+    with _fewer_samples(whole, shapes[0][0]):
+        yield
+
+
+def _fewer_samples(whole: int, batch: int) -> contextlib.AbstractContextManager[Any]:
+    from torch.utils._python_dispatch import TorchDispatchMode  # loads much, and is seldom needed
+
+    class FewerSamples(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            names = [argument.name for argument in func._schema.arguments]
+            makes = not any(isinstance(value, torch.Tensor) for value in args)
+            if makes and "size" in names and (position := names.index("size")) < len(args):
+                size = list(args[position])
+                if size[:1] == [whole]:
+                    args = (*args[:position], [batch, *size[1:]], *args[position + 1 :])
+            return func(*args, **(kwargs or {}))
+
+    return FewerSamples()
 
 
 def sorted_out(path: Path, values: Any) -> tuple[list[torch.Tensor], dict[int, Any]]:

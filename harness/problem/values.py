@@ -12,7 +12,7 @@ import torch
 
 from harness.errors import UsageError
 from harness.inputs import draw
-from harness.problem.kernelbench import call_get_inputs, sorted_out, with_constants
+from harness.problem.kernelbench import call_get_inputs, fewer_samples, sorted_out, with_constants
 
 # At most four times what the error bound allows.
 DEFAULT_TOLERANCE_FACTOR = 4.0
@@ -50,6 +50,8 @@ class Case:
     from_functions: bool = False
     dtypes: tuple[torch.dtype, ...] = ()
     constants: Mapping[int, Any] = field(default_factory=dict)
+    whole_batch: int = 0
+    """Where `shapes` have fewer samples than get_inputs() gives by itself: how many it gives."""
 
     def on(self, device: str) -> Case:
         """The case that `device` runs in its place: what a CPU times in milliseconds takes the emulator seconds."""
@@ -119,7 +121,8 @@ class Problem:
     def _called(self, case: Case, seed: int, device: torch.device) -> list[torch.Tensor]:
         """The tensors of get_inputs(). Raises UsageError when its constants are not the case's."""
         assert self.get_inputs is not None
-        tensors, constants = sorted_out(self.path, call_get_inputs(self.get_inputs, seed, device))
+        with fewer_samples(case.whole_batch, case.shapes):
+            tensors, constants = sorted_out(self.path, call_get_inputs(self.get_inputs, seed, device))
         for position in {*constants, *case.constants}:
             now, before = constants.get(position, "a tensor"), case.constants.get(position, "a tensor")
             if now != before:
@@ -129,10 +132,14 @@ class Problem:
                 )
         return tensors
 
+    def new_model(self, case: Case, init: Sequence[Any]) -> torch.nn.Module:
+        """The reference as its constructor makes it of the arguments `init`."""
+        return with_constants(self.model, case.constants)(*init)
+
     def build_model(self, case: Case, seed: int, device: torch.device) -> torch.nn.Module:
         """The reference on `device`, its weights random: drawn from `seed`, never all ones or zeros."""
         _seed_torch(seed, device)
-        model = with_constants(self.model, case.constants)(*self.init_args(case, seed))
+        model = self.new_model(case, self.init_args(case, seed))
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.is_floating_point() and _is_constant(parameter):

@@ -47,6 +47,12 @@ def sentence(note: Note) -> str:
                 f"Submissions may call {', '.join(note.operators)}: the reference is much more than that, and the "
                 "problem does not say what is to be replaced. FORBIDDEN_OPS in its file would."
             )
+        case notes.SmallerBatch():
+            return (
+                f"'{note.case}' was judged with a first dimension of {note.batch} in place of {note.whole}: for all of "
+                f"it the judge and its workers need some {note.bytes_needed / 2**30:.1f} GiB, and "
+                f"{note.bytes_free / 2**30:.1f} GiB are free."
+            )
         case notes.Sentence():
             return note.text
 

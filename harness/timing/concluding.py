@@ -8,7 +8,7 @@ import numpy as np
 
 from harness import verdict
 from harness.device.base import Device
-from harness.errors import Inconclusive, Stopped, SubmissionError
+from harness.errors import Inconclusive, NotCaptured, Stopped, SubmissionError
 from harness.judging.runner import Runner
 from harness.notes import SUBMISSION
 from harness.reasons import Reason
@@ -27,7 +27,8 @@ ALLOWED_BESIDE_S = 0.03
 GIVING_BACK_S_PER_BYTE = 1e-10
 
 # A kernel that takes a number from the host, such as a seed, repeats it in every launch of its graph.
-WRONG_IN_A_GRAPH = frozenset({Reason.WRONG_WHEN_TIMED, Reason.NOT_RANDOM})
+# And a time that is lost in noise is no more than lost.
+FAULTS_OF_GRAPHS = frozenset({Reason.WRONG_WHEN_TIMED, Reason.NOT_RANDOM, Reason.TOO_NOISY})
 
 # On an H200 rounds of honest kernels cost between 160 µs more than the null kernel's and 120 µs less.
 ROUND_DOUBT_US = 150.0
@@ -66,9 +67,11 @@ def device_times(
 
 def captured_fault(error: Stopped) -> str:
     """Why there is no captured time, where `error` in a captured round speaks of the graphs alone: of a submission that
-    is right when it is called. Raises SubmissionError where it is more than that."""
-    if isinstance(error, Inconclusive) or error.reason in WRONG_IN_A_GRAPH:
+    is right when it is called. Raises SubmissionError, or `error`, where it is more than that."""
+    if isinstance(error, NotCaptured) or error.reason in FAULTS_OF_GRAPHS:
         return error.message
+    if isinstance(error, Inconclusive):
+        raise error
     raise SubmissionError(error.reason, f"As CUDA graphs of its calls: {error.message}") from error
 
 

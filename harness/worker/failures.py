@@ -6,10 +6,9 @@ import errno
 from collections.abc import Callable
 from pathlib import Path
 
-import torch
-
 from harness.build.doors import ForbiddenSymbol
 from harness.build.extension import BuildFailed, Unsupported
+from harness.errors import out_of_memory
 from harness.protocol.wire import Construct, Done, Failed, Reply, Request
 from harness.reasons import Reason
 from harness.worker import implementations
@@ -48,6 +47,8 @@ class Failures:
                 return Failed(reason=Reason.UNSUPPORTED_BY_EMULATOR, message=str(error)[:MAX_TEXT])
             case implementations.LoadFailed():
                 return Failed(reason=Reason.LOAD_FAILED, message=str(error))
+        if out_of_memory(error):
+            return self._failed(Reason.OUT_OF_MEMORY, error)
         return self._failed(Reason.LOAD_FAILED, error)
 
     def of_answer(self, error: Exception, request: Request) -> Failed:
@@ -61,8 +62,8 @@ class Failures:
                 return self._failed(Reason.WRONG_OUTPUT, error, plain=True)
             case NoGradient():
                 return self._failed(Reason.NO_GRADIENT, error, plain=True)
-            case torch.cuda.OutOfMemoryError():
-                return self._failed(Reason.OUT_OF_MEMORY, error)
+        if out_of_memory(error):
+            return self._failed(Reason.OUT_OF_MEMORY, error)
         return self._failed(Reason.LOAD_FAILED if isinstance(request, Construct) else Reason.RAISED, error)
 
     def rehearsed(self, rehearse: Callable[[], Reply]) -> Reply:

@@ -1,0 +1,169 @@
+"""What memory there is, and who took it. Free of torch: workers are started with it at once.
+
+What is there is the least of the machine's, of the control groups' that this process is in, and of its own limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import resource
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from harness.storage.limits import bytes_of
+
+# A worker that holds a larger share of the machine's memory ends before the system ends something else.
+WORKER_FRACTION = 0.75
+
+# A smaller limit for a worker, in GiB, is taken from this variable.
+WORKER_VARIABLE = "KERNELGATE_MEMORY_GIB"
+
+# Memory can be held where no process shows it: with less than this share left, the worker that is asked ends.
+LEFT_FRACTION = 0.03
+
+# What a worker holds that has done nothing yet, and what the system's books may be off.
+IDLE_BYTES = 1 << 30
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_GROUPS = Path("/sys/fs/cgroup")
+
+# Where the two versions of control groups keep a limit, what is used, and its parts by name: files that can be given
+# up, and memory of processes. Kernel, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
+_V2 = ("memory.max", "memory.current", "inactive_file", "anon")
+_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_rss")
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A share of memory that runs out as a whole: the machine's, or a control group's. All in bytes."""
+
+    total: int
+    available: int
+    anonymous: int
+    """What processes hold that is no file's: no file, page cache or buffer of the system's counts here."""
+
+    @property
+    def is_scarce(self) -> bool:
+        return self.available < self.total * LEFT_FRACTION
+
+
+def scopes() -> list[Scope]:
+    """The machine, then the control groups with a limit that this process is in."""
+    memory = psutil.virtual_memory()
+    of_machine = _table(Path("/proc/meminfo"))
+    swapped = of_machine.get("SwapTotal:", 0) - of_machine.get("SwapFree:", 0)
+    machine = Scope(memory.total, memory.available, 1024 * (of_machine.get("AnonPages:", 0) + swapped))
+    groups = []
+    for folder, names in _limited_groups(memory.total):
+        with contextlib.suppress(OSError, ValueError):
+            limit, used = (int((folder / name).read_text()) for name in names[:2])
+            parts = _table(folder / "memory.stat")
+            left = limit - used + parts.get(names[2], 0)
+            groups.append(Scope(limit, max(left, 0), parts.get(names[3], 0)))
+    return [machine, *groups]
+
+
+def is_scarce() -> bool:
+    """Whether so little is left that the system will soon end something."""
+    return any(scope.is_scarce for scope in scopes())
+
+
+def free_bytes() -> int:
+    """How much more memory this process and its workers may take."""
+    most, _ = resource.getrlimit(resource.RLIMIT_AS)
+    own = [] if most == resource.RLIM_INFINITY else [max(most - _own_pages(0) * _PAGE_BYTES, 0)]
+    return min(*(scope.available for scope in scopes()), *own, psutil.virtual_memory().total)
+
+
+def worker_limit(total: int) -> int:
+    """Bytes that a worker may hold on a machine with `total` bytes of memory."""
+    return min(bytes_of(WORKER_VARIABLE, total), int(total * WORKER_FRACTION))
+
+
+class Watch:
+    """Who took the memory since it was made: a worker that it watches, the judge with other workers, or others.
+
+    Make it before the worker starts. A worker cannot make others look guilty: what it holds in its processes is gone
+    when they are, and memory in files or of the kernel, which may outlive it, is never taken for others'."""
+
+    def __init__(self, ours: Callable[[], Iterable[int]]) -> None:
+        """`ours` gives the processes of the judge and of all that it started."""
+        self._processes = ours
+        self._scopes = scopes()
+        self._ours = private_bytes(ours())
+        self._killed = _processes_killed_for_memory()
+
+    def system_killed(self) -> bool:
+        """Whether the system has ended a process for want of memory since."""
+        return _processes_killed_for_memory() > self._killed
+
+    def others_filled(self) -> bool:
+        """Whether others took at least half of what was there for the worker. Ask when it has ended with all that it
+        started: then what processes hold more than before is held by the judge or by others."""
+        ours = max(private_bytes(self._processes()) - self._ours, 0)
+        return any(_others_took_most(before, now, ours) for before, now in zip(self._scopes, scopes(), strict=False))
+
+
+def _others_took_most(before: Scope, now: Scope, ours: int) -> bool:
+    room = before.available - ours - int(before.total * LEFT_FRACTION) - IDLE_BYTES
+    return now.anonymous - before.anonymous - ours >= room / 2
+
+
+def private_bytes(pids: Iterable[int]) -> int:
+    """Memory of processes that is no file's; what forks share is counted for each."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            resident, shared = map(int, Path(f"/proc/{pid}/statm").read_text().split()[1:3])
+            total += (resident - shared) * _PAGE_BYTES
+    return total
+
+
+def mapped_memory_files_bytes() -> int:
+    """What this process has mapped of memory files, such as the arena."""
+    return 1024 * _table(Path("/proc/self/status")).get("RssShmem:", 0)
+
+
+def _own_pages(column: int) -> int:
+    return int(Path("/proc/self/statm").read_text().split()[column])
+
+
+def _processes_killed_for_memory() -> int:
+    return _table(Path("/proc/vmstat")).get("oom_kill", 0)
+
+
+def _table(path: Path) -> dict[str, int]:
+    """A file of the system's with a name and a number in each line, and maybe a unit; empty where there is none."""
+    found: dict[str, int] = {}
+    with contextlib.suppress(OSError):
+        for line in path.read_text().splitlines():
+            words = line.split()
+            if len(words) > 1 and words[1].isdigit():
+                found[words[0]] = int(words[1])
+    return found
+
+
+@functools.cache
+def _limited_groups(total: int) -> list[tuple[Path, tuple[str, ...]]]:
+    """The folders of control groups above this process whose limit is below `total` bytes, and their files' names."""
+    found = []
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            root, names = (_GROUPS / "memory", _V1) if controllers else (_GROUPS, _V2)
+            group = root / path.lstrip("/")
+            found += [(folder, names) for folder in (group, *group.parents) if folder.is_relative_to(root)]
+    return [(folder, names) for folder, names in found if _limit(folder / names[0]) < total]
+
+
+def _limit(file: Path) -> float:
+    with contextlib.suppress(OSError, ValueError):
+        return int(file.read_text())
+    return float("inf")

@@ -1,0 +1,308 @@
+"""What a case needs is known before it is drawn; who filled the memory is found out, and the judge outlives its own
+failing to get any."""
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+
+from harness import memory
+from harness.device.host import HostDevice
+from harness.device.memory_file import MemoryFile
+from harness.errors import Inconclusive, SubmissionError, memory_is_said, out_of_memory
+from harness.fitting.fit import Room, fit, needed
+from harness.fitting.sizes import sizes
+from harness.isolation.levels import choose_isolation
+from harness.isolation.sandbox import Worker
+from harness.problem import load_problem
+from harness.reasons import Reason
+from harness.report.words import sentence
+from tests.helpers import ROOT, run_eval
+from tests.hostile import corpus
+
+MIB, GIB = 1 << 20, 1 << 30
+
+RMS = """
+import torch, torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x / torch.sqrt(torch.mean(x ** 2, dim=1, keepdim=True) + 1e-5)
+
+batch_size = {batch}
+
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return []
+"""
+WHOLE = "torch.rand(batch_size, 64, 512, 512)"
+
+HONEST = """
+import torch
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return x * torch.rsqrt((x * x).mean(1, keepdim=True) + 1e-5)
+"""
+
+
+def rms(tmp_path, batch=112, inputs=WHOLE):
+    """A problem in KernelBench's form; with these its input is 7.5 GB."""
+    path = tmp_path / "rms.py"
+    path.write_text(RMS.format(batch=batch, inputs=inputs))
+    return load_problem(path, 0)
+
+
+def device(name):
+    return HostDevice(name, MemoryFile())
+
+
+# ---------------------------------------------------------------------- before anything is drawn
+
+
+def test_what_a_reference_needs_is_known_without_its_tensors(tmp_path):
+    problem = rms(tmp_path)
+    found = sizes(problem, problem.cases[0])
+    given = 4 * 112 * 64 * 512 * 512
+    assert found.known
+    assert (found.given, found.outputs, found.given_exact, found.outputs_exact) == (given, given, 2 * given, 2 * given)
+    assert 2 * given <= found.working_exact < 2.5 * given  # x ** 2 is gone before there is a quotient
+    assert needed(found, 0).together >= 9 * given
+
+
+def test_a_reference_that_looks_at_values_is_not_known(tmp_path):
+    path = tmp_path / "values.py"
+    path.write_text(
+        RMS.format(batch=4, inputs="torch.rand(4, 4)").replace("return x /", "return x if x.sum() > 0 else x /")
+    )
+    problem = load_problem(path, 0)
+    assert not sizes(problem, problem.cases[0]).known
+
+
+@pytest.mark.parametrize("name", ["cpu", "emulator"])
+def test_what_does_not_fit_is_judged_with_a_smaller_batch_that_is_said(tmp_path, name):
+    problem = rms(tmp_path)
+    (case,) = problem.cases
+    fitted = fit(problem, case, device(name), 0, Room(16 * GIB, 12 * GIB))
+    smaller = fitted.case.on(name)
+    batch = smaller.shapes[0][0]
+    assert 1 <= batch <= 16
+    assert smaller.shapes == ((batch, 64, 512, 512),)
+    assert f"a first dimension of {batch} in place of 112" in sentence(fitted.note)
+    assert needed(sizes(problem, smaller), 0).together <= 16 * GIB
+    tiny = replace(smaller, shapes=((1, 64, 512, 512),))
+    assert [t.shape for t in problem.draw_inputs(tiny, 0, torch.device("cpu"))] == [(1, 64, 512, 512)]
+
+
+def test_what_fits_stays_as_it_is(tmp_path):
+    problem = rms(tmp_path)
+    (case,) = problem.cases
+    fitted = fit(problem, case, device("cpu"), 0, Room(1000 * GIB, 1000 * GIB))
+    assert (fitted.case, fitted.note, fitted.refusal) == (case, None, "")
+
+
+def test_what_cannot_be_made_smaller_is_refused_with_both_numbers(tmp_path):
+    problem = rms(tmp_path, inputs="torch.rand(batch_size * 64 * 512 * 512).reshape(112, 64, 512, 512)")
+    fitted = fit(problem, problem.cases[0], device("cpu"), 0, Room(16 * GIB, 12 * GIB))
+    assert "need some 6" in fitted.refusal
+    assert "16.0 GiB are free" in fitted.refusal
+    assert "-k" in fitted.refusal
+
+
+def test_outputs_that_are_larger_than_inputs_are_seen(tmp_path):
+    path = tmp_path / "outer.py"
+    path.write_text(
+        "import torch, torch.nn as nn\n"
+        "class Model(nn.Module):\n    def forward(self, a, b): return a @ b\n"
+        "def get_inputs(): return [torch.rand(32768, 64), torch.rand(64, 32768)]\n"
+        "def get_init_inputs(): return []\n"
+    )
+    problem = load_problem(path, 0)
+    fitted = fit(problem, problem.cases[0], device("cpu"), 0, Room(16 * GIB, 12 * GIB))
+    assert fitted.note
+    assert fitted.case.on("cpu").shapes[1] == (64, 32768)
+
+
+def test_a_reference_whose_shapes_are_declared_is_not_run_for_it(tmp_path):
+    path = tmp_path / "declared.py"
+    path.write_text(
+        "import torch.nn as nn\n"
+        "class Model(nn.Module):\n    def forward(self, x): raise AssertionError\n"
+        "CASES = [{'name': 'a', 'shapes': [(64, 64)]}]\n"
+    )
+    problem = load_problem(path, 0)
+    assert fit(problem, problem.cases[0], device("cpu"), 3, Room(GIB, GIB)).note is None
+
+
+def test_a_case_without_room_is_an_error_with_the_exit_code_of_errors(tmp_path):
+    submission = tmp_path / "submission.py"
+    submission.write_text(HONEST)
+    problem = rms(tmp_path, inputs="torch.rand(batch_size * 64 * 512 * 512).reshape(112, 64, 512, 512)")
+    limited = {"KERNELGATE_MEMORY_GIB": "1"}
+    run = run_eval(submission, "--problem", problem.path, "--device", "cpu", "--no-timing", env=limited)
+    (evaluation,) = run.results["evaluations"]
+    assert (run.code, evaluation["status"], evaluation["reason"]) == (3, "error", "not_enough_memory")
+    assert [case["status"] for case in evaluation["cases"]] == ["not_run"]
+
+
+# ---------------------------------------------------------------------- who filled it
+
+
+def small_machine(monkeypatch, room):
+    """The machine as if it had only `room` bytes left now: what processes hold is as it is."""
+    real = memory.scopes
+    taken = real()[0].available - room
+
+    def scopes():
+        return [replace(scope, total=room, available=scope.available - taken) for scope in real()[:1]]
+
+    monkeypatch.setattr(memory, "scopes", scopes)
+    monkeypatch.setattr(memory, "IDLE_BYTES", 0)
+
+
+class Holder:
+    """A process that holds memory."""
+
+    def __init__(self, nbytes):
+        code = f"x = bytearray({nbytes}); x[::4096] = b'1' * len(x[::4096]); print(flush=True); input()"
+        self.process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process.stdout.readline()
+
+    def __enter__(self):
+        return self.process
+
+    def __exit__(self, *_exception):
+        self.process.kill()
+        self.process.communicate()
+
+
+def test_others_are_told_from_what_is_gone(monkeypatch):
+    small_machine(monkeypatch, 512 * MIB)
+    watch = memory.Watch(list)
+    with Holder(448 * MIB):
+        assert watch.others_filled()
+    assert not watch.others_filled()  # what the process held went with it
+
+
+def test_what_the_judge_holds_is_not_taken_for_others(monkeypatch):
+    small_machine(monkeypatch, 1024 * MIB)
+    judges: list[int] = []
+    watch = memory.Watch(lambda: judges)
+    with Holder(448 * MIB) as holder:
+        judges.append(holder.pid)
+        assert not watch.others_filled()
+
+
+def started():
+    worker = Worker("cpu", MemoryFile().fd, choose_isolation("basic", "cpu"))
+    worker.wait_until_ready()
+    worker._holdings._watch._processes = lambda: [os.getpid()]  # what a test starts beside it is others'
+    return worker
+
+
+def test_a_worker_that_ends_since_others_filled_the_machine_is_no_rejection(monkeypatch):
+    small_machine(monkeypatch, 2 * GIB)
+    with started() as worker, Holder(1600 * MIB):
+        monkeypatch.setattr(memory, "is_scarce", lambda: True)
+        with pytest.raises(Inconclusive, match="Others filled") as caught:
+            worker.hear(30)
+    assert caught.value.reason == Reason.NOT_ENOUGH_MEMORY
+
+
+def test_a_worker_that_the_system_ends_since_others_filled_the_machine_is_no_rejection(monkeypatch):
+    small_machine(monkeypatch, 2 * GIB)
+    monkeypatch.setattr(memory.Watch, "system_killed", lambda _watch: True)
+    with started() as worker, Holder(1600 * MIB):
+        os.kill(worker.pid, signal.SIGKILL)
+        with pytest.raises(Inconclusive, match="Others filled"):
+            worker.hear(30)
+
+
+def test_where_nobody_else_filled_it_the_worker_is_rejected(monkeypatch):
+    small_machine(monkeypatch, 2 * GIB)
+    with started() as worker:
+        monkeypatch.setattr(memory, "is_scarce", lambda: True)
+        with pytest.raises(SubmissionError) as caught:
+            worker.hear(30)
+    assert caught.value.reason == Reason.OUT_OF_MEMORY
+    monkeypatch.setattr(memory, "is_scarce", lambda: False)
+    monkeypatch.setattr(memory.Watch, "system_killed", lambda _watch: True)
+    with started() as worker:
+        os.kill(worker.pid, signal.SIGKILL)
+        with pytest.raises(SubmissionError) as caught:
+            worker.hear(30)
+    assert caught.value.reason == Reason.OUT_OF_MEMORY
+
+
+def test_a_submission_that_takes_memory_without_end_is_rejected_for_it(tmp_path):
+    """By its own growth: no error comes of it, which says nothing."""
+    bomb = ROOT / "tests" / "hostile" / "process" / "memory_bomb.py"
+    limited = {"KERNELGATE_MEMORY_GIB": "1.5"}
+    run = run_eval(bomb, "--problem", corpus.PROBLEM, "-k", "large eps", "--device", "cpu", "--no-timing", env=limited)
+    assert [e["reason"] for e in run.results["evaluations"]] == ["out_of_memory"]
+    assert run.code == 1
+
+
+# ---------------------------------------------------------------------- the judge's own
+
+
+def _limit_addresses():
+    resource.setrlimit(resource.RLIMIT_AS, (4 * GIB, 4 * GIB))
+
+
+def test_the_judge_outlives_an_allocation_of_its_own_that_fails():
+    code = (
+        "import torch\n"
+        "from harness import memory\n"
+        "from harness.errors import Inconclusive, memory_is_said\n"
+        "assert memory.free_bytes() < 4 << 30\n"
+        "for take in (lambda: torch.empty(5 << 30, dtype=torch.uint8), lambda: bytearray(5 << 30)):\n"
+        "    try:\n"
+        "        with memory_is_said('the case'):\n"
+        "            take()\n"
+        "    except Inconclusive as error:\n"
+        "        print(error.reason, error.message)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, preexec_fn=_limit_addresses
+    )
+    lines = run.stdout.splitlines()
+    assert len(lines) == 2, run.stderr
+    assert all(line.startswith("not_enough_memory The judge has not enough memory for the case.") for line in lines)
+
+
+TWO_CASES = """
+import torch, torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        if x.shape[0] == 3:
+            torch.empty(1 << 46)
+        return x / torch.sqrt(torch.mean(x ** 2, dim=1, keepdim=True) + 1e-5)
+
+CASES = [{"name": name, "shapes": [(rows, 8)]} for name, rows in (("small", 4), ("vast", 3), ("last", 5))]
+"""
+
+
+def test_cases_that_were_judged_stay_where_the_judge_has_no_memory_for_another(tmp_path):
+    problem, submission = tmp_path / "two.py", tmp_path / "submission.py"
+    problem.write_text(TWO_CASES)
+    submission.write_text(HONEST)
+    run = run_eval(submission, "--problem", problem, "--device", "cpu", "--no-timing")
+    (evaluation,) = run.results["evaluations"]
+    assert [case["status"] for case in evaluation["cases"]] == ["passed", "not_run", "passed"]
+    assert (evaluation["status"], evaluation["reason"], run.code) == ("error", "not_enough_memory", 3)
+    assert "The judge has not enough memory for case 'vast'" in evaluation["message"]
+
+
+def test_what_is_no_want_of_memory_is_not_said_to_be():
+    assert out_of_memory(OSError(12, "Cannot allocate memory"))
+    with pytest.raises(RuntimeError, match="another"), memory_is_said("the case"):
+        raise RuntimeError("another")
