@@ -52,7 +52,7 @@ class Judge:
         could_be_timed = [case.name for case in cases if case.timed] if settings.timing and device.can_time else []
         self._timed = could_be_timed[:1] if settings.one_timed_case else could_be_timed
         self._untimed = len(could_be_timed) - len(self._timed)
-        contenders = 2 + len(against)  # the submission and the null kernel
+        contenders = 2 + len(compared_with)  # the submission and the null kernel
         room = room_on(device.torch_device)
         fitted = [fit(problem, case, device, contenders if case.name in self._timed else 0, room) for case in cases]
         self._refusals = {each.case.name: each.refusal for each in fitted if each.refusal}

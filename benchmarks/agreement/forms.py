@@ -59,7 +59,7 @@ def read_form(path: Path) -> Form:
     first, *lines = (ast.get_docstring(ast.parse(path.read_text())) or "").splitlines()
     said = dict(line.split(": ", 1) for line in lines if ": " in line)
     status, *reasons = said["expect"].split(" ", 1)
-    wanted = tuple(f"{status} {reason}" for reason in reasons[0].split(" or ")) if reasons else (status,)
+    wanted = tuple(f"{status} {reason}" for reason in reasons[0].split("|")) if reasons else (status,)
     options = tuple(shlex.split(said.get("options", "")))
     return Form(path, first, said["group"], wanted, said.get("may call", ""), options)
 
