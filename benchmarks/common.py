@@ -29,6 +29,11 @@ def evaluate(*words: object) -> dict[str, Any]:
     return json.loads(process.stdout)
 
 
+def of_one_problem(submission: Path, options: list[str]) -> list[str]:
+    """`options`, which choose the problem of the submission's folder where they choose none."""
+    return options if "--problem" in options else ["--problem", submission.resolve().parent.name, *options]
+
+
 def the_only_one(results: dict[str, Any]) -> dict[str, Any]:
     """The evaluation of a run of one submission. Ends this process when it was not accepted or nothing was timed."""
     (evaluation,) = results["evaluations"]

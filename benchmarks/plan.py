@@ -13,16 +13,17 @@ from pathlib import Path
 
 from common import ROOT
 
-from harness.paths import PROBLEMS, SUBMISSIONS, build_cache
+from harness.paths import PROBLEMS, build_cache
 from harness.problem import Problem, load_problem
+from harness.submission import read_submission, shipped_for
 
 # In a step's words: the folder that results go to.
 FOLDER = "{folder}"
 
-PEERS = "eager,compile,unfused,liger,cudnn,quack"
+PEERS = "eager,compile,reduce-overhead,liger,cudnn,quack"
 
 # For the problems beside layernorm, one fewer: the time of a GPU is short.
-FEWER_PEERS = "eager,compile,unfused,liger,quack"
+FEWER_PEERS = "eager,compile,reduce-overhead,liger,quack"
 
 LADDER = "submissions/layernorm"
 FIRST_RUNG = f"{LADDER}/rung1_block_per_row.py"
@@ -95,7 +96,7 @@ def gpu() -> Plan:
     return [
         [_verdicts(), _sanitized_corpus()],  # what is shipped is built here, side by side
         [_forms()],
-        [_evaluation(first, PEERS, "--device-time")],
+        [_evaluation(first, PEERS)],
         [_report()],
         [_clock_accuracy()],
         [_same_twice(HEADLINE, 70)],
@@ -169,27 +170,38 @@ def _is_unbuilt(file: Path) -> bool:
 
 def _problems() -> list[Problem]:
     """Those that have submissions; training steps first, since they have the most targets."""
-    paths = [path for path in sorted(PROBLEMS.glob("*.py")) if (SUBMISSIONS / path.stem).is_dir()]
+    paths = [path for path in sorted(PROBLEMS.glob("*.py")) if shipped_for(path.stem)]
     found = [load_problem(path, random_seed=0) for path in paths]
     return sorted(found, key=lambda problem: (problem.gradients is None, problem.name != "layernorm_train"))
 
 
-def _evaluation(problem: Problem, against: str, *more: str) -> Step:
+def _evaluation(problem: Problem, against: str) -> Step:
     """All submissions of a problem."""
-    files = sorted((SUBMISSIONS / problem.name).glob("*.py"))
+    files = shipped_for(problem.name)
+    folders = sorted({str(file.parent.relative_to(ROOT)) for file in files})
+    for_more = any(read_submission(file).also_for for file in files)
+    alone = ("--problem", problem.name) if for_more else ()
     parts = sum(case.timed for case in problem.cases) * (3 if problem.gradients is not None else 1)
     on_cpu = 25 * sum("cuda_sources" not in file.read_text() for file in files)
     out = ("--json", f"{FOLDER}/{problem.name}.json")
-    of_a_part = (0.45 if not more else 0.9) * (1 + against.count(","))  # more: device times, too
+    of_a_part = 0.9 * (1 + against.count(","))  # called and captured
     seconds = 20 + len(files) * (3 + 0.05 * len(problem.cases) + of_a_part * parts) + on_cpu
     return Step(
         name=problem.name,
-        words=("eval.py", f"submissions/{problem.name}", "--against", against, *more, *out),
+        words=("eval.py", *folders, *alone, "--against", against, *out),
         files=(f"{problem.name}.json",),
         seconds=seconds,
         limit_s=2 * seconds,
-        dry_run=("eval.py", str(files[-1].relative_to(ROOT)), "--against", against, *more, *ONE_SMALL_CASE, *out),
-        reads=(f"submissions/{problem.name}", f"problems/{problem.name}.py"),
+        dry_run=(
+            "eval.py",
+            str(files[-1].relative_to(ROOT)),
+            *alone,
+            "--against",
+            against,
+            *ONE_SMALL_CASE,
+            *out,
+        ),
+        reads=(*folders, f"problems/{problem.name}.py"),
     )
 
 

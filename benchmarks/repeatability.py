@@ -12,7 +12,7 @@ import argparse
 import statistics
 from pathlib import Path
 
-from common import ROOT, evaluate, save, the_only_one
+from common import ROOT, evaluate, of_one_problem, save, the_only_one
 
 DEFAULT = ROOT / "submissions" / "layernorm" / "rung4_vectorised_registers.py"
 
@@ -27,7 +27,7 @@ def parser():
 
 def one_run(submission, options):
     """{case: (median_us, speedup over eager)} of one run; the geometric mean under ''."""
-    evaluation = the_only_one(evaluate(submission, "--against", "eager", *options))
+    evaluation = the_only_one(evaluate(submission, "--against", "eager", *of_one_problem(submission, options)))
     timings = {case["name"]: case["timing"] for case in evaluation["cases"] if case.get("timing")}
     times = {name: (t["median_us"], t["baselines"]["eager"]["speedup"]["ratio"]) for name, t in timings.items()}
     return times | {"": (None, evaluation["geomean_speedup"])}

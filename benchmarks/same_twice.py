@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from common import ROOT, evaluate, save, the_only_one
+from common import ROOT, evaluate, of_one_problem, save, the_only_one
 
 DEFAULT = ROOT / "submissions" / "layernorm" / "rung3_warp_shuffle.py"
 
@@ -28,11 +28,10 @@ def parser():
 
 def against_a_copy(submission, options):
     """The results of eval.py with a copy of `submission` as the baseline."""
-    problem = [] if "--problem" in options else ["--problem", submission.resolve().parent.name]
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / f"{submission.stem}_copy.py"
         shutil.copy(submission, copy)
-        return evaluate(submission, *problem, "--against", copy, *options)
+        return evaluate(submission, "--against", copy, *of_one_problem(submission, options))
 
 
 def show(name, timing):

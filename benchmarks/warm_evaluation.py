@@ -15,7 +15,7 @@ import sys
 import time
 from pathlib import Path
 
-from common import ROOT, evaluate, save, seconds_of
+from common import ROOT, evaluate, of_one_problem, save, seconds_of
 
 DEFAULT = ROOT / "submissions" / "layernorm" / "rung3_warp_shuffle.py"
 
@@ -46,6 +46,7 @@ def seconds(words):
 
 def main():
     arguments, options = parser().parse_known_args()
+    options = of_one_problem(arguments.submission, options)
     (first,) = evaluate(arguments.submission, *options)["evaluations"]
     cases = first["cases"]
     measured = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness import against
 from harness.device.choose import NeedsGpu, can_time, choose_device
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, one_line
 from harness.events import LeftOut, WithoutEffect
 from harness.isolation.levels import Isolation, choose_isolation
 from harness.paths import PROBLEMS
@@ -146,7 +146,8 @@ def _groups(arguments: Arguments) -> tuple[tuple[Group, ...], tuple[LeftOut, ...
                 raise
             left_out.append(LeftOut(submission.name, error.why))
         else:
-            members.setdefault((asked or problem_of(submission.path), device), []).append(submission)
+            for problem in [asked] if asked else problems_of(submission):
+                members.setdefault((problem, device), []).append(submission)
     isolation = {device: _isolation(arguments, device) for device in dict.fromkeys(device for _, device in members)}
     groups = (Group(problem, device, isolation[device], tuple(found)) for (problem, device), found in members.items())
     return tuple(groups), tuple(left_out)
@@ -167,6 +168,18 @@ def _require_sanitizer(device: str) -> None:
             f"--sanitize watches kernels on a GPU, and this run is on {device}. Use --device cuda, or "
             "--device emulator --check, which looks for the same defects."
         )
+
+
+def problems_of(submission: Submission) -> list[Path]:
+    """Its folder's problem, and those that its ALSO_FOR names. Raises UsageError where there is no such problem."""
+    known = sorted(path.stem for path in PROBLEMS.glob("*.py"))
+    for name in submission.also_for:  # a name and no path: the judge imports what it finds
+        if name not in known:
+            raise UsageError(
+                f"{submission.path}: ALSO_FOR names the problem '{one_line(name)}', which problems/ does not have. "
+                f"Name some of: {', '.join(known)}; or say --problem, which goes before it."
+            )
+    return list(dict.fromkeys([problem_of(submission.path), *(named_problem(name) for name in submission.also_for)]))
 
 
 def problem_of(submission: Path) -> Path:

@@ -21,7 +21,8 @@ LANGUAGES = {"triton": "Triton", "cutlass": "CuTe DSL", "tilelang": "TileLang", 
 @dataclass(frozen=True)
 class Submission:
     """`name` is how reports call it. What it needs is read from its source: `uses_cuda` that it speaks of CUDA,
-    `is_host_code` that it builds C++ without CUDA, `gpu_language` the language of kernels that only a GPU runs."""
+    `is_host_code` that it builds C++ without CUDA, `gpu_language` the language of kernels that only a GPU runs.
+    `also_for` names the problems that it is judged on beside its folder's: its `ALSO_FOR`."""
 
     name: str
     path: Path
@@ -29,10 +30,11 @@ class Submission:
     uses_cuda: bool
     is_host_code: bool = False
     gpu_language: str = ""
+    also_for: tuple[str, ...] = ()
 
 
 def read_submission(path: Path) -> Submission:
-    """Raises UsageError when the file cannot be read. Whether it is Python, its worker finds out."""
+    """Raises UsageError when the file cannot be read, or its ALSO_FOR. Whether it is Python, its worker finds out."""
     if path.exists() and not path.is_file():  # a pipe would be waited for
         raise UsageError(f"The submission {path} is no file.")
     try:
@@ -43,11 +45,11 @@ def read_submission(path: Path) -> Submission:
         name=one_line(path.stem),
         path=path.resolve(),
         sha256=hashlib.sha256(data).hexdigest(),
-        **_needs(data),
+        **_needs(path, data),
     )
 
 
-def _needs(source: bytes) -> dict[str, Any]:
+def _needs(path: Path, source: bytes) -> dict[str, Any]:
     """What Submission says of a source."""
     nodes = _nodes(source)
     if nodes is None:
@@ -59,7 +61,29 @@ def _needs(source: bytes) -> dict[str, Any]:
         "uses_cuda": uses_cuda,
         "is_host_code": not uses_cuda and any(_builds(node) for node in nodes),
         "gpu_language": languages[0] if languages else "",
+        "also_for": _also_for(path, nodes[0]),
     }
+
+
+def _also_for(path: Path, module: ast.AST) -> tuple[str, ...]:
+    """What the module's ALSO_FOR lists. Raises UsageError where that is more than text: nothing is run to know it."""
+    assert isinstance(module, ast.Module)
+    names: tuple[str, ...] = ()
+    for statement in module.body:
+        if isinstance(statement, ast.Assign) and any(_is_also_for(target) for target in statement.targets):
+            values = statement.value.elts if isinstance(statement.value, ast.List | ast.Tuple) else [statement.value]
+            named = [value.value for value in values if isinstance(value, ast.Constant)]
+            names = tuple(name for name in named if isinstance(name, str))
+            if len(names) < len(values) or not isinstance(statement.value, ast.List | ast.Tuple):
+                raise UsageError(
+                    f"{path}: ALSO_FOR (line {statement.lineno}) is `{one_line(ast.unparse(statement.value))}`; write "
+                    'names of problems there, each in quotes, as in ALSO_FOR = ["layernorm_dtypes"].'
+                )
+    return names
+
+
+def _is_also_for(target: ast.expr) -> bool:
+    return isinstance(target, ast.Name) and target.id == "ALSO_FOR"
 
 
 def _nodes(source: bytes) -> list[ast.AST] | None:
@@ -113,3 +137,8 @@ def find_submissions(paths: list[Path], problem: Path | None = None) -> list[Pat
         else:
             raise UsageError(f"There is no file or folder {path}.")
     return list(dict.fromkeys(found))
+
+
+def shipped_for(problem: str) -> list[Path]:
+    """The files of submissions/ that are judged on the problem of that name when nobody says another."""
+    return [path for path in find_submissions([]) if problem in (path.parent.name, *read_submission(path).also_for)]

@@ -1,4 +1,4 @@
-"""nn.LayerNorm over arbitrary trailing dimensions, in fp32, fp16, bf16 and fp64, with weights of that type or fp32."""
+"""nn.LayerNorm over arbitrary trailing dimensions, in fp32. `layernorm_dtypes` is about other types."""
 
 import torch
 import torch.nn as nn
@@ -12,8 +12,7 @@ class Model(nn.Module):
         self.ln = nn.LayerNorm(normalized_shape, eps=eps)
 
     def forward(self, x):
-        # PyTorch's CUDA operator wants x and weight of one dtype; where they are, `to` does nothing.
-        return self.ln(x.to(self.ln.weight.dtype)).to(x.dtype)
+        return self.ln(x)
 
 
 def case(name, shape, dims=1, **options):
@@ -42,10 +41,6 @@ CASES = [
          emulated=smaller((2, 16384))),
     case("32x128x768", (32, 128, 768), distribution="rows", timed=True, scaled=smaller((4, 128, 768)),
          emulated=smaller((4, 8, 768))),
-    case("bf16 rows of 4096", (8192, 4096), distribution="rows", dtype="bfloat16", timed=True,
-         scaled=smaller((256, 4096)), emulated=smaller((8, 4096))),
-    case("fp16 rows of 1024", (16384, 1024), distribution="rows", dtype="float16", timed=True,
-         scaled=smaller((512, 1024)), emulated=smaller((16, 1024))),
     # Trailing dimensions.
     case("one trailing dim", (6, 5, 4, 128), 1, distribution="rows"),
     case("two trailing dims", (6, 5, 12, 32), 2, distribution="rows"),
@@ -62,7 +57,6 @@ CASES = [
     case("D = 1023", (19, 1023), distribution="rows"),
     # One vector of 16 bytes more than a power of two, where kernels change how they share a row out.
     *(case(f"D = {d}", (3, d), distribution="rows") for d in (516, 1028, 2052, 4100, 8196)),
-    *(case(f"D = {d} fp16", (3, d), distribution="rows", dtype="float16") for d in (2056, 4104, 8200)),
     case("one row", (1, 65536), distribution="rows"),
     case("70,000 rows", (70_000, 24), distribution="rows", scaled=smaller((800, 24))),
     case("no rows", (0, 256)),
@@ -81,21 +75,11 @@ CASES = [
     case("constant rows", (8, 512), distribution="constant"),
     case("subnormal variance", (8, 512), distribution="tiny"),
     case("NaN and Inf stay in their row", (8, 512), distribution="non_finite"),
-    # Other dtypes: sums are fp32 for 16-bit values, and weights may be fp32 beside them.
-    case("fp16, odd", (19, 1023), dtype="float16", distribution="rows"),
-    case("bf16, odd", (19, 1023), dtype="bfloat16", distribution="rows"),
-    case("fp16, N(1e4, 1)", (8, 4096), dtype="float16", distribution="large_mean"),
-    case("fp16, fp32 weights", (16, 1024), dtype="float16", parameter_dtype="float32", distribution="rows"),
-    case("bf16, fp32 weights", (6, 5, 12, 32), 2, dtype="bfloat16", parameter_dtype="float32", distribution="rows"),
-    case("fp16, fp32 weights, odd", (7, 33), dtype="float16", parameter_dtype="float32", distribution="rows"),
-    case("bf16, long row, fp32 weights", (2, 64, 33, 32), 3, dtype="bfloat16", parameter_dtype="float32",
-         distribution="rows"),
-    case("fp16, 2-byte aligned", (13, 1024), dtype="float16", distribution="rows", layout="offset"),
-    case("fp64", (16, 1024), dtype="float64", distribution="rows"),
-    case("fp64, odd", (5, 333), dtype="float64", distribution="rows"),
-    case("fp64, long row, N(1e4, 1)", (2, 64, 33, 32), 3, dtype="float64", distribution="large_mean"),
-    # The constructor's second argument.
+    # The constructor's arguments: nn.LayerNorm takes an int for one dimension, and any sequence.
     case("eps = 0.1", (8, 320), distribution="rows") | dict(init=[(320,), 0.1]),
+    case("normalized_shape an int", (8, 320), distribution="rows") | dict(init=[320]),
+    case("normalized_shape a list", (6, 5, 12, 32), 2, distribution="rows") | dict(init=[[12, 32]]),
+    case("normalized_shape a torch.Size", (6, 5, 12, 32), 2, distribution="rows") | dict(init=[torch.Size([12, 32])]),
 ]  # fmt: skip
 
 
@@ -113,8 +97,7 @@ def random_cases(rng):
         dims = int(rng.integers(1, rank + 1))
         shape = tuple(int(n) for n in rng.integers(1, (0, 0, 600, 40, 18)[rank], rank))
         drawn.append(case("random", shape, dims, distribution="rows"))
-    dtypes = ("float32", "float16", "bfloat16")
-    return drawn + [case("random", wide(rng), distribution="rows", dtype=dtype) for dtype in dtypes]
+    return drawn + [case("random", wide(rng), distribution="rows") for _ in range(3)]
 
 
 def get_init_inputs():

@@ -64,6 +64,11 @@ CASES = [
     case("eps = 1000", (8, 320), eps=1000.0, distribution="rows"),
     case("eps = 1e6, weight only", (8, 320), eps=1e6, bias=False, distribution="rows"),
     case("eps = 1000, long row", (2, 70_000), eps=1000.0, affine=False, distribution="rows"),
+    # What normalized_shape may be: an int for one dimension, and any sequence.
+    case("an int", (8, 320), bias=False, distribution="rows") | dict(init=[320, 1e-5, True, False]),
+    case("an int, neither", (8, 320), affine=False, distribution="rows") | dict(init=[320, 1e-5, False]),
+    case("a list", (6, 5, 12, 32), 2, distribution="rows") | dict(init=[[12, 32]]),
+    case("a torch.Size", (6, 5, 12, 32), 2, distribution="rows") | dict(init=[torch.Size([12, 32])]),
     # Trailing dimensions.
     case("a vector", (640,), distribution="normal"),
     case("all dims", (4, 3, 50), 3, affine=False, distribution="normal"),

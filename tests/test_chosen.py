@@ -95,3 +95,45 @@ def test_who_waits_for_the_emulator_to_be_built_is_told(tmp_path, monkeypatch):
         choose.prepare_device(device, [], check=False, on_build=lambda: announced.append("building again"))
     assert announced == ["building"]
     assert built == [tmp_path, tmp_path]
+
+
+ALSO = 'ALSO_FOR = ["layernorm_dtypes"]\n'
+
+
+def judged_on(run):
+    return [(e["problem"], e["submission"], e["status"]) for e in run.results["evaluations"]]
+
+
+@pytest.fixture
+def for_two(tmp_path):
+    """A file for layernorm that names another problem, too."""
+    folder = tmp_path / "layernorm"
+    folder.mkdir()
+    path = folder / "mine.py"
+    path.write_text(ALSO + CONTROL.read_text())
+    return path
+
+
+def test_a_submission_is_judged_on_every_problem_that_it_names(for_two):
+    run = run_eval(for_two, "--device", "cpu", "-k", "no rows", "--no-timing")
+    assert judged_on(run) == [("layernorm", "mine", "accepted"), ("layernorm_dtypes", "mine", "accepted")]
+    assert "2 of 2: ACCEPTED  layernorm_dtypes · mine" in run.stderr
+
+
+def test_problem_goes_before_what_a_submission_names(for_two):
+    run = run_eval(for_two, "--problem", "layernorm", "--device", "cpu", "-k", "no rows", "--no-timing")
+    assert judged_on(run) == [("layernorm", "mine", "accepted")]
+
+
+@pytest.mark.parametrize("names, sentence", [
+    ('["layer_norm"]', "ALSO_FOR names the problem 'layer_norm', which problems/ does not have."),
+    ('["../tests/fixtures/softmax_rows"]', "which problems/ does not have."),  # the judge imports problems
+    ('"layernorm"', "ALSO_FOR (line 1) is `'layernorm'`; write names of problems there, each in quotes"),
+    ("[chosen()]", "ALSO_FOR (line 1) is `[chosen()]`; write names of problems there"),
+])  # fmt: skip
+def test_what_names_no_problem_gets_a_sentence(names, sentence, for_two):
+    for_two.write_text(for_two.read_text().replace('["layernorm_dtypes"]', names, 1))
+    run = run_eval(for_two, "--device", "cpu", json_results=False)
+    assert run.code == 2
+    assert sentence in run.stderr
+    assert "Traceback" not in run.stderr

@@ -165,6 +165,8 @@ def test_list_names_problems_cases_and_submissions():
     as_json = run_eval("list", "--json", json_results=False)
     (problem,) = [p for p in json.loads(as_json.stdout) if p["problem"] == "layernorm"]
     assert {"name": "headline", "shape": "16×64×256×256", "timed": True} in problem["cases"]
+    (beside,) = [p for p in json.loads(as_json.stdout) if p["problem"] == "layernorm_dtypes"]
+    assert beside["submissions"] == problem["submissions"]  # each is for both
     one = run_eval("list", "rmsnorm", json_results=False)
     assert [line for line in one.stdout.splitlines() if line.startswith("problem")] == ["problem rmsnorm"]
     assert "There is no problem file" in run_eval("list", "rmsnrm", json_results=False).stderr

@@ -4,7 +4,9 @@ import json
 import socket
 import struct
 
+import msgspec
 import pytest
+import torch
 
 from harness.protocol.channel import MAX_MESSAGE_BYTES, BadMessage, Channel, ChannelClosed, ChannelTimeout
 from harness.protocol.values import decode_value, encode_value
@@ -97,3 +99,14 @@ def test_constructor_arguments_keep_their_types(value):
 def test_what_cannot_be_carried_is_refused():
     with pytest.raises(TypeError, match="set"):
         encode_value({1, 2})
+
+
+@pytest.mark.parametrize("value", [320, [12, 32], (12, 32), torch.Size([12, 32]), {"shape": (torch.Size([3]), [])}])
+def test_a_constructor_is_given_values_of_the_types_that_a_case_has(value):
+    def types(of):
+        inner = of.values() if isinstance(of, dict) else of if isinstance(of, list | tuple) else ()
+        return type(of), [types(v) for v in inner]
+
+    arrived = decode_value(msgspec.json.decode(msgspec.json.encode(encode_value(value))))
+    assert arrived == value
+    assert types(arrived) == types(value)

@@ -47,14 +47,16 @@ def judge(file: Path, device: str, more: list[str], deadline: float) -> dict[str
     command += ["--seed", str(SEED), "--json", "-"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=max(1, deadline - time.monotonic()))
-        (evaluation,) = json.loads(done.stdout)["evaluations"]
+        evaluations = json.loads(done.stdout)["evaluations"]
     except subprocess.TimeoutExpired:
         return {"status": "not run", "message": "out of time"}
     except (ValueError, KeyError):
         return {"status": "not run", "message": done.stderr[-500:]}
-    cases = {c["name"]: c["status"] for c in evaluation.get("cases", [])}
+    # A file may be for several problems: what one of them says against it is said.
+    evaluation = next((e for e in evaluations if e["status"] != "accepted"), evaluations[0])
+    passed = sum(case["status"] == "passed" for e in evaluations for case in e.get("cases", []))
     kept = {key: evaluation.get(key, "") for key in ("status", "reason", "message", "notes")}
-    return {**kept, "problem": evaluation["problem"], "passed": sum(status == "passed" for status in cases.values())}
+    return {**kept, "problem": evaluation["problem"], "passed": passed}
 
 
 def parser() -> argparse.ArgumentParser:

@@ -32,9 +32,10 @@ from documents import agreement, measurements, plot, reasons, rooms
 from documents.age import TIMING, older
 from documents.ladder import figures, ladder, ladder_table, rung_table
 from documents.quotes import quote
-from harness.paths import PROBLEMS, ROOT, SUBMISSIONS
+from harness.paths import PROBLEMS, ROOT
 from harness.report.figures import duration, with_interval
 from harness.report.formats import json
+from harness.submission import shipped_for
 from harness.verdict import Accepted, CasePassed, CaseTiming, Geomeans, Results, Timing
 from tests.hostile import corpus
 
@@ -136,7 +137,7 @@ def _heading(part: str, captured: bool) -> str:
 
 def _missing(folder: Path) -> list[str]:
     """Problems with submissions and without results."""
-    names = [path.stem for path in sorted(PROBLEMS.glob("*.py")) if (SUBMISSIONS / path.stem).is_dir()]
+    names = [path.stem for path in sorted(PROBLEMS.glob("*.py")) if shipped_for(path.stem)]
     return [name for name in names if not (folder / f"{name}.json").exists()]
 
 

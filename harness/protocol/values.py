@@ -16,9 +16,13 @@ class Constant(Struct, frozen=True):
 
 
 def encode_value(value: Any) -> Any:
-    """`value` as JSON that tells tuples from lists. Raises TypeError for what has no such form."""
+    """`value` as JSON that tells tuples, lists and torch.Size apart. Raises TypeError for what has no such form."""
+    import torch  # here: who only passes messages on does without it
+
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, torch.Size):  # a tuple, too, and a submission may ask which
+        return {"size": list(value)}
     if isinstance(value, tuple):
         return {"tuple": [encode_value(v) for v in value]}
     if isinstance(value, list):
@@ -45,5 +49,9 @@ def decode_value(value: Any) -> Any:
     ((kind, content),) = value.items()
     if kind == "dict":
         return {key: decode_value(v) for key, v in content.items()}
+    if kind == "size":
+        import torch
+
+        return torch.Size(content)
     items = [decode_value(v) for v in content]
     return tuple(items) if kind == "tuple" else items

@@ -18,6 +18,7 @@ from harness.events import (
     LeftOut,
     Loading,
     OnEvent,
+    Queued,
     Sanitizing,
     Timing,
     WithoutEffect,
@@ -59,10 +60,13 @@ class _Listener:
         self._console = console
         self._show = show
         self._names_finished = names_finished
+        self._problems: set[str] = set()
 
     def __call__(self, event: Event) -> None:
         if notice := _notice(event):
             self._console.print(notice, highlight=False)
+        elif isinstance(event, Queued):
+            self._problems.add(event.problem)
         elif isinstance(event, Finished):
             self._finished(event)
         elif self._show and (text := _step(event)):
@@ -71,7 +75,8 @@ class _Listener:
     def _finished(self, event: Finished) -> None:
         """The report comes when all are judged; of one alone it comes at once."""
         if self._names_finished and event.count > 1:
-            first, *_ = verdict_line(event.evaluation).split()
+            # Of one file there may be several: one for each problem.
+            first, *_ = verdict_line(event.evaluation, names_problem=len(self._problems) > 1).split()
             line = Text(f"{event.position} of {event.count}: ").append_text(first)
             self._console.print(line, soft_wrap=True)
 

@@ -13,7 +13,7 @@ import msgspec
 from harness.exits import Exit
 from harness.paths import PROBLEMS, SUBMISSIONS
 from harness.plan import named_problem
-from harness.submission import find_submissions
+from harness.submission import shipped_for
 
 
 @click.command(
@@ -42,7 +42,7 @@ def _described(path: Path) -> dict[str, Any]:
 
     problem = load_problem(path, random_seed=0)
     cases = [{"name": c.name, "shape": c.shape_text, "timed": c.timed} for c in problem.cases]
-    files = [p.relative_to(SUBMISSIONS).as_posix() for p in find_submissions([]) if p.parent.name == problem.name]
+    files = [path.relative_to(SUBMISSIONS).as_posix() for path in shipped_for(problem.name)]
     return {"problem": problem.name, "cases": cases, "submissions": files}
 
 

@@ -24,6 +24,8 @@ import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 
+ALSO_FOR = ["layernorm_dtypes"]  # one kernel for all dtypes
+
 CPP = r"""
 #include <ATen/Parallel.h>
 #include <torch/extension.h>

@@ -19,6 +19,8 @@ import triton
 import triton.language as tl
 from torch import nn
 
+ALSO_FOR = ["layernorm_dtypes"]  # one kernel for all dtypes
+
 LONGEST_BLOCK, BLOCK_OF_LONGER = 16384, 4096
 
 

@@ -14,6 +14,8 @@ import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 
+ALSO_FOR = ["layernorm_dtypes"]  # one kernel for all dtypes
+
 CPP = "torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps);"
 
 CUDA = r"""

@@ -31,6 +31,8 @@ import torch
 from torch import nn
 from torch.utils.cpp_extension import load_inline
 
+ALSO_FOR = ["layernorm_dtypes"]  # one kernel for all dtypes
+
 CPP = r"""
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/autograd/python_variable.h>

@@ -120,7 +120,7 @@ extension = load_inline(
 class ModelNew(nn.Module):
     def __init__(self, normalized_shape, eps=1e-5, elementwise_affine=True, bias=True):
         super().__init__()
-        shape = tuple(normalized_shape)
+        shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.weight = nn.Parameter(torch.ones(shape)) if elementwise_affine else None
         self.bias = nn.Parameter(torch.zeros(shape)) if elementwise_affine and bias else None
         self.width = torch.Size(shape).numel()
