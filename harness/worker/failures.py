@@ -47,7 +47,8 @@ class Failures:
                 return Failed(reason=Reason.UNSUPPORTED_BY_EMULATOR, message=str(error)[:MAX_TEXT])
             case implementations.LoadFailed():
                 return Failed(reason=Reason.LOAD_FAILED, message=str(error))
-        if out_of_memory(error):
+        # Python's parser raises MemoryError for text that is nested too deep, before a line of it runs.
+        if out_of_memory(error) and implementations.line_of_error(error, self._path):
             return self._failed(Reason.OUT_OF_MEMORY, error)
         return self._failed(Reason.LOAD_FAILED, error)
 
