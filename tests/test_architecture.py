@@ -57,7 +57,7 @@ ALLOWED = {
     "peers": {"errors"},
     "problem": {"errors", "inputs", "paths", "protocol"},
     "submission": {"errors", "paths"},
-    "environment": {"paths", "storage"},
+    "environment": {"device", "paths", "storage"},
     "storage": {"errors", "paths"},
     "events": {"verdict"},
     "verdict": {"notes", "reasons", "records"},
