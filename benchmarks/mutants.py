@@ -29,6 +29,7 @@ PROPERTIES = "tests/test_properties.py"
 WIRE = "tests/test_wire.py"
 ORACLE, IN_ORDER, INPUTS = "tests/test_oracle.py", "tests/test_sums_in_order.py", "tests/test_inputs.py"
 SECRETS, TESTIMONY, DOORS = "tests/test_secrets.py", "tests/test_testimony.py", "tests/test_doors.py"
+CONDITIONS = "tests/test_conditions.py"
 WORKERS = "tests/test_workers.py"
 
 # How long the tests of one fault may take. One that makes them wait for ever is seen.
@@ -99,6 +100,13 @@ MUTANTS = [
         "contender.round_s.append(played.elapsed_s)": "contender.round_s.append(played.elapsed_s / 2)",
         "self._leave_out_the_unsteady()\n        for": "for",
         "MOST_RESTARTS = 2": "MOST_RESTARTS = 200",
+        "or not are_spoiled(self._player.seen())": "or True",
+    }),
+    *_of("timing/rounds/conditions.py", CONDITIONS, changes={
+        "if limit.is_throttling": "if True",
+        "or os.getpid() not in pids": "",
+        "return pids - self._own": "return pids",
+        "bool(throttling(looks) or others(looks))": "bool(throttling(looks))",
     }),
     *_of("timing/rounds/running.py", SCHEDULE, changes={
         "            if contender is self._first:\n                raise\n": "",

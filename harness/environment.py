@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from harness.device import nvml
 from harness.paths import cache_root
 from harness.storage import cache
 
@@ -30,8 +31,15 @@ def describe() -> dict[str, Any]:
         "compiler": _first_line("c++", "--version"),
         "nvcc": _last_line("nvcc", "--version"),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "nvml": version_of("nvidia-ml-py"),
         "driver": _first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
-    }
+    } | _unwatched()
+
+
+def _unwatched() -> dict[str, str]:
+    """Why nobody sees in which state the GPU is while it is timed; nothing where it is seen, or where there is none."""
+    why = nvml.why_unwatched(torch.cuda.current_device()) if torch.cuda.is_available() else None
+    return {"unwatched": f"The GPU's clocks, heat and other processes were not seen. {why}"} if why else {}
 
 
 def for_people() -> dict[str, Any]:

@@ -87,6 +87,26 @@ class FasterThanMemory(_Note, frozen=True, tag="faster_than_memory"):
     part: str = ""
 
 
+class Disturbed(_Note, frozen=True, tag="disturbed"):
+    """Rounds were played while the GPU was throttled or others used it, again and again. A submission has no place
+    among others by such times."""
+
+    case: str
+    part: str = ""
+    captured: bool = False
+    throttled: list[str] = []
+    """What throttled it, as `harness.records.ClockLimit`."""
+    processes: list[int] = []
+    """Numbers of the others."""
+    discarded: int = 0
+    """How many sets of rounds were played again before."""
+
+    @property
+    def is_of_rank(self) -> bool:
+        """Whether it is about times that decide a rank: of whole calls, as a program makes them."""
+        return not self.part and not self.captured
+
+
 class SanitizerFound(_Note, frozen=True, tag="sanitizer_found"):
     """A finding of compute-sanitizer's beside the one that is the reason."""
 
@@ -141,6 +161,7 @@ Note = (
     | InputsUnchanged
     | BusyMachine
     | FasterThanMemory
+    | Disturbed
     | SanitizerFound
     | SanitizerFailed
     | SanitizerSilent

@@ -1,10 +1,12 @@
-"""What a compiler said of a kernel and a device saw it do: one record each, from where it is made to the report.
+"""What a compiler said of a kernel, a device saw it do, and what held a GPU's clocks down: one record each, from where
+it is made to the report.
 
 Records cross from a worker to the judge, who decodes them strictly: names are printable, numbers fit an address.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -63,3 +65,28 @@ class KernelResources(Struct, frozen=True):
     shared_bytes: Natural
     spill_store_bytes: Natural
     spill_load_bytes: Natural
+
+
+class ClockLimit(StrEnum):
+    """What held a GPU's clocks down. NVML Reference Manual, section "nvmlClocksEventReasons"; the values are JSON's."""
+
+    IDLE = "idle"
+    APPLICATION_CLOCKS = "application_clocks"
+    POWER_CAP = "power_cap"
+    SLOWDOWN = "hardware_slowdown"
+    SYNC_BOOST = "sync_boost"
+    THERMAL = "thermal_slowdown"
+    HARDWARE_THERMAL = "hardware_thermal_slowdown"
+    POWER_BRAKE = "power_brake"
+    DISPLAY_CLOCKS = "display_clocks"
+    BOARD_LIMIT = "board_limit"
+    RELIABILITY = "reliability"
+
+    @property
+    def is_throttling(self) -> bool:
+        """Whether the GPU is in a state that it should not be timed in. The others belong to how a card is set up and
+        to its life under load: many reach their power cap in every long kernel."""
+        return self in _THROTTLING
+
+
+_THROTTLING = frozenset({ClockLimit.SLOWDOWN, ClockLimit.THERMAL, ClockLimit.HARDWARE_THERMAL, ClockLimit.POWER_BRAKE})

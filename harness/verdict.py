@@ -11,9 +11,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from harness.notes import FasterThanMemory, Note, NotTimed
+from harness.notes import Disturbed, FasterThanMemory, Note, NotTimed
 from harness.reasons import Reason
-from harness.records import KernelCounts, KernelResources
+from harness.records import ClockLimit, KernelCounts, KernelResources
 
 SCHEMA = "kernelgate.results/1"
 
@@ -70,6 +70,35 @@ class Baseline(Timing, frozen=True, kw_only=True):
     """The package behind it and its version; empty for what is made from the reference."""
 
 
+class Conditions(Struct, frozen=True, kw_only=True):
+    """What NVML saw of the GPU before and after each round that counts; None stands for what it did not tell."""
+
+    sm_mhz: tuple[int, int] | None
+    """Lowest and highest, as in `memory_mhz`."""
+    memory_mhz: tuple[int, int] | None
+    temperature_c: int | None
+    """The highest, as in `power_w`."""
+    power_w: float | None
+    power_limit_w: float | None
+    clock_limits: list[ClockLimit] | None
+    """What held the clocks down at any time."""
+    other_processes: list[int] | None
+    """Numbers of processes that used the GPU and were none of the judge's."""
+    sm_mhz_of_rounds: list[int | None]
+    """The lowest in each round, in the order of `samples_us`."""
+    discarded: int
+    """How many sets of rounds were played again, since the GPU was throttled or others used it meanwhile."""
+    discarded_throttled: list[ClockLimit]
+    """What throttled it then."""
+    discarded_beside: list[int]
+    """The other processes then."""
+
+    @property
+    def throttled(self) -> list[ClockLimit]:
+        """What throttled the GPU in rounds that count."""
+        return [limit for limit in self.clock_limits or () if limit.is_throttling]
+
+
 class CaseTiming(Timing, frozen=True, kw_only=True):
     """The submission's time on a case beside its floor and its baselines."""
 
@@ -83,6 +112,8 @@ class CaseTiming(Timing, frozen=True, kw_only=True):
     baselines: dict[str, Baseline]
     speedup_over_best: Speedup | None = None
     """Against the fastest baseline of this case."""
+    conditions: Conditions | None = None
+    """None on a CPU, and where NVML cannot be asked."""
     captured: CaseTiming | None = None
     """The same calls as CUDA graphs, the submission's and the baselines'; None on a CPU, for a backward alone, and for
     calls that cannot be captured."""
@@ -191,8 +222,13 @@ class Accepted(_Evaluation, frozen=True, kw_only=True, tag="accepted"):
     @property
     def is_ranked(self) -> bool:
         """Whether it has a place among others: it has a speedup, and none of its times is in doubt."""
-        doubted = any(isinstance(note, FasterThanMemory) for note in self.notes)
+        doubted = any(isinstance(note, FasterThanMemory) or _spoils_rank(note) for note in self.notes)
         return self.geomean_speedup is not None and not doubted
+
+
+def _spoils_rank(note: Note) -> bool:
+    """Whether the times that decide a rank were taken under conditions in which they say little."""
+    return isinstance(note, Disturbed) and note.is_of_rank
 
 
 class Rejected(_Evaluation, frozen=True, kw_only=True, tag="rejected"):

@@ -3,7 +3,7 @@
 from harness import notes
 from harness.notes import NotTimed
 from harness.reasons import Reason
-from harness.records import KernelCounts, KernelResources
+from harness.records import ClockLimit, KernelCounts, KernelResources
 from harness.verdict import (
     SCHEMA,
     Accepted,
@@ -13,6 +13,7 @@ from harness.verdict import (
     CaseNotRun,
     CasePassed,
     CaseTiming,
+    Conditions,
     DeviceTime,
     Errored,
     Geomeans,
@@ -43,6 +44,20 @@ def timing(median_us, floor_us, baselines, **more):
         **{**times(median_us, 0.7), **more}, floor_us=floor_us, floor_fraction=floor_us / median_us, bytes_min=1 << 20,
         launch_bound="device" in more, baselines=baselines, speedup_over_best=baselines["eager"].speedup,
     )  # fmt: skip
+
+
+def seen(**more):
+    return Conditions(**{
+        "sm_mhz": (1980, 1980), "memory_mhz": (3201, 3201), "temperature_c": 50, "power_w": 577.25,
+        "power_limit_w": 700.0, "clock_limits": [ClockLimit.IDLE], "other_processes": [], "discarded": 0,
+        "sm_mhz_of_rounds": [1980] * 9, "discarded_throttled": [], "discarded_beside": [], **more,
+    })  # fmt: skip
+
+
+SLOWED = seen(
+    sm_mhz=(1755, 1980), clock_limits=[ClockLimit.POWER_CAP, ClockLimit.THERMAL], other_processes=None, discarded=5,
+    discarded_throttled=[ClockLimit.THERMAL], discarded_beside=[4711], sm_mhz_of_rounds=[1755, *[1980] * 8],
+)  # fmt: skip
 
 
 def passed(name, shape, ratio=0.25, **more):
@@ -76,7 +91,9 @@ FAST = Accepted(
         passed("headline", "16×64×256×256", timing=timing(187.0, 133.0, {
             "eager": baseline(8310.0, 44.4, 0.4), "compile": baseline(316.0, 1.69),
             "liger": baseline(188.0, 1.005, version="liger-kernel 0.8.5"),
-        }, captured=timing(183.0, 133.0, {"eager": baseline(8250.0, 45.1, 0.4), "compile": baseline(309.0, 1.69)}))),
+        }, conditions=seen(), captured=timing(
+            183.0, 133.0, {"eager": baseline(8250.0, 45.1, 0.4), "compile": baseline(309.0, 1.69)}, conditions=SLOWED,
+        ))),
         passed("32x128x768", "32×128×768", timing=timing(
             9.7, 5.9, {"eager": baseline(29.6, 3.05), "compile": baseline(61.3, 6.32)},
             device=DeviceTime(call_us=8.54, method="queue"),
@@ -93,6 +110,8 @@ FAST = Accepted(
         notes.NotCaptured(implementation="liger", why="CUDA error: it waits.", cases=["headline", "32x128x768"]),
         notes.InputsUnchanged(case="headline"),
         notes.BusyMachine(case="headline", share=0.375),
+        notes.Disturbed(case="headline", captured=True, throttled=["thermal_slowdown"], processes=[4711, 4712],
+                        discarded=5),
         notes.SanitizerFound(tool="racecheck", message="Race reported between two writes"),
         notes.SanitizerFailed(tool="synccheck", why="it ended with 1: out of memory"),
         notes.SanitizerSilent(tools=["memcheck", "initcheck"]),
@@ -132,6 +151,7 @@ RESULTS = Results(
     schema=SCHEMA,
     environment={
         "gpu": "NVIDIA H200", "torch": "2.11.0",
+        "unwatched": "The GPU's clocks, heat and other processes were not seen. NVML says: Not Found.",
         "isolation": {"cuda": {"level": "namespaces", "contains": ["no network", "limits"], "lacks": None}},
     },
     evaluations=[FAST, WRONG, UNTIMED, NOISY],

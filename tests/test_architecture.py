@@ -58,7 +58,7 @@ ALLOWED = {
     "peers": {"errors"},
     "problem": {"errors", "inputs", "paths", "protocol"},
     "submission": {"errors", "paths"},
-    "environment": {"paths", "storage"},
+    "environment": {"device", "paths", "storage"},
     "memory": {"storage"},
     "storage": {"errors", "paths"},
     "events": {"verdict"},

@@ -10,7 +10,7 @@ import torch
 from harness import oracle
 from harness.device.bandwidth import Bandwidth
 from harness.errors import Inconclusive, SubmissionError
-from harness.notes import SUBMISSION, FasterThanMemory
+from harness.notes import SUBMISSION, Disturbed, FasterThanMemory
 from harness.oracle.data import Data
 from harness.oracle.draw import CaseForms
 from harness.oracle.outputs import Form
@@ -237,3 +237,6 @@ def test_a_submission_with_a_time_in_doubt_is_not_ranked():
     )
     assert accepted.is_ranked
     assert not msgspec.structs.replace(accepted, notes=[FasterThanMemory(case="a")]).is_ranked
+    assert not msgspec.structs.replace(accepted, notes=[Disturbed(case="a")]).is_ranked
+    of_no_rank = [Disturbed(case="a", part="backward"), Disturbed(case="a", captured=True)]
+    assert msgspec.structs.replace(accepted, notes=of_no_rank).is_ranked

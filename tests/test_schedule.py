@@ -10,8 +10,10 @@ import pytest
 import torch
 
 from harness import oracle
+from harness.device.nvml import Seen
 from harness.errors import Inconclusive, JudgeFailed, SubmissionError
 from harness.reasons import Reason
+from harness.records import ClockLimit
 from harness.timing.data.data_set import CaseOutputs
 from harness.timing.data.sample_plan import WHOLE_CALLS, Sampler, plan_comparison
 from harness.timing.rounds import schedule
@@ -34,16 +36,18 @@ class ScriptedPlayer:
 
     `call_us` has the time of a call in each round, by contender's name; a round takes that for each of its calls, and
     `overhead_us` beside them. `null_us` has what null rounds take beside the time that the device worked. `wrong` and
-    `dying` hold names: their rounds are not as expected, or end in an error."""
+    `dying` hold names: their rounds are not as expected, or end in an error. `looks` has what was seen of the device
+    around each set of rounds that counts, or would; there is nothing to see after the last."""
 
     buffer_count = 1000
 
-    def __init__(self, call_us, null_us=0.0, overhead_us=0.0, wrong=(), dying=(), written=False, mapped=True):
+    def __init__(self, call_us, null_us=0.0, overhead_us=0.0, wrong=(), dying=(), written=False, mapped=True, looks=()):
         self._call_us = {name: iter(times) for name, times in call_us.items()}
         self._null_us = itertools.repeat(null_us) if isinstance(null_us, float) else iter(null_us)
         self._overhead_us = overhead_us
         self._wrong, self._dying, self._written = wrong, dying, written
         self._mapped = itertools.repeat(mapped) if isinstance(mapped, bool) else iter(mapped)
+        self._looks = itertools.chain([[]] * CHOOSING, looks)
         self.played = []
         self.checked_all = []
         self.buffers_for = []
@@ -52,7 +56,10 @@ class ScriptedPlayer:
         self.buffers_for.append(calls)
 
     def fill(self):
-        pass
+        self._seen = next(self._looks, [])
+
+    def seen(self):
+        return self._seen
 
     def play(self, contender, calls, lasts_us=0.0, *, check_all_inputs=False):
         self.played.append((contender.name, calls, lasts_us))
@@ -245,6 +252,45 @@ def test_a_round_in_which_memory_was_mapped_is_played_again_a_few_times():
     player = ScriptedPlayer(times, mapped=False)
     assert not play_mapped(player, contender(), calls=1).mapped
     assert len(player.played) == MAPPING_TRIES
+
+
+COOL = [Seen(clock_limits=frozenset({ClockLimit.POWER_CAP}), processes=frozenset())] * 2
+HOT = [*COOL, Seen(clock_limits=frozenset({ClockLimit.HARDWARE_THERMAL}))]
+SHARED = [*COOL, Seen(processes=frozenset({4711}))]
+
+
+@pytest.fixture
+def no_respite(monkeypatch):
+    monkeypatch.setattr(schedule, "RESPITE_S", 0.0)
+
+
+@pytest.mark.parametrize("spoiled", [HOT, SHARED])
+def test_rounds_on_a_device_that_is_throttled_or_shared_are_played_again_and_do_not_count(no_respite, spoiled):
+    """All of a set, though nothing may be seen before the last of them has been played."""
+    own, eager = contender(), contender("eager", trusted=True)
+    times = {"submission": [100.0] * CHOOSING + [100.0, 999.0, 999.0] + [100.0] * 6, "eager": itertools.repeat(100.0)}
+    player = ScriptedPlayer(times, looks=[COOL, spoiled, spoiled, COOL])
+    timed = schedule_of(player, own, eager)
+    timed.measure(budget_s=0.0, half_width=0.01, least_rounds=6)
+    assert own.samples_us() == pytest.approx([100.0] * 6)
+    assert len(eager.round_s) == 6 and len(player.rounds_of("eager")) == CHOOSING + 8
+    assert (timed.kept, timed.discarded) == ([COOL, COOL, [], [], [], []], [spoiled, spoiled])
+
+
+def test_rounds_on_a_device_that_stays_as_it_is_count_after_a_few_tries(no_respite):
+    own = contender()
+    player = ScriptedPlayer({"submission": itertools.repeat(100.0)}, looks=itertools.repeat(HOT))
+    timed = schedule_of(player, own)
+    timed.measure(budget_s=0.0, half_width=0.01, least_rounds=6)
+    assert len(player.rounds_of("submission")) == CHOOSING + 6 + schedule.MOST_DISCARDED
+    assert (timed.kept, timed.discarded) == ([HOT] * 6, [HOT] * schedule.MOST_DISCARDED)
+
+
+def test_what_was_seen_before_all_started_again_is_not_told_of_the_rounds_that_count():
+    times = {"submission": [*[250.0] * CHOOSING, *[50.0] * 20]}
+    timed = schedule_of(ScriptedPlayer(times, looks=[COOL] * schedule.ROUNDS_TO_RESTART), own := contender())
+    timed.measure(budget_s=0.0, half_width=0.01, least_rounds=6)
+    assert timed.kept == [[]] * 6 and len(own.round_s) == 6
 
 
 def rounds_of_8_calls(**elapsed_s):

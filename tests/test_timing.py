@@ -123,6 +123,31 @@ def test_quick_times_the_first_timed_case_against_eager_and_says_so(tmp_path):
     assert {"note": "one_case_timed", "case": "of 256", "untimed": 1} in evaluation["noted"]
 
 
+def test_what_was_seen_around_rounds_is_in_the_json_and_rounds_beside_others_do_not_count(tmp_path):
+    """With a look at a CPU that tells what NVML might: for two looks somebody else is there."""
+    program = tmp_path / "watched.py"
+    program.write_text(
+        "import itertools, os\n"
+        "from harness.device.host import HostDevice\n"
+        "from harness.device.nvml import Seen\n"
+        "looks = itertools.count()\n"
+        "def look(self):\n"
+        "    others = {1} if next(looks) in (25, 26) else set()\n"
+        "    return Seen(sm_mhz=1980, processes=frozenset({os.getpid(), *others}))\n"
+        "HostDevice.look = look\n"
+        "exec(open('eval.py').read())\n"
+    )
+    run = run_timed(CONTROL, "--problem", "layernorm", "-k", "32x128x768", program=[sys.executable, program],
+                    env={"PYTHONPATH": str(ROOT)})  # fmt: skip
+    (evaluation,) = run.results["evaluations"]
+    (timing,) = timings(evaluation)
+    seen = timing["conditions"]
+    assert (seen["sm_mhz"], seen["other_processes"], seen["discarded_beside"]) == ([1980, 1980], [], [1])
+    assert 1 <= seen["discarded"] <= 2
+    assert seen["sm_mhz_of_rounds"] == [1980] * len(timing["samples_us"])
+    assert not any(note["note"] == "disturbed" for note in evaluation["noted"])
+
+
 def test_it_is_said_when_something_else_kept_the_processors_busy():
     """Threads that wait for each other take many times as long then, and each round does."""
     with machine.alone(), subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:

@@ -10,6 +10,7 @@ import torch
 
 from harness.device.arena import Arena
 from harness.device.bandwidth import Bandwidth
+from harness.device.nvml import Seen
 from harness.protocol.wire import OutputRef
 
 
@@ -80,6 +81,10 @@ class Device(Protocol):
     def wait_until_idle(self, limit_s: float) -> float:
         """Wait until the device works for nobody else, for `limit_s` at the most. Returns the seconds, 0.0 where it was
         idle."""
+        ...
+
+    def look(self) -> Seen | None:
+        """In which state it is now, and who uses it; None where nobody tells."""
         ...
 
     def bandwidth(self) -> Bandwidth:

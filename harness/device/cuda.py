@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,9 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.device import bandwidth, driver
+from harness.device import bandwidth, driver, nvml
 from harness.device.arena import Arena
 from harness.device.bandwidth import Bandwidth
+from harness.device.nvml import NoNvml, Seen
 from harness.errors import HarnessError, SubmissionError
 from harness.protocol.wire import ArenaRef, OutputRef
 from harness.reasons import Reason
@@ -197,6 +199,9 @@ class CudaDevice:
         self.cache_bytes = properties.L2_cache_size
         self.flush_bytes = 2 * self.cache_bytes
         self._probed = torch.empty(self.flush_bytes, dtype=torch.uint8, device="cuda")
+        self._watch: nvml.Watch | None = None
+        with contextlib.suppress(NoNvml):  # the environment of the results says it
+            self._watch = nvml.open_watch(self.torch_device)
         self._idle_probe_s = min(self._probe_s() for _ in range(IDLE_PROBES))
 
     def reader(self, pid: int) -> CudaReader:
@@ -216,6 +221,9 @@ class CudaDevice:
             if time.perf_counter() - started > limit_s:
                 break
         return time.perf_counter() - started if busy else 0.0
+
+    def look(self) -> Seen | None:
+        return self._watch.look() if self._watch else None
 
     def _probe_s(self) -> float:
         torch.cuda.synchronize()

@@ -21,6 +21,7 @@ from harness.device import bandwidth
 from harness.device.arena import Arena
 from harness.device.bandwidth import Bandwidth
 from harness.device.memory_file import MemoryFile
+from harness.device.nvml import Seen
 from harness.errors import HarnessError, SubmissionError
 from harness.protocol.wire import ArenaRef, OutputRef
 from harness.reasons import Reason
@@ -184,6 +185,9 @@ class HostDevice:
 
     def wait_until_idle(self, limit_s: float) -> float:
         return 0.0  # what works on processors are processes, and those are stopped
+
+    def look(self) -> Seen | None:
+        return None  # what others use of processors is measured: harness.timing.background_load
 
     def bandwidth(self) -> Bandwidth:
         return bandwidth.measure(self.torch_device, COPY_BYTES, self.flush_bytes, _elapsed_s)

@@ -2,8 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from harness import notes
 from harness.notes import Note
+from harness.records import ClockLimit
+from harness.verdict import Conditions
+
+# What holds a GPU's clocks down, as people say it.
+CLOCK_LIMITS = {
+    ClockLimit.IDLE: "it was idle",
+    ClockLimit.APPLICATION_CLOCKS: "its clocks are set so",
+    ClockLimit.POWER_CAP: "it reached its power limit",
+    ClockLimit.SLOWDOWN: "its hardware slowed it down",
+    ClockLimit.SYNC_BOOST: "it keeps step with other GPUs",
+    ClockLimit.THERMAL: "it was too hot for its driver",
+    ClockLimit.HARDWARE_THERMAL: "it was too hot for its hardware",
+    ClockLimit.POWER_BRAKE: "its supply asked for less power",
+    ClockLimit.DISPLAY_CLOCKS: "a display sets its clocks",
+    ClockLimit.BOARD_LIMIT: "its board allowed no more",
+    ClockLimit.RELIABILITY: "its voltage allowed no more",
+}
 
 
 def sentence(note: Note) -> str:
@@ -36,6 +55,8 @@ def sentence(note: Note) -> str:
                 f"{_where(note)}a call took less time than moving its bytes takes at the best bandwidth measured here, "
                 "though its interval leaves it open. Measured again, it did so again. The submission is not ranked."
             )
+        case notes.Disturbed():
+            return _disturbed(note)
         case notes.SanitizerFound():
             return f"{note.tool}: {note.message}"
         case notes.SanitizerFailed():
@@ -57,13 +78,67 @@ def sentence(note: Note) -> str:
             return note.text
 
 
+def held_down_by(limits: Iterable[ClockLimit]) -> str:
+    """Why clocks were low, in words with commas."""
+    return ", ".join(CLOCK_LIMITS[limit] for limit in limits)
+
+
+def _disturbed(note: notes.Disturbed) -> str:
+    """The causes, what was tried, and what becomes of the times."""
+    causes = []
+    if note.throttled:
+        causes.append(f"the GPU was throttled ({held_down_by(map(ClockLimit, note.throttled))})")
+    if note.processes:
+        one = len(note.processes) == 1
+        pids = ", ".join(map(str, note.processes))
+        causes.append(f"process{'' if one else 'es'} {pids} used {'it' if causes else 'the GPU'}, too")
+    unranked = " The submission is not ranked." if note.is_of_rank else ""
+    return (
+        f"{_where(note)}while rounds were timed {' and '.join(causes)}. {note.discarded} sets of rounds were played "
+        f"again and it went on: the times may be far off. Run it again on a GPU that is cool and free.{unranked}"
+    )
+
+
+def conditions(seen: Conditions) -> str:
+    """In which state the GPU was, in one line; what NVML did not tell is left out."""
+    parts = [
+        _range("SM", seen.sm_mhz),
+        _range("memory", seen.memory_mhz),
+        f"up to {seen.temperature_c} °C" if seen.temperature_c is not None else "",
+        f"up to {seen.power_w:.0f} W" if seen.power_w is not None else "",
+    ]
+    if seen.power_w is not None and seen.power_limit_w is not None:
+        parts[-1] += f" of {seen.power_limit_w:.0f}"
+    if seen.clock_limits is not None:  # between rounds it is idle
+        down = [limit for limit in seen.clock_limits if limit != ClockLimit.IDLE]
+        parts.append(f"clocks held down: {held_down_by(down) or 'never'}")
+    if seen.other_processes is None:
+        parts.append("other processes cannot be seen")
+    else:
+        parts.append(f"other processes: {', '.join(map(str, seen.other_processes)) or 'none'}")
+    if seen.discarded:
+        why = [*map(CLOCK_LIMITS.__getitem__, seen.discarded_throttled)]
+        why += [f"process {pid} used it" for pid in seen.discarded_beside]
+        parts.append(f"sets of rounds played again: {seen.discarded} ({', '.join(why)})")
+    return "; ".join(part for part in parts if part)
+
+
+def _range(what: str, mhz: tuple[int, int] | None) -> str:
+    if mhz is None:
+        return ""
+    low, high = mhz
+    return f"{what} at {low} MHz" if low == high else f"{what} at {low} to {high} MHz"
+
+
 def _where(
     note: notes.BaselineLeftOut
     | notes.BaselineBelowNoise
     | notes.InputsUnchanged
     | notes.BusyMachine
-    | notes.FasterThanMemory,
+    | notes.FasterThanMemory
+    | notes.Disturbed,
 ) -> str:
     if not note.case:
         return ""
-    return f"'{note.case}', {note.part}: " if note.part else f"'{note.case}': "
+    captured = "captured" if isinstance(note, notes.Disturbed) and note.captured else ""
+    return ", ".join(word for word in (f"'{note.case}'", note.part, captured) if word) + ": "

@@ -28,6 +28,8 @@ class CaseTimes:
     notes: list[Note]
     versions: dict[str, str]
     """Of baselines that are not made from the reference."""
+    conditions: verdict.Conditions | None = None
+    """What was seen of the device meanwhile."""
     captured: CaseTimes | None = None
     """The same by rounds that launch CUDA graphs; None where there are none."""
 
@@ -60,6 +62,7 @@ def timing_result(times: CaseTimes, bandwidth: float) -> verdict.CaseTiming:
         launch_bound=times.launch_bound,
         baselines=baselines,
         speedup_over_best=best.speedup if best else None,
+        conditions=times.conditions,
         captured=timing_result(times.captured, bandwidth) if times.captured else None,
     )
 

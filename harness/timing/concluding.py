@@ -10,7 +10,7 @@ from harness import verdict
 from harness.device.base import Device
 from harness.errors import Inconclusive, NotCaptured, Stopped, SubmissionError
 from harness.judging.runner import Runner
-from harness.notes import SUBMISSION
+from harness.notes import SUBMISSION, Disturbed
 from harness.reasons import Reason
 from harness.timing import device_time, roofline
 from harness.timing.case_times import CaseTimes
@@ -145,6 +145,22 @@ def refuse_work_left_on_the_device(submission: Contender) -> None:
             f"In {sum(left)} of {len(left)} rounds the GPU went on working when it was stopped, which slows what is "
             "timed next. Nothing of it may run between its calls.",
         )
+
+
+def disturbed(conditions: verdict.Conditions | None, part: Part, *, captured: bool = False) -> list[Disturbed]:
+    """A note where rounds count though the device was throttled or others used it; else nothing."""
+    if conditions is None or not (conditions.throttled or conditions.other_processes):
+        return []
+    return [
+        Disturbed(
+            case=part.case,
+            part=part.shown,
+            captured=captured,
+            throttled=[*conditions.throttled],
+            processes=conditions.other_processes or [],
+            discarded=conditions.discarded,
+        )
+    ]
 
 
 def require_a_time(submission: Contender, part: Part) -> None:

@@ -13,9 +13,11 @@ from harness.timing.data.data_set import DataSet
 from harness.timing.part import Part
 from harness.timing.patience import Patience
 from harness.timing.rounds.clock import Clock
+from harness.timing.rounds.conditions import summary
 from harness.timing.rounds.contender import Contender
 from harness.timing.rounds.null_cost import NullCost
 from harness.timing.rounds.schedule import Schedule
+from harness.verdict import Conditions
 
 
 def make_data(device: Device, part: Part, sets: Sequence[DataSet], buffers: Sequence[Sequence[TensorRef]]) -> CaseData:
@@ -25,10 +27,12 @@ def make_data(device: Device, part: Part, sets: Sequence[DataSet], buffers: Sequ
 
 @dataclass(frozen=True)
 class Measured:
-    """`left_out` says why a baseline failed, by its name. `busy_share` is what other programs took of the machine."""
+    """`left_out` says why a baseline failed, by its name. `busy_share` is what other programs took of the machine,
+    `conditions` what was seen of the device."""
 
     left_out: dict[str, str]
     busy_share: float
+    conditions: Conditions | None
 
 
 def measure(
@@ -45,4 +49,5 @@ def measure(
     schedule = Schedule(clock, null_cost, contenders, patience.round_us)
     background = BackgroundLoad()
     left_out = schedule.measure(patience.budget_s, patience.half_width, patience.least_rounds)
-    return Measured(left_out, background.share() if device.is_cpu else 0.0)
+    busy_share = background.share() if device.is_cpu else 0.0
+    return Measured(left_out, busy_share, summary(schedule.kept, schedule.discarded))

@@ -137,6 +137,7 @@ class Timer:
         for contender in concluding.leave_out_those_below_noise(contenders[1:]):
             notes.append(BaselineBelowNoise(baseline=contender.name, case=part.case, part=part.shown))
         times = self._concluded(staged, null, contenders, runners)
+        times = replace(times, conditions=measured.conditions)
         if self._settings.device_time and concluding.can_be_captured(self._device, part):
             finished = [contender for contender in contenders if contender.finished]
             times = replace(times, device_times=concluding.device_times(finished, runners, staged.data.pool))
@@ -169,21 +170,24 @@ class Timer:
         again = [c.anew(captured=True) for c in contenders if c.finished and not runners[c.name].launches_graphs]
         null = null.anew(captured=False)
         left_out: dict[str, str] = {}
+        notes: list[Note] = []
         try:
             for contender in again:
                 contender.reader.forget()  # the worker gives memory back before it captures
-            left_out = self._measure(staged, null, again).left_out
+            measured = self._measure(staged, null, again)
+            left_out = measured.left_out
             for contender in concluding.leave_out_those_below_noise(again[1:]):
                 left_out[contender.name] = "its time was lost in the noise of a busy machine."
-            times = self._concluded(staged, null, again, runners)
+            times = replace(self._concluded(staged, null, again, runners), conditions=measured.conditions)
+            notes += concluding.disturbed(measured.conditions, staged.part, captured=True)
         except Stopped as error:
             left_out[SUBMISSION] = concluding.captured_fault(error)
             times = None
         finally:
             for contender in again:
                 contender.reader.forget()
-        notes = [NotCaptured(implementation=name, why=why, cases=[case]) for name, why in left_out.items()]
-        return times, [*notes]
+        notes += [NotCaptured(implementation=name, why=why, cases=[case]) for name, why in left_out.items()]
+        return times, notes
 
     def _contenders(self, staged: StagedPart, runners: Mapping[str, Runner]) -> tuple[list[Contender], list[Note]]:
         """Who is ready to be timed, the submission first, and a note on each baseline that is not."""
@@ -207,6 +211,7 @@ class Timer:
             notes.append(BaselineLeftOut(baseline=label, why=why, case=case, part=shown))
         if measured.busy_share >= NOTICED_SHARE:
             notes.append(BusyMachine(case=case, share=measured.busy_share, part=shown))
+        notes += concluding.disturbed(measured.conditions, staged.part)
         return notes
 
     def _times(self, part: Part, contenders: Sequence[Contender], runners: Mapping[str, Runner]) -> CaseTimes:

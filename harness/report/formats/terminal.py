@@ -13,7 +13,7 @@ from harness.records import KernelCounts
 from harness.report.figures import duration, ratio, with_interval
 from harness.report.tables import Column, print_columns
 from harness.report.view import View
-from harness.report.words import sentence
+from harness.report.words import conditions, sentence
 from harness.verdict import (
     Accepted,
     Case,
@@ -57,6 +57,7 @@ def render(results: Results, view: View) -> str:
     if not view.quiet:
         _print_rankings(console, results.evaluations)
         _print_isolation(console, results.environment.get("isolation", {}), view.verbose)
+        _print_unwatched(console, results)
     return page.getvalue()
 
 
@@ -83,6 +84,13 @@ def _print_isolation(console: Console, isolation: dict[str, Any], verbose: bool)
         parts = f": {', '.join(described['contains'])}" if verbose else ""
         lacks = f" ({described['lacks']})" if described["lacks"] else ""
         console.print(Text(f"isolation on {device}: {described['level']}{lacks}{parts}", style="dim"), soft_wrap=True)
+
+
+def _print_unwatched(console: Console, results: Results) -> None:
+    """That nobody saw in which state the GPU was, where something was timed on it."""
+    why = results.environment.get("unwatched")
+    if why and any(evaluation.device == "cuda" and _timed(evaluation.cases) for evaluation in results.evaluations):
+        console.print(Text(why, style="dim"), soft_wrap=True)
 
 
 def verdict_line(evaluation: Evaluation, *, names_problem: bool = False) -> Text:
@@ -161,6 +169,7 @@ def _print_cases(console: Console, evaluation: Evaluation, *, verbose: bool, bri
     _print_versions(console, _timed(evaluation.cases))
     _print_build(console, evaluation, verbose)
     if verbose:
+        _print_conditions(console, _timed(evaluation.cases))
         _print_counts(console, evaluation)
 
 
@@ -251,6 +260,15 @@ def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> Non
                 style="dim",
             )
         )
+
+
+def _print_conditions(console: Console, timed: list[CasePassed]) -> None:
+    """In which state a GPU was while each case was timed."""
+    for case in timed:
+        for below, timing in [("", case.timing), *_below(case)]:
+            if timing and timing.conditions:
+                name = f"{case.name}, {below}" if below else case.name
+                console.print(Text(f"  {name}: {conditions(timing.conditions)}", style="dim"), soft_wrap=True)
 
 
 def _print_counts(console: Console, evaluation: Evaluation) -> None:

@@ -46,6 +46,7 @@ from harness.timing.data.expected_rounds import ExpectedRound
 from harness.timing.data.pooled_input import Contents
 from harness.timing.data.sample_plan import Sampler, Samples, plan_comparison
 from harness.timing.rounds.calls import with_spare
+from harness.timing.rounds.conditions import Lookout, Looks
 from harness.timing.rounds.contender import Contender, ProcessorTime
 from harness.timing.rounds.idle import Idle
 from harness.timing.rounds.inspection import Inspector
@@ -98,6 +99,7 @@ class Clock:
         self._expected = data.expected
         self._timeout_s = timeout_s
         self._idle = Idle(device)
+        self._lookout = Lookout(device)
         self._random = random.SystemRandom()
         self._sampler = Sampler(data.outputs)
         self._inspector = Inspector(device, data.outputs)
@@ -114,6 +116,10 @@ class Clock:
 
     def fill(self) -> None:
         self._pool.fill()
+        self._lookout.start()
+
+    def seen(self) -> Looks:
+        return self._lookout.looks
 
     def expected(self, rounds: Sequence[Round]) -> Iterator[ExpectedRound]:
         return self._expected.of([(played.evidence.plan, played.evidence.contents) for played in rounds])
@@ -149,6 +155,7 @@ class Clock:
             if was_idle:
                 contender.left_device_busy.append(not self._idle.wait())
         used_s.append(contender.worker.processor_s())
+        self._lookout.look()  # the contender is held, and has left the device idle or was found out
         before_s, timed_s, after_s = np.diff(used_s)
         compared = self._sampler.calls_to_compare(calls)
         plan = plan_comparison(samples, buffers, compared, full)

@@ -13,6 +13,7 @@ from harness.protocol.wire import Named
 from harness.timing.data.expected_rounds import ExpectedRound
 from harness.timing.data.pooled_input import Contents
 from harness.timing.data.sample_plan import SamplePlan
+from harness.timing.rounds.conditions import Looks
 from harness.timing.rounds.contender import Contender, ProcessorTime
 
 # A round in which the judge had to map new memory of the worker is slow through no fault of the worker's, and is played
@@ -76,6 +77,11 @@ class RoundPlayer(Protocol):
         `check_all_inputs` compares the inputs of all buffers afterwards, not of two.
 
         Raises SubmissionError when the worker fails."""
+        ...
+
+    def seen(self) -> Looks:
+        """What was seen of the device since the last `fill`, before and after each round; nothing where nobody
+        looks."""
         ...
 
     def expected(self, rounds: Sequence[Round]) -> Iterator[ExpectedRound]:

@@ -11,9 +11,10 @@ from harness.errors import Inconclusive
 from harness.garbage import no_garbage_collection
 from harness.reasons import Reason
 from harness.timing.rounds.calls import LONGEST_ROUND, choose_calls, most_calls
+from harness.timing.rounds.conditions import Looks, are_spoiled
 from harness.timing.rounds.contender import Contender
 from harness.timing.rounds.null_cost import NullCost
-from harness.timing.rounds.round import RoundPlayer
+from harness.timing.rounds.round import Round, RoundPlayer
 from harness.timing.rounds.running import Running
 
 # Calls of the first round, and of the probes from which the number of calls is chosen. A contender whose first round
@@ -33,6 +34,11 @@ MOST_RESTARTS = 2
 
 MAX_ROUNDS = 200
 
+# Sets of rounds that are played again where the device was throttled or others used it, in all, and how long it is left
+# alone before each. What lasts longer than that is said, not waited for.
+MOST_DISCARDED = 5
+RESPITE_S = 0.1
+
 
 class Schedule:
     """Times contenders on one case, by rounds that a player plays."""
@@ -48,6 +54,10 @@ class Schedule:
         self._round_us = round_us
         self._most_calls = most_calls(player.buffer_count)
         self._restarts = 0
+        self.kept: list[Looks] = []
+        """What was seen of the device around each round that counts."""
+        self.discarded: list[Looks] = []
+        """And around those that were played again."""
 
     def measure(self, budget_s: float, half_width: float, least_rounds: int) -> dict[str, str]:
         """Play interleaved rounds until each contender has `least_rounds`, and either every time's interval is within
@@ -76,14 +86,25 @@ class Schedule:
         return out_of_time or all(contender.known_within(half_width) for contender in running)
 
     def _play_round(self) -> None:
-        rounds = self._running.play({contender.name: contender.calls for contender in self._running.contenders})
-        null_s = self._null_cost.of(rounds)
+        rounds, null_s = self._play_undisturbed()
+        self.kept.append(self._player.seen())
         for played in rounds:
             contender = played.contender
             contender.round_s.append(played.elapsed_s)
             contender.null_s.append(null_s[contender.name])
             contender.issue_us.append(played.issue_us / max(played.calls - 1, 1))
             contender.processor_s.append(played.processor_s)
+
+    def _play_undisturbed(self) -> tuple[list[Round], dict[str, float]]:
+        """A round of each and what it cost beside its calls. All are played again where the device was throttled or
+        others used it, so that none is chosen by its time."""
+        while True:
+            rounds = self._running.play({contender.name: contender.calls for contender in self._running.contenders})
+            null_s = self._null_cost.of(rounds)
+            if len(self.discarded) == MOST_DISCARDED or not are_spoiled(self._player.seen()):
+                return rounds, null_s
+            self.discarded.append(self._player.seen())
+            time.sleep(RESPITE_S)
 
     # ------------------------------------------------------------------ calls of a round
 
@@ -126,6 +147,7 @@ class Schedule:
         if not self._with_too_few(chosen):
             return
         self._restarts += 1
+        self.kept.clear()
         for contender in self._running.contenders:
             contender.start_again(max(chosen[contender.name], contender.calls))
         self._player.use_buffers_for(max(contender.calls for contender in self._running.contenders))
