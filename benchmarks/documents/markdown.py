@@ -54,15 +54,17 @@ _PLOT = re.compile(r"^<!-- plot: (?P<path>\S+) (?P<svg>\S+) -->$", re.MULTILINE)
 
 
 def table(results: Results) -> str:
-    """For each device its accepted and timed submissions, fastest first, on the first timed case and over all."""
+    """For each device its accepted and timed submissions, fastest first, on the first timed case and over all. Those
+    that have no rank come last."""
     tables = [_device_table(timed, results.environment) for timed in _by_device(results)]
     return "\n".join(tables) or "Nothing was timed.\n"
 
 
 def _by_device(results: Results) -> list[list[Accepted]]:
-    """The accepted and timed evaluations of each device, fastest first; cuda before cpu."""
+    """The accepted and timed evaluations of each device, fastest first, the ranked before the others; cuda before
+    cpu."""
     timed = [e for e in results.evaluations if isinstance(e, Accepted) and e.geomean_speedup is not None]
-    timed.sort(key=lambda e: -(e.geomean_speedup or 0.0))
+    timed.sort(key=lambda e: (not e.is_ranked, -(e.geomean_speedup or 0.0)))
     devices = sorted({e.device for e in timed}, reverse=True)
     return [[e for e in timed if e.device == device] for device in devices]
 
@@ -87,7 +89,7 @@ def cases_table(results: Results, part: str = "") -> str:
 
 
 def summary(folder: Path) -> str:
-    """A line for each problem and device: its fastest submission."""
+    """A line for each problem and device: its fastest submission. Where none is ranked, none is called so."""
     lines = [
         "| problem | fastest submission | of the floor, first case | over eager | over the fastest baseline | on |",
         "|---|---|---|---|---|---|",
@@ -97,7 +99,7 @@ def summary(folder: Path) -> str:
             best = timed[0]
             device = "" if best.device == "cuda" else f" ({best.device})"
             lines.append(
-                f"| {name}{device} | `{best.submission}` | {_timings(best)[0][1].floor_fraction:.0%} "
+                f"| {name}{device} | `{best.submission}`{_unranked(best)} | {_timings(best)[0][1].floor_fraction:.0%} "
                 f"| {with_interval(best.geomean_speedup, best.geomean_interval)} "
                 f"| {with_interval(best.geomean_speedup_over_best, best.geomean_over_best_interval)} "
                 f"| {measurements.day(results.environment)} |"
@@ -151,11 +153,18 @@ def _device_table(timed: list[Accepted], environment: dict[str, Any]) -> str:
     for evaluation in timed:
         timing = _timings(evaluation)[0][1]
         lines.append(
-            f"| `{evaluation.submission}` | {_time(timing)} | {timing.floor_fraction:.0%} "
+            f"| `{evaluation.submission}`{_unranked(evaluation)} | {_time(timing)} | {timing.floor_fraction:.0%} "
             f"| {with_interval(evaluation.geomean_speedup, evaluation.geomean_interval)} "
             f"| {with_interval(evaluation.geomean_speedup_over_best, evaluation.geomean_over_best_interval)} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def _unranked(evaluation: Accepted) -> str:
+    """What follows the name of a submission that has no place among others."""
+    if evaluation.is_ranked:
+        return ""
+    return ", too noisy to rank" if evaluation.is_too_noisy else ", not ranked"
 
 
 def _timings(evaluation: Accepted, part: str = "") -> list[tuple[str, CaseTiming]]:
