@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from harness import against, verdict
 from harness.device.base import Device
 from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, of_the_judge
@@ -19,7 +21,7 @@ from harness.judging import replaced
 from harness.judging.baselines import Baselines
 from harness.judging.correctness import Correctness
 from harness.judging.runner import Runner, load_request, precompilation
-from harness.notes import SUBMISSION, MayRun, NotCaptured, Note, NotTimed, OneCaseTimed
+from harness.notes import SUBMISSION, MayRun, NotCaptured, Note, NotTimed, OneCaseTimed, TooNoisyToRank
 from harness.oracle.draw import Draws
 from harness.problem import Case, Problem
 from harness.protocol.wire import Loaded, Precompilation
@@ -190,7 +192,16 @@ class Judge:
         common |= {"cases": cases, "notes": [*self._baselines.notes, *_together(notes)]}
         captured = [times.captured for times in timed if times.captured]
         of_graphs = verdict.Geomeans(**_geomeans(captured)) if captured and len(captured) == len(timed) else None
-        return verdict.Accepted(**common, **_geomeans(timed), captured=of_graphs)
+        return _noted_if_wide(verdict.Accepted(**common, **_geomeans(timed), captured=of_graphs))
+
+
+def _noted_if_wide(accepted: verdict.Accepted) -> verdict.Accepted:
+    """With a note where the speedup that decides its rank is not known well enough."""
+    if not accepted.has_wide_speedup:
+        return accepted
+    assert accepted.geomean_speedup is not None and accepted.geomean_interval is not None
+    note = TooNoisyToRank(reaches={"eager": verdict.reach(accepted.geomean_speedup, accepted.geomean_interval)})
+    return msgspec.structs.replace(accepted, notes=[*accepted.notes, note])
 
 
 def _build(loaded: Loaded) -> verdict.Build | None:

@@ -107,6 +107,15 @@ class Disturbed(_Note, frozen=True, tag="disturbed"):
         return not self.part and not self.captured
 
 
+class TooNoisyToRank(_Note, frozen=True, tag="too_noisy_to_rank"):
+    """Intervals are so wide that a submission has no place among others."""
+
+    reaches: dict[str, float]
+    """How far they reach from their values on the farther side, as shares of these: in a case those of the times, by
+    SUBMISSION and names of baselines; else that of the speedup over a baseline, over all cases."""
+    case: str = ""
+
+
 class SanitizerFound(_Note, frozen=True, tag="sanitizer_found"):
     """A finding of compute-sanitizer's beside the one that is the reason."""
 
@@ -162,6 +171,7 @@ Note = (
     | BusyMachine
     | FasterThanMemory
     | Disturbed
+    | TooNoisyToRank
     | SanitizerFound
     | SanitizerFailed
     | SanitizerSilent

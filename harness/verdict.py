@@ -11,11 +11,19 @@ from typing import Any
 
 from msgspec import Struct
 
-from harness.notes import Disturbed, FasterThanMemory, Note, NotTimed
+from harness.notes import Disturbed, FasterThanMemory, Note, NotTimed, TooNoisyToRank
 from harness.reasons import Reason
 from harness.records import ClockLimit, KernelCounts, KernelResources
 
 SCHEMA = "kernelgate.results/1"
+
+# What is ranked is known within this share on either side.
+KNOWN_WITHIN = 0.1
+
+
+def reach(value: float, interval: tuple[float, float]) -> float:
+    """How far an interval reaches from its value on the farther side, as a share of the value."""
+    return max(value - interval[0], interval[1] - value) / value
 
 
 class Timing(Struct, frozen=True, kw_only=True):
@@ -34,6 +42,8 @@ class Timing(Struct, frozen=True, kw_only=True):
     """How long a call took to return, self-reported: on a GPU the time of Python and launch."""
     device: DeviceTime | None = None
     """Self-reported, with --device-time. None where a call waits for the device itself."""
+    processor: ProcessorUse | None = None
+    """None on a GPU."""
 
 
 class DeviceTime(Struct, frozen=True, kw_only=True):
@@ -48,6 +58,18 @@ class DeviceTime(Struct, frozen=True, kw_only=True):
     """Each call a graph of its own, launched one by one: gaps between calls, hardly any between the kernels of one."""
     launches: float | None = None
     """Kernels, copies and memory sets of a call, as the graph counts them."""
+
+
+class ProcessorUse(Struct, frozen=True, kw_only=True):
+    """Processor time of a call on a CPU: of all threads of its process, the user's and the system's, as the system
+    counts it in the rounds that `samples_us` are of. Who waits for a core that others use takes none meanwhile; a
+    thread that spins until it has work takes some."""
+
+    median_us: float
+    interval_us: tuple[float, float]
+    """95% confidence interval of the median."""
+    speedup: Speedup | None = None
+    """Of a baseline: the submission's over it, by processor time."""
 
 
 class Speedup(Struct, frozen=True, kw_only=True):
@@ -221,9 +243,20 @@ class Accepted(_Evaluation, frozen=True, kw_only=True, tag="accepted"):
 
     @property
     def is_ranked(self) -> bool:
-        """Whether it has a place among others: it has a speedup, and none of its times is in doubt."""
+        """Whether it has a place among others: it has a speedup that is known, and none of its times is in doubt."""
         doubted = any(isinstance(note, FasterThanMemory) or _spoils_rank(note) for note in self.notes)
-        return self.geomean_speedup is not None and not doubted
+        return self.geomean_speedup is not None and not doubted and not self.is_too_noisy
+
+    @property
+    def is_too_noisy(self) -> bool:
+        """Whether it has a speedup that is not known well enough, or one of a case that is not."""
+        return self.has_wide_speedup or any(isinstance(note, TooNoisyToRank) for note in self.notes)
+
+    @property
+    def has_wide_speedup(self) -> bool:
+        """Whether the interval of what decides a rank reaches further than KNOWN_WITHIN."""
+        speedup, interval = self.geomean_speedup, self.geomean_interval
+        return speedup is not None and interval is not None and reach(speedup, interval) > KNOWN_WITHIN
 
 
 def _spoils_rank(note: Note) -> bool:

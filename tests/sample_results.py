@@ -17,6 +17,7 @@ from harness.verdict import (
     DeviceTime,
     Errored,
     Geomeans,
+    ProcessorUse,
     Rejected,
     Results,
     Speedup,
@@ -34,9 +35,19 @@ def times(median_us, half_us):
     )  # fmt: skip
 
 
-def baseline(median_us, ratio, half=0.02, version=""):
-    speedup = Speedup(ratio=ratio, interval=(ratio - half, ratio + half))
-    return Baseline(**times(median_us, 1.0), speedup=speedup, version=version)
+def ratio_of(ratio, half):
+    return Speedup(ratio=ratio, interval=(ratio - half, ratio + half))
+
+
+def used(median_us, half_us, ratio=None, half=0.0):
+    return ProcessorUse(
+        median_us=median_us, interval_us=(median_us - half_us, median_us + half_us),
+        speedup=ratio and ratio_of(ratio, half),
+    )  # fmt: skip
+
+
+def baseline(median_us, ratio, half=0.02, version="", **more):
+    return Baseline(**times(median_us, 1.0), speedup=ratio_of(ratio, half), version=version, **more)
 
 
 def timing(median_us, floor_us, baselines, **more):
@@ -142,6 +153,24 @@ UNTIMED = Accepted(
     cases=[passed("small", "4×8", counts=[COUNTS])], not_timed=NotTimed.EMULATED,
 )  # fmt: skip
 
+SWINGING = Accepted(
+    problem="layernorm", submission="swinging", source_sha256=SHA256, device="cpu", seed=5,
+    cases=[
+        passed("headline", "16×64×32×32", timing=timing(
+            455.0, 114.0, {"eager": baseline(438.0, 0.96, 0.3, processor=used(830.0, 9.0, 1.04, 0.02)),
+                           "compile": baseline(540.0, 1.19, 0.1)},
+            processor=used(798.0, 8.0), interval_us=(400.0, 600.0),
+        )),
+        passed("8192x1024", "512×1024", timing=timing(230.0, 160.0, {"eager": baseline(250.0, 1.09)})),
+    ],
+    notes=[
+        notes.TooNoisyToRank(case="headline", reaches={"submission": 0.32, "eager": 0.111}),
+        notes.TooNoisyToRank(reaches={"eager": 0.25}),
+    ],
+    geomean_speedup=1.02, geomean_interval=(0.9, 1.28), geomean_speedup_over_best=1.0,
+    geomean_over_best_interval=(0.9, 1.2),
+)  # fmt: skip
+
 NOISY = Errored(
     problem="rmsnorm", submission="noisy", source_sha256=SHA256, device="cpu", seed=5,
     cases=[passed("small", "4×8")], reason=Reason.TOO_NOISY, message="'small' could not be timed.",
@@ -154,5 +183,5 @@ RESULTS = Results(
         "unwatched": "The GPU's clocks, heat and other processes were not seen. NVML says: Not Found.",
         "isolation": {"cuda": {"level": "namespaces", "contains": ["no network", "limits"], "lacks": None}},
     },
-    evaluations=[FAST, WRONG, UNTIMED, NOISY],
+    evaluations=[FAST, WRONG, UNTIMED, SWINGING, NOISY],
 )  # fmt: skip

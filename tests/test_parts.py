@@ -1,16 +1,17 @@
 """What is timed of a case, and what its rounds say, by plain values."""
 
 import contextlib
+from dataclasses import replace
 from types import SimpleNamespace
 
 import msgspec
 import pytest
 import torch
 
-from harness import oracle
+from harness import evaluate, oracle
 from harness.device.bandwidth import Bandwidth
 from harness.errors import Inconclusive, SubmissionError
-from harness.notes import SUBMISSION, Disturbed, FasterThanMemory
+from harness.notes import SUBMISSION, Disturbed, FasterThanMemory, TooNoisyToRank
 from harness.oracle.data import Data
 from harness.oracle.draw import CaseForms
 from harness.oracle.outputs import Form
@@ -19,7 +20,7 @@ from harness.problem import Case
 from harness.protocol.wire import Differentiation
 from harness.reasons import Reason
 from harness.timing import concluding
-from harness.timing.case_times import CaseTimes
+from harness.timing.case_times import CaseTimes, timing_result
 from harness.timing.part import Part
 from harness.timing.rounds.contender import Contender, ProcessorTime
 from harness.timing.rounds.idle import IN_ALL_S, LONGEST_S, Idle
@@ -203,12 +204,12 @@ class SteadyDevice:
         return Bandwidth(1e9, next(self._best))
 
 
-def timed_again(monkeypatch, device, *seen):
+def timed_again(monkeypatch, device, *seen, part=""):
     """The timer's answer when a part is timed and gets `seen`, one after the other."""
     timer = Timer(device, problem=None, settings=SimpleNamespace(effort="quick"), null=None)
     answers = iter(seen)
     monkeypatch.setattr(timer, "_time_once", lambda *_: next(answers))
-    return timer._time_part(SimpleNamespace(case="a", shown=""), {})
+    return timer._time_part(SimpleNamespace(case="a", shown=part), {})
 
 
 def test_a_time_in_doubt_is_measured_again_and_noted_when_it_stays(monkeypatch):
@@ -231,6 +232,69 @@ def test_the_bandwidth_is_measured_again_before_a_time_is_called_impossible():
         Timer(SteadyDevice(1e10, 9e9), None, settings, None)._refuse_the_impossible(fast)
 
 
+def swinging(name, call_us, spread):
+    """Nine rounds of ten calls, whose median is known within the share `spread`: the interval leaves two rounds out."""
+    own = contender(name, 0.0)
+    shares = [-0.9, -spread, 0, 0, 0, 0, 0, spread, 0.9]
+    own.round_s = [(1_000.0 + 10 * call_us * (1 + share)) / 1e6 for share in shares]
+    return own
+
+
+@pytest.mark.parametrize(
+    ("spreads", "noted"),
+    [
+        ({SUBMISSION: 0.09, "eager": 0.09, "compile": 0.09, "liger": 0.09}, []),
+        ({SUBMISSION: 0.12}, [SUBMISSION]),
+        ({"eager": 0.2, SUBMISSION: 0.5}, [SUBMISSION, "eager"]),
+        ({"compile": 0.3}, ["compile"]),
+        ({"liger": 0.3}, []),  # neither eager nor the fastest
+    ],
+)
+def test_a_case_on_a_cpu_is_too_noisy_to_rank_by_the_times_that_decide_a_rank(spreads, noted):
+    medians = {SUBMISSION: 100.0, "eager": 400.0, "compile": 200.0, "liger": 300.0}
+    timed = times(*(swinging(name, us, spreads.get(name, 0.0)) for name, us in medians.items()), late_bytes=0)
+    found = concluding.too_noisy(timed, CPU, "a")
+    wide = {name: pytest.approx(spreads[name]) for name in noted}
+    assert found == ([TooNoisyToRank(case="a", reaches=wide)] if noted else [])
+    assert concluding.too_noisy(timed, SimpleNamespace(is_cpu=False), "a") == []
+
+
+def test_a_whole_call_is_said_to_be_too_noisy_and_a_part_has_no_rank(monkeypatch):
+    def seen():
+        return times(swinging(SUBMISSION, 100.0, 0.2), contender("eager", 20_000.0), late_bytes=0)
+
+    (note,) = timed_again(monkeypatch, SteadyDevice(1e10), seen()).notes
+    assert note == TooNoisyToRank(case="a", reaches={SUBMISSION: pytest.approx(0.2)})
+    assert timed_again(monkeypatch, SteadyDevice(1e10), seen(), part="backward").notes == []
+
+
+def test_processor_time_is_shown_on_a_cpu_with_the_speedup_by_it():
+    """Calls of 100 µs that take 160 µs of two cores, eager's of 1,900 µs with 320 µs."""
+    own, eager = contender(SUBMISSION, 2_000.0), contender("eager", 20_000.0)
+    for one, used_ms in ((own, 1.7), (eager, 3.3)):
+        one.processor_s = [ProcessorTime(used_ms / 1e3, 0.0)] * 9
+        one.null_processor_s = [1e-4] * 9
+    timed = times(own, eager, late_bytes=0)
+    timed = replace(timed, on_processors=True, versions={"eager": ""})
+    result = timing_result(timed, 1e10)
+    assert (result.processor.median_us, result.processor.speedup) == (pytest.approx(160.0), None)
+    assert result.baselines["eager"].processor.interval_us == pytest.approx((320.0, 320.0))
+    assert result.baselines["eager"].processor.speedup.ratio == pytest.approx(2.0)
+    assert result.baselines["eager"].speedup.ratio == pytest.approx(19.0)
+    assert timing_result(replace(timed, on_processors=False), 1e10).processor is None
+
+
+@pytest.mark.parametrize(("interval", "ranked"), [((1.81, 2.19), True), ((1.79, 2.1), False), ((1.9, 2.21), False)])
+def test_a_rank_needs_a_speedup_that_is_known_within_a_tenth_on_either_side(interval, ranked):
+    accepted = Accepted(
+        problem="p", submission="s", source_sha256="", device="cuda", seed=1, cases=[], geomean_speedup=2.0,
+        geomean_interval=interval,
+    )  # fmt: skip
+    assert accepted.is_ranked == ranked
+    reaches = [note.reaches for note in evaluate._noted_if_wide(accepted).notes]
+    assert reaches == ([] if ranked else [{"eager": pytest.approx(0.105)}])
+
+
 def test_a_submission_with_a_time_in_doubt_is_not_ranked():
     accepted = Accepted(
         problem="p", submission="s", source_sha256="", device="cpu", seed=1, cases=[], geomean_speedup=2.0
@@ -238,5 +302,6 @@ def test_a_submission_with_a_time_in_doubt_is_not_ranked():
     assert accepted.is_ranked
     assert not msgspec.structs.replace(accepted, notes=[FasterThanMemory(case="a")]).is_ranked
     assert not msgspec.structs.replace(accepted, notes=[Disturbed(case="a")]).is_ranked
+    assert not msgspec.structs.replace(accepted, notes=[TooNoisyToRank(case="a", reaches={SUBMISSION: 0.2})]).is_ranked
     of_no_rank = [Disturbed(case="a", part="backward"), Disturbed(case="a", captured=True)]
     assert msgspec.structs.replace(accepted, notes=of_no_rank).is_ranked

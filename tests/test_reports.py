@@ -193,7 +193,10 @@ def test_a_format_is_one_file(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, f"{formats.__name__}.lines", raising=False)
     asked = options.parse(["--report", f"lines={tmp_path / 'out'}", "submission.py"])
     assert asked.output.reports == (("lines", str(tmp_path / "out")),)
-    assert formats.find("lines").render(RESULTS, View()) == "fast cuda\nwrong emulator\nemulated emulator\nnoisy cpu\n"
+    assert (
+        formats.find("lines").render(RESULTS, View())
+        == "fast cuda\nwrong emulator\nemulated emulator\nswinging cpu\nnoisy cpu\n"
+    )
 
 
 class MoreCounts(KernelCounts, frozen=True, kw_only=True):

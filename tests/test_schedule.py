@@ -37,17 +37,20 @@ class ScriptedPlayer:
     `call_us` has the time of a call in each round, by contender's name; a round takes that for each of its calls, and
     `overhead_us` beside them. `null_us` has what null rounds take beside the time that the device worked. `wrong` and
     `dying` hold names: their rounds are not as expected, or end in an error. `looks` has what was seen of the device
-    around each set of rounds that counts, or would; there is nothing to see after the last."""
+    around each set of rounds that counts, or would; there is nothing to see after the last. `processor_us` has the
+    processor time of each round, by contender's name."""
 
     buffer_count = 1000
 
-    def __init__(self, call_us, null_us=0.0, overhead_us=0.0, wrong=(), dying=(), written=False, mapped=True, looks=()):
+    def __init__(self, call_us, null_us=0.0, overhead_us=0.0, wrong=(), dying=(), written=False, mapped=True, looks=(),
+                 processor_us=None):  # fmt: skip
         self._call_us = {name: iter(times) for name, times in call_us.items()}
         self._null_us = itertools.repeat(null_us) if isinstance(null_us, float) else iter(null_us)
         self._overhead_us = overhead_us
         self._wrong, self._dying, self._written = wrong, dying, written
         self._mapped = itertools.repeat(mapped) if isinstance(mapped, bool) else iter(mapped)
         self._looks = itertools.chain([[]] * CHOOSING, looks)
+        self._processor_us = {name: iter(times) for name, times in (processor_us or {}).items()}
         self.played = []
         self.checked_all = []
         self.buffers_for = []
@@ -68,7 +71,8 @@ class ScriptedPlayer:
             raise SubmissionError(Reason.CRASHED, "It is gone.")
         device_us = lasts_us if contender.name == "null" else 0.0
         elapsed_us = self._elapsed_us(contender.name, calls) + device_us
-        return Round(contender, calls, elapsed_us / 1e6, 10.0, device_us, next(self._mapped), None, NOTHING)
+        used = ProcessorTime(next(self._processor_us[contender.name]) / 1e6, 0.0) if self._processor_us else NOTHING
+        return Round(contender, calls, elapsed_us / 1e6, 10.0, device_us, next(self._mapped), None, used)
 
     def _elapsed_us(self, name, calls):
         return next(self._null_us) if name == "null" else self._overhead_us + calls * next(self._call_us[name])
@@ -110,6 +114,19 @@ def test_samples_are_the_time_of_a_round_less_the_median_null_round_over_its_cal
     assert own.fixed_us() == pytest.approx(500.0)
     assert own.issue_us == pytest.approx([10.0 / 9] * 6)
     assert not own.below_noise()
+
+
+def test_processor_time_of_a_call_is_what_a_round_took_more_than_the_null_kernels_over_its_calls():
+    """However long others kept it from running."""
+    own = contender()
+    call_us = [100.0] * CHOOSING + [100.0, 400.0, 100.0, 300.0, 100.0, 120.0]
+    used_us = {"submission": [0.0] * CHOOSING + [1_650.0] * 5 + [1_850.0],
+               "null": [0.0] * schedule.PROBES + [140.0, 150.0, 150.0, 150.0, 160.0, 900.0]}  # fmt: skip
+    schedule_of(ScriptedPlayer({"submission": call_us}, processor_us=used_us), own).measure(0.0, 0.01, 6)
+    assert own.calls == 10
+    assert own.processor_us() == pytest.approx([150.0] * 5 + [170.0])
+    own.start_again(calls=20)
+    assert own.processor_s == own.null_processor_s == []
 
 
 def test_rounds_go_on_until_every_time_is_known():
@@ -301,7 +318,8 @@ def test_null_rounds_on_a_gpu_last_as_long_as_the_rounds_that_they_are_compared_
     rounds = rounds_of_8_calls(short=1e-3, alike=1.1e-3, long=8e-3, longest=1.0)
     player = ScriptedPlayer({}, null_us=[300.0, 400.0, 500.0])
     null_cost = NullCost(player, contender("null", trusted=True), by_length=True)
-    assert null_cost.of(rounds) == pytest.approx({"short": 300e-6, "alike": 300e-6, "long": 400e-6, "longest": 500e-6})
+    costs_s = {name: cost.elapsed_s for name, cost in null_cost.of(rounds).items()}
+    assert costs_s == pytest.approx({"short": 300e-6, "alike": 300e-6, "long": 400e-6, "longest": 500e-6})
     # The device works for what is left of the round once the last null round's cost is taken off.
     assert [lasts_us for _, _, lasts_us in player.played] == pytest.approx([1_050.0, 7_700.0, LONGEST_NULL_US])
 
@@ -310,9 +328,9 @@ def test_one_null_round_on_a_cpu_serves_all_rounds_of_as_many_calls():
     player = ScriptedPlayer({}, null_us=[300.0, 400.0])
     null_cost = NullCost(player, contender("null", trusted=True), by_length=False)
     fewer = Round(contender("fewer"), 4, 1e-3, 0.0, 0.0, True, None, NOTHING)
-    assert null_cost.of([*rounds_of_8_calls(short=1e-3, long=8e-3), fewer]) == pytest.approx(
-        {"short": 300e-6, "long": 300e-6, "fewer": 400e-6}
-    )
+    costs = null_cost.of([*rounds_of_8_calls(short=1e-3, long=8e-3), fewer])
+    costs_s = {name: cost.elapsed_s for name, cost in costs.items()}
+    assert costs_s == pytest.approx({"short": 300e-6, "long": 300e-6, "fewer": 400e-6})
     assert player.rounds_of("null") == [8, 4]
 
 

@@ -55,15 +55,17 @@ _PLOT = re.compile(r"^<!-- plot: (?P<path>\S+) (?P<svg>\S+) -->$", re.MULTILINE)
 
 
 def table(results: Results) -> str:
-    """For each device its accepted and timed submissions, fastest first, on the first timed case and over all."""
+    """For each device its accepted and timed submissions, fastest first, on the first timed case and over all. Those
+    that have no rank come last."""
     tables = [_device_table(timed, results.environment) for timed in _by_device(results)]
     return "\n".join(tables) or "Nothing was timed.\n"
 
 
 def _by_device(results: Results) -> list[list[Accepted]]:
-    """The accepted and timed evaluations of each device, fastest first; cuda before cpu."""
+    """The accepted and timed evaluations of each device, fastest first, the ranked before the others; cuda before
+    cpu."""
     timed = [e for e in results.evaluations if isinstance(e, Accepted) and e.geomean_speedup is not None]
-    timed.sort(key=lambda e: -(e.geomean_speedup or 0.0))
+    timed.sort(key=lambda e: (not e.is_ranked, -(e.geomean_speedup or 0.0)))
     devices = sorted({e.device for e in timed}, reverse=True)
     return [[e for e in timed if e.device == device] for device in devices]
 
@@ -93,7 +95,7 @@ def cases_table(results: Results, part: str = "", *, captured: bool = False) -> 
 
 
 def summary(folder: Path) -> str:
-    """A line for each problem and device: its fastest submission."""
+    """A line for each problem and device: its fastest submission. Where none is ranked, none is called so."""
     lines = [
         "| problem | fastest submission | of the floor, first case | over eager | over the fastest baseline "
         "| captured, of the floor | captured, over eager | captured, over the fastest captured | on |",
@@ -104,7 +106,7 @@ def summary(folder: Path) -> str:
             best = timed[0]
             device = "" if best.device == "cuda" else f" ({best.device})"
             lines.append(
-                f"| {name}{device} | `{best.submission}` | {_timings(best)[0][1].floor_fraction:.0%} "
+                f"| {name}{device} | `{best.submission}`{_unranked(best)} | {_timings(best)[0][1].floor_fraction:.0%} "
                 f"| {' | '.join(_means(best))} "
                 f"| {' | '.join(_captured(best))} | {measurements.day(results.environment)} |"
             )
@@ -175,7 +177,7 @@ def _device_table(timed: list[Accepted], environment: dict[str, Any]) -> str:
         timing = _timings(evaluation)[0][1]
         cells = [_time(timing), f"{timing.floor_fraction:.0%}", *_means(evaluation)]
         cells += [_time(timing.captured) if timing.captured else "–", *_captured(evaluation)] if has_graphs else []
-        lines.append(f"| `{evaluation.submission}` | {' | '.join(cells)} |")
+        lines.append(f"| `{evaluation.submission}`{_unranked(evaluation)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -191,6 +193,13 @@ def _captured(evaluation: Accepted) -> list[str]:
     """As CUDA graphs: the first case's share of the floor, and both means."""
     first = _timings(evaluation)[0][1].captured
     return [f"{first.floor_fraction:.0%}" if first else "–", *_means(evaluation.captured or Geomeans())]
+
+
+def _unranked(evaluation: Accepted) -> str:
+    """What follows the name of a submission that has no place among others."""
+    if evaluation.is_ranked:
+        return ""
+    return ", too noisy to rank" if evaluation.is_too_noisy else ", not ranked"
 
 
 def _timings(evaluation: Accepted, part: str = "", *, captured: bool = False) -> list[tuple[str, CaseTiming]]:

@@ -383,7 +383,7 @@ def _said(entry: dict[str, Any]) -> str:
 
 
 def _fastest(folder: Path) -> Iterator[tuple[str, str, Accepted]]:
-    """Each problem, the day it was measured, and its fastest submission on a GPU."""
+    """Each problem, the day it was measured, and its fastest submission on a GPU, a ranked one if any is."""
     from harness.report.formats.json import load
 
     for path in sorted(folder.glob("*.json")):
@@ -392,7 +392,8 @@ def _fastest(folder: Path) -> Iterator[tuple[str, str, Accepted]]:
             timed = [e for e in results.evaluations if isinstance(e, Accepted) and e.device == "cuda"]
             timed = [e for e in timed if e.geomean_speedup is not None]
             if timed:
-                yield path.stem, day(results.environment), max(timed, key=lambda e: e.geomean_speedup or 0.0)
+                best = max(timed, key=lambda e: (e.is_ranked, e.geomean_speedup or 0.0))
+                yield path.stem, day(results.environment), best
 
 
 def _timings(evaluation: Accepted) -> Iterator[tuple[str, dict[str, CaseTiming]]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from harness import notes
 from harness.notes import Note
 from harness.records import ClockLimit
-from harness.verdict import Conditions
+from harness.verdict import KNOWN_WITHIN, Conditions
 
 # What holds a GPU's clocks down, as people say it.
 CLOCK_LIMITS = {
@@ -57,6 +57,8 @@ def sentence(note: Note) -> str:
             )
         case notes.Disturbed():
             return _disturbed(note)
+        case notes.TooNoisyToRank():
+            return _too_noisy(note)
         case notes.SanitizerFound():
             return f"{note.tool}: {note.message}"
         case notes.SanitizerFailed():
@@ -99,6 +101,21 @@ def _disturbed(note: notes.Disturbed) -> str:
     )
 
 
+def _too_noisy(note: notes.TooNoisyToRank) -> str:
+    wide = [f"that of {_measured(name, note.case)} reaches {reach:.0%}" for name, reach in note.reaches.items()]
+    return (
+        f"{_where(note)}too noisy to rank: 95% intervals may reach {KNOWN_WITHIN:.0%} to either side, and "
+        f"{', '.join(wide)}. Run it again on a quiet machine, or with --thorough."
+    )
+
+
+def _measured(name: str, case: str) -> str:
+    """What has the interval: a time in a case, or a speedup over all of them."""
+    if not case:
+        return f"the speedup over {name}"
+    return "the submission" if name == notes.SUBMISSION else name
+
+
 def conditions(seen: Conditions) -> str:
     """In which state the GPU was, in one line; what NVML did not tell is left out."""
     parts = [
@@ -136,9 +153,11 @@ def _where(
     | notes.InputsUnchanged
     | notes.BusyMachine
     | notes.FasterThanMemory
-    | notes.Disturbed,
+    | notes.Disturbed
+    | notes.TooNoisyToRank,
 ) -> str:
     if not note.case:
         return ""
+    part = "" if isinstance(note, notes.TooNoisyToRank) else note.part
     captured = "captured" if isinstance(note, notes.Disturbed) and note.captured else ""
-    return ", ".join(word for word in (f"'{note.case}'", note.part, captured) if word) + ": "
+    return ", ".join(word for word in (f"'{note.case}'", part, captured) if word) + ": "

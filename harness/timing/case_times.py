@@ -28,6 +28,8 @@ class CaseTimes:
     notes: list[Note]
     versions: dict[str, str]
     """Of baselines that are not made from the reference."""
+    on_processors: bool = False
+    """Whether calls run on a CPU, so that processor time is what they cost."""
     conditions: verdict.Conditions | None = None
     """What was seen of the device meanwhile."""
     captured: CaseTimes | None = None
@@ -48,6 +50,7 @@ def timing_result(times: CaseTimes, bandwidth: float) -> verdict.CaseTiming:
         name: verdict.Baseline(
             **_timing(times, name),
             speedup=stats.speedup(times.samples_us(name), own),
+            processor=_processor_use(times, name),
             version=times.versions[name],
         )
         for name in times.baselines
@@ -56,6 +59,7 @@ def timing_result(times: CaseTimes, bandwidth: float) -> verdict.CaseTiming:
     best = min(baselines.values(), key=lambda b: b.median_us, default=None)
     return verdict.CaseTiming(
         **_timing(times, SUBMISSION),
+        processor=_processor_use(times, SUBMISSION),
         floor_us=floor_us,
         floor_fraction=floor_us / float(np.median(own)),
         bytes_min=times.bytes_min,
@@ -64,6 +68,18 @@ def timing_result(times: CaseTimes, bandwidth: float) -> verdict.CaseTiming:
         speedup_over_best=best.speedup if best else None,
         conditions=times.conditions,
         captured=timing_result(times.captured, bandwidth) if times.captured else None,
+    )
+
+
+def _processor_use(times: CaseTimes, name: str) -> verdict.ProcessorUse | None:
+    """What a call took of the processors, and the submission's speedup by that over a baseline."""
+    if not times.on_processors:
+        return None
+    used_us, own_us = (times.contenders[who].processor_us() for who in (name, SUBMISSION))
+    return verdict.ProcessorUse(
+        median_us=float(np.median(used_us)),
+        interval_us=stats.median_interval(used_us),
+        speedup=None if name == SUBMISSION else stats.speedup(used_us, own_us),
     )
 
 

@@ -10,9 +10,9 @@ from harness import verdict
 from harness.device.base import Device
 from harness.errors import Inconclusive, NotCaptured, Stopped, SubmissionError
 from harness.judging.runner import Runner
-from harness.notes import SUBMISSION, Disturbed
+from harness.notes import SUBMISSION, Disturbed, TooNoisyToRank
 from harness.reasons import Reason
-from harness.timing import device_time, roofline
+from harness.timing import device_time, roofline, stats
 from harness.timing.case_times import CaseTimes
 from harness.timing.data.input_pool import InputPool
 from harness.timing.part import Part
@@ -161,6 +161,20 @@ def disturbed(conditions: verdict.Conditions | None, part: Part, *, captured: bo
             discarded=conditions.discarded,
         )
     ]
+
+
+def too_noisy(times: CaseTimes, device: Device, case: str) -> list[TooNoisyToRank]:
+    """A note where times of a whole call on a CPU that decide a rank are not known well enough: the submission's,
+    eager's or the fastest baseline's. On a GPU the speedup over all cases alone decides: what a round costs beside its
+    calls is known to some 100 µs there, a third of 32 calls of 10 µs, and in the mean that becomes little."""
+    if not device.is_cpu:
+        return []
+    medians = {name: float(np.median(times.samples_us(name))) for name in times.contenders}
+    fastest = min(times.baselines, key=medians.__getitem__, default=SUBMISSION)
+    compared = [name for name in times.contenders if name in (SUBMISSION, "eager", fastest)]
+    reaches = {name: verdict.reach(medians[name], stats.median_interval(times.samples_us(name))) for name in compared}
+    wide = {name: reach for name, reach in reaches.items() if reach > verdict.KNOWN_WITHIN}
+    return [TooNoisyToRank(case=case, reaches=wide)] if wide else []
 
 
 def require_a_time(submission: Contender, part: Part) -> None:

@@ -114,6 +114,8 @@ class Timer:
             times = self._time_once(part, runners)
             if self._is_faster_than_memory(times):
                 times.notes.append(FasterThanMemory(case=part.case, part=part.shown))
+        if not part.shown:  # parts have no rank
+            times.notes.extend(concluding.too_noisy(times, self._device, part.case))
         return times
 
     def _is_faster_than_memory(self, times: CaseTimes) -> bool:
@@ -225,5 +227,6 @@ class Timer:
             device_times={},
             bytes_min=part.bytes_min,
             notes=[],
+            on_processors=self._device.is_cpu,
             versions={label: runner.version for label, runner in runners.items()},
         )

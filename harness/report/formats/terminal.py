@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from harness.notes import TooNoisyToRank
 from harness.records import KernelCounts
 from harness.report.figures import duration, ratio, with_interval
 from harness.report.tables import Column, print_columns
@@ -22,6 +23,7 @@ from harness.verdict import (
     CaseTiming,
     Evaluation,
     Geomeans,
+    ProcessorUse,
     Rejected,
     Results,
 )
@@ -36,7 +38,7 @@ def status_of(evaluation: Evaluation) -> str:
     return str(evaluation.__struct_config__.tag)
 
 
-def _percent(timing: CaseTiming) -> str:
+def _percent(timing: CaseTiming | ProcessorUse) -> str:
     half = (timing.interval_us[1] - timing.interval_us[0]) / 2 / timing.median_us * 100
     return f"±{half:.1f}%"
 
@@ -142,7 +144,7 @@ def _accepted_summary(evaluation: Accepted) -> str:
     text += _over_best(evaluation)
     if captured := evaluation.captured:
         text += f"; captured: over eager {_over_eager(captured)}, over the fastest {_over_best(captured)}"
-    return f"{text} (geometric means, 95% intervals)"
+    return f"{text} (geometric means, 95% intervals)" + ("; too noisy to rank" if evaluation.is_too_noisy else "")
 
 
 def _over_eager(means: Accepted | Geomeans) -> str:
@@ -163,7 +165,7 @@ def _print_cases(console: Console, evaluation: Evaluation, *, verbose: bool, bri
     if not shown:
         return
     title = " · ".join((evaluation.problem, evaluation.submission, evaluation.device, f"seed {evaluation.seed}"))
-    print_columns(console, title, _case_columns(shown))
+    print_columns(console, title, _case_columns(shown, _noisy(evaluation)))
     if left_out := [case for case in evaluation.cases if brief and not _has_news(case)]:
         console.print(Text(f"{_counted(left_out)}; -v shows them", style="dim"))
     _print_versions(console, _timed(evaluation.cases))
@@ -177,15 +179,26 @@ def _timed(cases: Sequence[Case]) -> list[CasePassed]:
     return [case for case in cases if isinstance(case, CasePassed) and case.timing]
 
 
-def _case_columns(cases: Sequence[Case]) -> list[Column]:
-    """A row for each case, and below it one for each part of a training step that is timed alone."""
+def _noisy(evaluation: Evaluation) -> set[str]:
+    """The cases in which a time is too noisy to rank."""
+    return {note.case for note in evaluation.notes if isinstance(note, TooNoisyToRank)}
+
+
+def _case_columns(cases: Sequence[Case], noisy: set[str]) -> list[Column]:
+    """A row for each case; below it one for each part of a training step that is timed alone, and on a CPU one for
+    the processor time of each."""
     timed = [case.timing for case in _timed(cases) if case.timing]
     baselines = list(dict.fromkeys(name for timing in timed for name in timing.baselines))
     rows: list[list[Text]] = []
     for case in cases:
-        rows.append([*_case_cells(case), *_timing_cells(case.timing, baselines)])
+        words = ["too noisy to rank"] if case.name in noisy else []
+        rows.append([*_case_cells(case), *_timing_cells(case.timing, baselines, words)])
+        if case.timing and case.timing.processor:
+            rows.append([Text("  processor time"), *[Text()] * 3, *_processor_cells(case.timing, baselines)])
         for below, timing in _below(case):
-            rows.append([Text(f"  {below}"), *[Text()] * 3, *_timing_cells(timing, baselines)])
+            rows.append([Text(f"  {below}"), *[Text()] * 3, *_timing_cells(timing, baselines, [])])
+            if timing.processor:
+                rows.append([Text("    processor time"), *[Text()] * 3, *_processor_cells(timing, baselines)])
     eager = ["eager"] if "eager" in baselines else []
     of_times = ("time", "±", "of floor", *eager, *(f"vs {name}" for name in baselines), "") if timed else ()
     headings = ("case", "shape", "verdict", "error/eager's", *of_times)
@@ -230,18 +243,30 @@ def _case_cells(case: Case) -> tuple[Text, ...]:
     return name, shape, Text("not run", style="yellow"), Text()
 
 
-def _timing_cells(timing: CaseTiming | None, baselines: Sequence[str]) -> tuple[Text, ...]:
+def _timing_cells(timing: CaseTiming | None, baselines: Sequence[str], words: Sequence[str]) -> tuple[Text, ...]:
+    """`words` stand before what else is said of the times."""
     if timing is None:
         return (Text(),) * (4 + ("eager" in baselines) + len(baselines))
     eager = timing.baselines.get("eager")
     eager_us = [duration(eager.median_us) if eager else "–"] if "eager" in baselines else []
     against = (ratio(timing.baselines[n].speedup) if n in timing.baselines else "–" for n in baselines)
-    words = ["launch-bound"] if timing.launch_bound else []
+    said = [*words, *(["launch-bound"] if timing.launch_bound else [])]
     if timing.device:
-        words.append(f"device says {duration(timing.device.call_us)}")
-    label = ", ".join(words)
+        said.append(f"device says {duration(timing.device.call_us)}")
+    label = ", ".join(said)
     time = (duration(timing.median_us), _percent(timing), f"{timing.floor_fraction:.0%}")
     return tuple(Text(cell) for cell in (*time, *eager_us, *against, label))
+
+
+def _processor_cells(timing: CaseTiming, baselines: Sequence[str]) -> tuple[Text, ...]:
+    """As `_timing_cells`, by processor time; no memory's floor is of that."""
+    used = {name: timing.baselines[name].processor for name in baselines if name in timing.baselines}
+    assert timing.processor is not None
+    eager = used.get("eager")
+    eager_us = [duration(eager.median_us) if eager else "–"] if "eager" in baselines else []
+    against = (ratio(use.speedup) if (use := used.get(name)) else "–" for name in baselines)
+    time = (duration(timing.processor.median_us), _percent(timing.processor), "")
+    return tuple(Text(cell) for cell in (*time, *eager_us, *against, ""))
 
 
 def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> None:

@@ -44,6 +44,8 @@ class Contender:
     """How long a call took to return in each round, as the worker says."""
     processor_s: list[ProcessorTime] = field(default_factory=list)
     """What each round took of the processors."""
+    null_processor_s: list[float] = field(default_factory=list)
+    """What each round took of them beside its calls, while the clock ran."""
     left_device_busy: list[bool] = field(default_factory=list)
     """For each round that found the device idle: whether it was not, once the contender stood still again."""
     spent_s: float = 0.0
@@ -62,7 +64,7 @@ class Contender:
     def start_again(self, calls: int) -> None:
         """Drop all rounds; further ones have so many calls."""
         self.calls = calls
-        for rounds in (self.round_s, self.null_s, self.issue_us, self.processor_s):
+        for rounds in (self.round_s, self.null_s, self.issue_us, self.processor_s, self.null_processor_s):
             rounds.clear()
 
     def samples_us(self) -> list[float]:
@@ -73,6 +75,11 @@ class Contender:
         """Time of a call in each round. Noise may make it negative."""
         fixed_us = self.fixed_us()
         return [(t * 1e6 - fixed_us) / self.calls for t in self.round_s]
+
+    def processor_us(self) -> list[float]:
+        """Processor time of a call in each round, of all threads, at least a nanosecond."""
+        fixed_s = float(np.median(self.null_processor_s))
+        return [max((used.timed - fixed_s) * 1e6 / self.calls, 1e-3) for used in self.processor_s]
 
     def below_noise(self) -> bool:
         """Whether its rounds cannot be told from rounds without calls, as on a machine that others keep busy."""

@@ -13,7 +13,7 @@ from harness.reasons import Reason
 from harness.timing.rounds.calls import LONGEST_ROUND, choose_calls, most_calls
 from harness.timing.rounds.conditions import Looks, are_spoiled
 from harness.timing.rounds.contender import Contender
-from harness.timing.rounds.null_cost import NullCost
+from harness.timing.rounds.null_cost import Cost, NullCost
 from harness.timing.rounds.round import Round, RoundPlayer
 from harness.timing.rounds.running import Running
 
@@ -86,23 +86,24 @@ class Schedule:
         return out_of_time or all(contender.known_within(half_width) for contender in running)
 
     def _play_round(self) -> None:
-        rounds, null_s = self._play_undisturbed()
+        rounds, costs = self._play_undisturbed()
         self.kept.append(self._player.seen())
         for played in rounds:
             contender = played.contender
             contender.round_s.append(played.elapsed_s)
-            contender.null_s.append(null_s[contender.name])
+            contender.null_s.append(costs[contender.name].elapsed_s)
+            contender.null_processor_s.append(costs[contender.name].processor_s)
             contender.issue_us.append(played.issue_us / max(played.calls - 1, 1))
             contender.processor_s.append(played.processor_s)
 
-    def _play_undisturbed(self) -> tuple[list[Round], dict[str, float]]:
+    def _play_undisturbed(self) -> tuple[list[Round], dict[str, Cost]]:
         """A round of each and what it cost beside its calls. All are played again where the device was throttled or
         others used it, so that none is chosen by its time."""
         while True:
             rounds = self._running.play({contender.name: contender.calls for contender in self._running.contenders})
-            null_s = self._null_cost.of(rounds)
+            costs = self._null_cost.of(rounds)
             if len(self.discarded) == MOST_DISCARDED or not are_spoiled(self._player.seen()):
-                return rounds, null_s
+                return rounds, costs
             self.discarded.append(self._player.seen())
             time.sleep(RESPITE_S)
 
@@ -124,10 +125,10 @@ class Schedule:
     def _probe(self, calls: Mapping[str, int]) -> None:
         """Estimate the time of a call by a round of each contender; its fastest probe counts."""
         rounds = self._running.play(calls)
-        null_s = self._null_cost.of(rounds)
+        costs = self._null_cost.of(rounds)
         for played in rounds:
             contender = played.contender
-            call_us = max((played.elapsed_s - null_s[contender.name]) * 1e6 / played.calls, 1.0)
+            call_us = max((played.elapsed_s - costs[contender.name].elapsed_s) * 1e6 / played.calls, 1.0)
             contender.call_us = min(call_us, contender.call_us or call_us)
 
     def _calls_for_estimates(self) -> dict[str, int]:
