@@ -20,10 +20,6 @@ HELD_PROCESSOR_S = 1e-4
 # A process that does not stand still is found so, and not by waiting for it.
 SETTLING_LOOKS = 8
 
-_RAN_WHILE_HELD = (
-    "It was stopped while others were timed, and went on all the same. Nothing of it may run between its calls."
-)
-
 
 class Hold:
     """Stops a family with all that it started, and finds out whether it stood still."""
@@ -50,9 +46,11 @@ class Hold:
         if not self._stopped:
             return
         now_s = self._settled_processor_s()
-        ran = [pid for pid, before_s in self._processor_s.items() if now_s.get(pid, 0.0) - before_s > HELD_PROCESSOR_S]
-        if set(ran) - processes.zombies(ran):  # a dying process uses some, too
-            raise SubmissionError(Reason.RAN_WHILE_HELD, _RAN_WHILE_HELD)
+        used_s = {pid: now_s.get(pid, 0.0) - before_s for pid, before_s in self._processor_s.items()}
+        ran = {pid for pid, seconds in used_s.items() if seconds > HELD_PROCESSOR_S}
+        if ran := ran - processes.zombies(ran):  # a dying process uses some, too
+            used_ms = 1e3 * max(used_s[pid] for pid in ran)
+            raise _went_on(f"and used {used_ms:.3g} ms of the processors meanwhile")
         processes.send(self._stopped, signal.SIGCONT)
         self._stopped = set()
 
@@ -109,5 +107,12 @@ class Hold:
         deadline = time.monotonic() + STOP_TIMEOUT_S
         while not processes.all_stopped(self._stopped):
             if time.monotonic() > deadline:
-                raise SubmissionError(Reason.RAN_WHILE_HELD, _RAN_WHILE_HELD)
+                raise _went_on(f"and did not stand still within {STOP_TIMEOUT_S:g} s")
             time.sleep(STOP_LOOK_S)
+
+
+def _went_on(how: str) -> SubmissionError:
+    return SubmissionError(
+        Reason.RAN_WHILE_HELD,
+        f"It was stopped while others were timed, {how}. Nothing of it may run between its calls.",
+    )
