@@ -188,7 +188,7 @@ def test_a_hold_finds_out_who_ran_meanwhile():
             hold.resume()
         hold.pause()
         hold._processor_s = {sleeping.process.pid: -1.0}  # as if it had used a second since
-        with pytest.raises(SubmissionError, match="went on all the same"):
+        with pytest.raises(SubmissionError, match="of the processors meanwhile"):
             hold.resume()
 
 
