@@ -117,6 +117,24 @@ def test_extensions_of_one_name_do_not_collide_and_a_second_run_does_not_compile
     assert judged(tmp_path / "submission.py")["build"]["cached"] is True
 
 
+OWN_HEADERS = """
+from torch.utils.cpp_extension import load_inline
+
+extension = load_inline(name="own", no_implicit_headers=True, cpp_sources='''
+#include <pybind11/pybind11.h>
+#ifdef TORCH_CHECK
+#error torch's headers are here
+#endif
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { module.def("answer", [] { return 43; }); }
+''')
+raise RuntimeError(f"the answer is {extension.answer()}")
+"""
+
+
+def test_a_source_with_headers_of_its_own_is_compiled_without_torchs(tmp_path):
+    assert "the answer is 43" in judged(write(tmp_path, OWN_HEADERS))["message"]
+
+
 def test_an_error_names_the_line_of_the_python_file(tmp_path):
     evaluation = judged(write(tmp_path, NATIVE.replace("ANSWER", "no_such_name")))
     assert evaluation["reason"] == "build_failed"

@@ -196,6 +196,7 @@ def test_every_field_of_an_extension_but_its_name_is_in_its_key():
         "cuda_sources": (SourceText("int h();"),),
         "functions": (("f", "a docstring"),),
         **{name: ("-x",) for name in WORDS},
+        "no_implicit_headers": True,
     }
     assert varied.keys() | {"name"} == {field.name for field in dataclasses.fields(Extension)}
     keys = {dataclasses.replace(BASE, **{name: value}).digest("gcc") for name, value in varied.items()}

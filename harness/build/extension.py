@@ -55,6 +55,8 @@ class Extension:
     extra_cuda_cflags: tuple[str, ...] = ()
     extra_ldflags: tuple[str, ...] = ()
     extra_include_paths: tuple[str, ...] = ()
+    no_implicit_headers: bool = False
+    """Whether the sources include torch's headers themselves."""
 
     def digest(self, toolchain_fingerprint: str) -> str:
         """SHA-256 (first 32 hex digits) of everything that can change the built file."""
@@ -67,6 +69,7 @@ class Extension:
             self.extra_cuda_cflags,
             self.extra_ldflags,
             self.extra_include_paths,
+            self.no_implicit_headers,
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
 

@@ -69,9 +69,11 @@ def install(
         verbose: bool = False,
         with_cuda: bool | None = None,
         is_python_module: bool = True,
+        no_implicit_headers: bool = False,
         **others: Any,
     ) -> ModuleType | str:
-        """PyTorch's signature. `build_directory`, `verbose`, `with_cuda` and others change nothing here."""
+        """PyTorch's signature. `build_directory`, `verbose`, `with_cuda` and others change nothing here, and
+        `no_implicit_headers` nothing on the emulator, whose compiled headers come first in any case."""
         _require_known(others)
         extension = Extension(
             name=name,
@@ -82,6 +84,7 @@ def install(
             extra_cuda_cflags=tuple(extra_cuda_cflags or ()),
             extra_ldflags=tuple(extra_ldflags or ()),
             extra_include_paths=tuple(extra_include_paths or ()),
+            no_implicit_headers=bool(no_implicit_headers),
         )
         return _load(extension, toolchain, cache, report, is_python_module, look)
 

@@ -70,6 +70,8 @@ class TorchToolchain:
             "extra_ldflags": list(extension.extra_ldflags),
             "extra_include_paths": list(extension.extra_include_paths),
             "build_directory": str(folder),
+            # Not every torch knows it.
+            **({"no_implicit_headers": True} if extension.no_implicit_headers else {}),
         }
         environment = {**os.environ, "TORCH_CUDA_ARCH_LIST": self._architecture, "MAX_JOBS": "2"}
         try:

