@@ -29,6 +29,9 @@ VERBS = {"--quick", "--no-timing", "audit", "list", "env", "profile"}
 # where nothing is large and a core has more than one test. What is timed has all threads.
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
+# Of a run on the emulator that leaves nothing out.
+ALL_DETECTORS = ("--device", "emulator", "--check", "--no-timing")
+
 # Variables that libraries read while they are loaded.
 READ_AT_LOAD = ("OMP_", "MKL_", "OPENBLAS_", "LD_", "MALLOC_", "PYTHON", "TORCH")
 
@@ -113,5 +116,13 @@ def judged(*arguments):
 
 
 def judged_with_all_detectors(path):
-    """A submission of this repository, all its cases on the emulator."""
-    return judged(path.relative_to(ROOT).as_posix(), "--device", "emulator", "--check", "--no-timing")
+    """The run that judged a submission of this repository, all its cases on the emulator, and its evaluations there.
+    One run judges all of a folder's, for which the judge loads torch, and works out what must come out, once."""
+    beside = [p.relative_to(ROOT).as_posix() for p in sorted(path.parent.glob("*.py")) if has_cuda(p)]
+    run = judged(*beside, *ALL_DETECTORS)
+    return run, [e for e in run.results.get("evaluations", []) if e["submission"] == path.stem]
+
+
+def has_cuda(path):
+    """Whether a submission has kernels."""
+    return "cuda_sources" in path.read_text()

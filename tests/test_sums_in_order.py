@@ -12,6 +12,7 @@ import torch.nn.functional as F
 
 from harness import oracle
 from harness.oracle.rounded_sums import RoundedSums
+from harness.oracle.step_by_step import STEP_BY_STEP
 from tests.documents import alike, shown_between
 
 F32 = np.float32
@@ -188,6 +189,14 @@ def test_what_is_taken_apart_gives_what_the_operator_gives(what):
     torch.testing.assert_close(got, wanted)
     if state:
         torch.testing.assert_close(apart.state_dict(), whole.state_dict())
+
+
+@pytest.mark.parametrize("approximate", ["none", "tanh"])
+def test_gelu_step_by_step_gives_what_the_operator_gives(approximate):
+    x, upstream = torch.randn(2, 1000, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    for operator, given in ((torch.ops.aten.gelu, (x,)), (torch.ops.aten.gelu_backward, (upstream, x))):
+        apart = STEP_BY_STEP[operator.default](*given, approximate=approximate)
+        torch.testing.assert_close(apart, operator(*given, approximate=approximate))
 
 
 def table(found):

@@ -16,6 +16,20 @@ from harness.oracle.outputs import outputs_of
 from harness.protocol.wire import Differentiation
 
 
+class _Joined(torch.autograd.Function):
+    """A number whose gradient by each of `roots` is one of `upstream`. Given upstream gradients itself,
+    torch.autograd.grad loads PyTorch's symbolic shapes to compare sizes: half a second of an evaluation."""
+
+    @staticmethod
+    def forward(ctx: Any, upstream: Sequence[torch.Tensor], *roots: torch.Tensor) -> torch.Tensor:
+        ctx.upstream = upstream
+        return torch.zeros((), dtype=roots[0].dtype, device=roots[0].device)
+
+    @staticmethod
+    def backward(ctx: Any, _one: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        return (None, *ctx.upstream)
+
+
 class Differentiated(torch.nn.Module):
     """Takes the inputs of `model` and an upstream gradient for each differentiated output.
 
@@ -46,7 +60,7 @@ class Differentiated(torch.nn.Module):
         parameters = dict(self.model.named_parameters())
         wanted = [leaves[i] for i in self.wanted.inputs] + [parameters[name] for name in self.wanted.parameters]
         roots = [outputs[i] for i in self.wanted.outputs]
-        found = torch.autograd.grad(roots, wanted, upstream)
+        found = torch.autograd.grad(_Joined.apply(upstream, *roots), wanted)
         return [torch.empty_like(leaf).copy_(g) for leaf, g in zip(wanted, found, strict=True)]
 
     def names(self, count: int) -> list[str]:
@@ -86,12 +100,9 @@ def differentiation(
         unknown = [name for name in only if name not in able]
         if not roots or unknown:
             raise ValueError(_nothing(roots, unknown, able))
-        found = torch.autograd.grad(
-            [outputs[i] for i in roots],
-            list(able.values()),
-            [torch.zeros_like(outputs[i]) for i in roots],
-            allow_unused=True,
-        )
+        upstream = [torch.zeros_like(outputs[i]) for i in roots]
+        joined = _Joined.apply(upstream, *(outputs[i] for i in roots))
+        found = torch.autograd.grad(joined, list(able.values()), allow_unused=True)
     chosen = [n for n, gradient in zip(able, found, strict=True) if gradient is not None and (not only or n in only)]
     arguments = argument_names(model)
     wanted = Differentiation(

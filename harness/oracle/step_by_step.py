@@ -1,7 +1,8 @@
 """Operators that store statistics or add several terms inside, as the simple operators that they are made of.
 
-Normalisations, RMSNorm's backward and softmax are written out here. PyTorch has decompositions of them, too, which load
-its symbolic shapes: half a second of an evaluation. They are the same steps in the same order.
+Normalisations, RMSNorm's backward, softmax and GELU are written out here. PyTorch has decompositions of them, too,
+which load its symbolic shapes or, for GELU, its compiler: half a second of an evaluation, and two. They are the same
+steps in the same order.
 """
 
 from __future__ import annotations
@@ -142,6 +143,30 @@ def _log_softmax_backward(upstream: torch.Tensor, y: torch.Tensor, dim: int, dty
     return upstream - torch.exp(y) * torch.sum(upstream, dim, True)
 
 
+def _gelu(x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
+    """aten::gelu: `x` times the normal distribution's share below it, which the tanh form approximates."""
+    if approximate == "tanh":
+        return 0.5 * x * (1 + torch.tanh(_TANH_SCALE * (x + _TANH_CUBE * (x * x * x))))
+    return x * 0.5 * (1 + torch.erf(x * math.sqrt(0.5)))
+
+
+def _gelu_backward(upstream: torch.Tensor, x: torch.Tensor, approximate: str = "none") -> torch.Tensor:
+    """aten::gelu_backward."""
+    if approximate == "tanh":
+        square = x * x
+        tanh = torch.tanh(_TANH_SCALE * (x + _TANH_CUBE * (square * x)))
+        half, share = 0.5 * x, 0.5 * (1 + tanh)
+        slope = half * (1 - tanh * tanh) * (_TANH_SCALE * (1 + 3 * _TANH_CUBE * square))
+        return upstream * (share + slope)
+    share = 0.5 * (1 + torch.erf(x * math.sqrt(0.5)))
+    density = math.sqrt(0.5 / math.pi) * torch.exp(x * x * -0.5)
+    return upstream * (share + x * density)
+
+
+# Of GELU's tanh form.
+_TANH_SCALE, _TANH_CUBE = math.sqrt(2 / math.pi), 0.044715
+
+
 def _largest(x: torch.Tensor, dim: int) -> torch.Tensor:
     """Of each row, which is taken off before powers are computed."""
     return torch.amax(x, dim, True) if x.numel() else x
@@ -214,4 +239,8 @@ if hasattr(_aten, "_fused_rms_norm_backward"):
     WITH_SUMS[_aten._fused_rms_norm_backward.default] = _rms_norm_backward
 
 # And what stores results that are rounded.
-STEP_BY_STEP: dict[Any, Callable[..., Any]] = {**_decompositions("gelu", "gelu_backward"), **WITH_SUMS}
+STEP_BY_STEP: dict[Any, Callable[..., Any]] = {
+    _aten.gelu.default: _gelu,
+    _aten.gelu_backward.default: _gelu_backward,
+    **WITH_SUMS,
+}
