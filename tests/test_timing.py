@@ -87,8 +87,11 @@ def test_every_timed_case_that_was_chosen_has_its_figures(evaluation):
             assert figures["median_us"] == pytest.approx(statistics.median(figures["samples_us"]))
             assert len(figures["samples_us"]) >= 6
             assert figures["fixed_us"] > 0
+            low, high = figures["processor"]["interval_us"]
+            assert 0 < low <= figures["processor"]["median_us"] <= high
         assert set(timing["baselines"]) == {"eager"}
         assert timing["floor_fraction"] == pytest.approx(timing["floor_us"] / timing["median_us"])
+        assert timing["conditions"] is None  # NVML knows nothing of a CPU
         assert timing["launch_bound"] is False  # a word about launches has no meaning on a CPU
 
 
