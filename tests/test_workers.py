@@ -437,3 +437,14 @@ def test_what_is_timed_beside_a_submission_runs_on_all_processors(tmp_path):
     assert [e["message"] for e in run.results["evaluations"] if e["status"] == "rejected"] == [], run.stderr
     counts = {int(count) for path in seen.iterdir() for count in path.read_text().split()}
     assert counts == {len(os.sched_getaffinity(0))}
+
+
+def test_what_a_stopped_process_used_may_be_added_late(monkeypatch):
+    """A host that has taken the processor away lets a stopped thread look as if it ran on for a while."""
+    with Sleeping() as sleeping:
+        hold = Hold(sleeping.family, own_processes=1)
+        late = [0.0, 0.001, 0.002, 0.003, *[0.004] * 100]
+        monkeypatch.setattr(processes, "processor_s", lambda pids: dict.fromkeys(pids, late.pop(0)))
+        hold.pause()
+        assert hold._processor_s == {sleeping.process.pid: 0.004}
+        hold.resume()

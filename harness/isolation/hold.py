@@ -17,8 +17,9 @@ STOP_TIMEOUT_S, STOP_LOOK_S = 5.0, 0.0005
 # with both cores busy); this is less than it takes to start a process that works instead.
 HELD_PROCESSOR_S = 1e-4
 
-# A process that does not stand still is found so, and not by waiting for it.
-SETTLING_LOOKS = 8
+# How long what a process used may still grow after it stopped: where a host takes a virtual processor away just then,
+# the thread looks as if it went on until it comes back. Who does not stand still is found so, and not by waiting.
+SETTLING_S, SETTLING_LOOK_S = 0.02, 0.0001
 
 
 class Hold:
@@ -67,11 +68,12 @@ class Hold:
     def _settled_processor_s(self) -> dict[int, float]:
         """Processor time of each process that is stopped, once it says the same twice: what a thread used until it
         stopped may be added a moment later."""
-        used_s = processes.processor_s(self._stopped)
-        for _ in range(SETTLING_LOOKS):
+        deadline = time.monotonic() + SETTLING_S
+        last_s, used_s = None, processes.processor_s(self._stopped)
+        while used_s != last_s and time.monotonic() < deadline:
+            if last_s is not None:
+                time.sleep(SETTLING_LOOK_S)
             last_s, used_s = used_s, processes.processor_s(self._stopped)
-            if used_s == last_s:
-                break
         return used_s
 
     def _stops_as_before(self) -> bool:

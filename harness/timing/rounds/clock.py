@@ -18,7 +18,7 @@ the wait took 0.29 ms in rounds of 1 ms, 0.40 ms in rounds of 7 ms and 0.43 ms i
 A captured round is one CUDA graph of its calls in a row, which the worker made before and launches when the judge says
 'go': the time is the device's, without Python. The data change, and outputs are read and compared, as in any round. The
 worker knows the round's buffers before it begins. A graph for each call, launched one by one, would not tell; but such
-launches take 1.4 to 12 µs each on an H200, more than short kernels.
+launches took 12 to 50 µs each in rounds on an H200, more than short kernels.
 
 No buffer is run twice in a round, and the cache is overwritten before it, so that inputs come from memory. The sampled
 elements are compared afterwards, and one call of each round in every element (see harness.timing.rounds.inspection).
