@@ -116,8 +116,9 @@ def test_all_cases_together_have_a_limit_and_those_that_were_judged_are_kept(mon
     monkeypatch.setattr(correctness.time, "monotonic", lambda: float(next(seconds)))
     judging = correctness.Correctness(Mock(), Mock(), Mock(), Mock(), Settings(seed=1, timeout_s=0.25))
     monkeypatch.setattr(judging, "_judge", lambda _runner, case: case.name)
-    monkeypatch.setattr(judging, "_not_run", lambda case, why: f"{case.name}: {why}")
-    judging.run(Mock(), [Case(name) for name in "abcd"], Mock())
-    left_out = "those before it took 2.5 s together; --timeout gives more"
+    monkeypatch.setattr(judging, "_not_run", lambda case, message: f"{case.name}: {message}")
+    living = Mock(worker=Mock(has_ended=False))
+    judging.run(living, [Case(name) for name in "abcd"], Mock())
+    left_out = "Not run: those before it took 2.5 s together; --timeout gives more."
     assert judging.results == ["a", "b", f"c: {left_out}", f"d: {left_out}"]
     assert judging.out_of_time
