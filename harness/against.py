@@ -10,8 +10,11 @@ from harness.errors import UsageError
 # Where nothing is said; to compile takes longer than all else in a quick evaluation.
 USUAL, QUICK = "eager,compile", "eager"
 
-# torch.compile in its default mode, and with CUDA graphs of its own.
-COMPILED = ("compile", "reduce-overhead")
+# torch.compile with CUDA graphs of its own.
+WITH_GRAPHS = "reduce-overhead"
+
+# torch.compile in its default mode, too.
+COMPILED = ("compile", WITH_GRAPHS)
 
 # Made from the reference itself, which the oracle is made from too.
 OF_THE_REFERENCE = ("eager", *COMPILED)

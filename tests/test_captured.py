@@ -22,7 +22,7 @@ from harness.timing.case_times import CaseTimes, timing_result
 from harness.timing.concluding import captured_fault
 from harness.timing.rounds.contender import Contender
 from harness.worker import graphs as worker_graphs
-from harness.worker.graphs import Graphs
+from harness.worker.graphs import CapturedCalls
 from harness.worker.rounds import Rounds
 from tests.helpers import run_eval
 
@@ -89,7 +89,7 @@ def device(monkeypatch):
         chain_graphs=tuple, upload_graph=lambda *_: None, launch_graph=launch, destroy_graph=device.ended.append,
     ))  # fmt: skip
     memory = SimpleNamespace(synchronize=lambda: None, trim=lambda: None, wake=lambda: None)
-    graphs = Graphs(staged, memory)
+    graphs = CapturedCalls(staged, memory)
     return SimpleNamespace(device=device, staged=staged, graphs=graphs, memory=memory)
 
 

@@ -28,7 +28,7 @@ from harness.protocol.wire import (
 from harness.records import Finding
 from harness.worker.calls import InAContainer
 from harness.worker.failures import MAX_TEXT, Failures
-from harness.worker.graphs import Graphs
+from harness.worker.graphs import CapturedCalls
 from harness.worker.loading import Implementation
 from harness.worker.memory import HostMemory
 from harness.worker.observed import ObservedCalls
@@ -160,7 +160,7 @@ def test_a_round_calls_what_is_handed_out_and_says_where_the_results_lie(staged)
     judge, theirs, quiet = Handshake.create(spins=False), *socket.socketpair()
     page, bell = judge.fds
     worker = Handshake(os.dup(page), socket.socket(fileno=os.dup(bell)), spins=False)
-    rounds = Rounds(staged, Graphs(staged, staged._memory), staged._memory, worker, list)
+    rounds = Rounds(staged, CapturedCalls(staged, staged._memory), staged._memory, worker, list)
     peer = PeerStatus(theirs.fileno(), lambda: False, lambda: None)
     with ThreadPoolExecutor(1) as pool:
         for number, buffers in ((0, [2, 0]), (3, [1])):

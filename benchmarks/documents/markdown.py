@@ -33,7 +33,7 @@ from documents.age import TIMING, older
 from documents.ladder import figures, ladder, ladder_table, rung_table
 from documents.quotes import quote
 from harness.paths import PROBLEMS, ROOT
-from harness.report.figures import duration, with_interval
+from harness.report.figures import duration, over_eager, over_fastest
 from harness.report.formats import json
 from harness.submission import shipped_for
 from harness.verdict import Accepted, CasePassed, CaseTiming, Geomeans, Results, Timing
@@ -183,10 +183,7 @@ def _device_table(timed: list[Accepted], environment: dict[str, Any]) -> str:
 
 def _means(of: Accepted | Geomeans) -> list[str]:
     """Over eager, and over the fastest baseline."""
-    return [
-        with_interval(of.geomean_speedup, of.geomean_interval),
-        with_interval(of.geomean_speedup_over_best, of.geomean_over_best_interval),
-    ]
+    return [over_eager(of), over_fastest(of)]
 
 
 def _captured(evaluation: Accepted) -> list[str]:

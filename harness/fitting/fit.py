@@ -18,6 +18,7 @@ from harness.problem import Case, Problem
 from harness.problem.smaller import with_batch
 from harness.timing.data.data_set import DATA_SETS
 from harness.timing.data.exact import TOGETHER_BYTES
+from harness.timing.rounds.calls import MAX_CALLS, with_spare
 
 # What a reference makes of its inputs is looked at only where so many times the inputs are more than what is free: it
 # takes seconds, and few make outputs that are eight times as large.
@@ -32,8 +33,8 @@ PLANNED_SHARE, SMALLER_SHARE = 0.9, 0.75
 # Where kernels are emulated a batch that is made smaller anyway has no more samples than this.
 EMULATED_BATCH = 2
 
-# In timing: buffers of a case whose calls are long, and most calls of one whose calls are short (timing.rounds.calls).
-BUFFERS, MOST_CALLS = 3, 256
+# Buffers in timing of a case whose calls are long.
+BUFFERS = with_spare(1)
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ def needed(found: Sizes, contenders: int) -> Need:
 def _timing(found: Sizes, contenders: int, worker: int) -> int:
     """With RMSNorm on inputs of 64 to 256 MiB the judge held 3.6 GiB and 12.4 times the input."""
     exactly = found.given_exact + found.outputs_exact + found.working_exact
-    rows = 2 * min(TOGETHER_BYTES, MOST_CALLS * found.given_exact)
+    rows = 2 * min(TOGETHER_BYTES, MAX_CALLS * found.given_exact)
     judge = 2 * DATA_SETS * found.given + found.outputs_exact + exactly + rows
     others = contenders * (2 * found.outputs + _own(found, found.working_exact) + found.parameters)
     return judge + BUFFERS * found.given + worker + others

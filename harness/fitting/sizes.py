@@ -26,7 +26,7 @@ _META = torch.device("meta")
 
 @dataclass(frozen=True)
 class Sizes:
-    """Of one case, in bytes: `own` in the case's dtypes, `exact` in float64, where integers stay as they are."""
+    """Of one case, in bytes, in the case's dtypes; `exact` in float64, where integers stay as they are."""
 
     given: int
     """Inputs, and upstream gradients where there are any."""

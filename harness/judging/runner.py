@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import torch
 
+from harness import against
 from harness.device.base import Device, Reader
 from harness.errors import Inconclusive, SubmissionError, one_line
 from harness.inputs import elements_before, strides
@@ -72,7 +73,7 @@ class Runner:
         self.worker = worker
         self._sha256 = sha256
         self._rehearsal = rehearsal
-        self.launches_graphs = load.kind == "reduce-overhead"
+        self.launches_graphs = load.kind == against.WITH_GRAPHS
         """Whether its calls are CUDA graphs by themselves, which nothing can capture."""
         self.version = ""
         self.reader: Reader = device.reader(worker.pid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +29,11 @@ def call_get_inputs(get_inputs: Callable[[], Any], seed: int, device: torch.devi
     return get_inputs()
 
 
-@contextlib.contextmanager
-def fewer_samples(whole: int, shapes: Sequence[Sequence[int]]) -> Iterator[None]:
+def fewer_samples(whole: int, shapes: Sequence[Sequence[int]]) -> contextlib.AbstractContextManager[Any]:
     """Within it, tensors that torch.rand and its like make with a first dimension of `whole` have that of the first of
     `shapes` instead; with 0 for `whole` nothing changes."""
     if not whole:
-        yield
-        return
-    with _fewer_samples(whole, shapes[0][0]):
-        yield
-
-
-def _fewer_samples(whole: int, batch: int) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
     from torch.utils._python_dispatch import TorchDispatchMode  # loads much, and is seldom needed
 
     class FewerSamples(TorchDispatchMode):
@@ -50,7 +43,7 @@ def _fewer_samples(whole: int, batch: int) -> contextlib.AbstractContextManager[
             if makes and "size" in names and (position := names.index("size")) < len(args):
                 size = list(args[position])
                 if size[:1] == [whole]:
-                    args = (*args[:position], [batch, *size[1:]], *args[position + 1 :])
+                    args = (*args[:position], [shapes[0][0], *size[1:]], *args[position + 1 :])
             return func(*args, **(kwargs or {}))
 
     return FewerSamples()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.verdict import Speedup
+from harness.verdict import Accepted, Geomeans, Speedup
 
 # Two times whose ratio's interval covers 1 do not differ.
 NO_DIFFERENCE = "~"
@@ -19,6 +19,16 @@ def ratio(speedup: Speedup | None) -> str:
     if speedup is None:
         return "–"
     return f"{speedup.ratio:.2f}×" if speedup.differs else NO_DIFFERENCE
+
+
+def over_eager(means: Accepted | Geomeans) -> str:
+    """The mean speedup over eager."""
+    return with_interval(means.geomean_speedup, means.geomean_interval)
+
+
+def over_fastest(means: Accepted | Geomeans) -> str:
+    """The mean speedup over the fastest baseline of each case."""
+    return with_interval(means.geomean_speedup_over_best, means.geomean_over_best_interval)
 
 
 def with_interval(value: float | None, interval: tuple[float, float] | None) -> str:

@@ -26,8 +26,8 @@ ALLOWED_BESIDE_S = 0.03
 # Linux gives back some 10 GB a second of pages that were written.
 GIVING_BACK_S_PER_BYTE = 1e-10
 
-# A kernel that takes a number from the host, such as a seed, repeats it in every launch of its graph.
-# And a time that is lost in noise is no more than lost.
+# What a captured round may end with where nothing is wrong with the calls: a kernel that takes a number from the host,
+# such as a seed, repeats it in every launch of its graph, and a time may be lost in noise.
 FAULTS_OF_GRAPHS = frozenset({Reason.WRONG_WHEN_TIMED, Reason.NOT_RANDOM, Reason.TOO_NOISY})
 
 # On an H200 rounds of honest kernels cost between 160 µs more than the null kernel's and 120 µs less.

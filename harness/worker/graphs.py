@@ -32,7 +32,7 @@ class CannotCapture(KernelgateError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class Graph:
+class CapturedCall:
     """The captured call on one buffer, and the tensors that each launch writes."""
 
     captured: torch.cuda.CUDAGraph
@@ -42,7 +42,7 @@ class Graph:
 class Row:
     """One graph of calls on some buffers, one after the other."""
 
-    def __init__(self, graphs: Sequence[Graph]) -> None:
+    def __init__(self, graphs: Sequence[CapturedCall]) -> None:
         self.results = [graph.results for graph in graphs]
         self._stream = torch.cuda.current_stream().cuda_stream
         self._executable = driver.chain_graphs([graph.captured.raw_cuda_graph() for graph in graphs])
@@ -55,13 +55,13 @@ class Row:
         driver.destroy_graph(self._executable)
 
 
-class Graphs:
+class CapturedCalls:
     """The graphs of the staged call."""
 
     def __init__(self, staged: Staged, memory: Memory) -> None:
         self._staged = staged
         self._memory = memory
-        self._by_buffer: dict[int, Graph] = {}
+        self._by_buffer: dict[int, CapturedCall] = {}
         self._stream: torch.cuda.Stream | None = None
         self._pool: Any = None
         self._row: Row | None = None
@@ -102,7 +102,7 @@ class Graphs:
                 captured = _CUDAGraph(keep_graph=True)
                 with _capturing(captured, self._pool):
                     results = call(buffers[number])
-                self._by_buffer[number] = Graph(captured, results)
+                self._by_buffer[number] = CapturedCall(captured, results)
         self._memory.synchronize()
 
     def warm_up(self, buffers: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ import torch
 
 from harness.protocol.handshake import Handshake
 from harness.protocol.wire import Name, Named, Play, Played, Reply
-from harness.worker.graphs import Graphs
+from harness.worker.graphs import CapturedCalls
 from harness.worker.memory import Memory
 from harness.worker.staged import Staged
 
@@ -20,7 +20,7 @@ class Rounds:
     def __init__(
         self,
         staged: Staged,
-        graphs: Graphs,
+        graphs: CapturedCalls,
         memory: Memory,
         handshake: Handshake,
         take_forbidden: Callable[[], list[str]],

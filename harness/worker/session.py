@@ -32,7 +32,7 @@ from harness.protocol.wire import (
 from harness.worker import devices
 from harness.worker.device_timing import DeviceTiming
 from harness.worker.failures import Failures
-from harness.worker.graphs import Graphs
+from harness.worker.graphs import CapturedCalls
 from harness.worker.loading import Implementation
 from harness.worker.memory import Memory
 from harness.worker.observed import ObservedCalls
@@ -70,7 +70,7 @@ class Session:
         self._implementation = Implementation(load, memory)
         self._staged = Staged(self._implementation, memory)
         self._observed = ObservedCalls(self._staged, memory, observer, take_forbidden)
-        self._graphs = Graphs(self._staged, memory)
+        self._graphs = CapturedCalls(self._staged, memory)
         self._rounds = Rounds(self._staged, self._graphs, memory, handshake, take_forbidden)
         self._timing = DeviceTiming(self._staged, memory)
         self._failures = Failures(Path(load.path), take_forbidden, observer, on_gpu=device == "cuda")

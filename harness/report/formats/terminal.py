@@ -11,7 +11,7 @@ from rich.text import Text
 
 from harness.notes import TooNoisyToRank
 from harness.records import KernelCounts
-from harness.report.figures import duration, ratio, with_interval
+from harness.report.figures import duration, over_eager, over_fastest, ratio
 from harness.report.tables import Column, print_columns
 from harness.report.view import View
 from harness.report.words import conditions, sentence
@@ -140,19 +140,11 @@ def _accepted_summary(evaluation: Accepted) -> str:
         return f"{passed}; timed, with no baseline to compare with on every timed case"
     if not _compared(evaluation):
         return f"{passed}; not timed" + (f": {evaluation.not_timed}" if evaluation.not_timed else "")
-    text = f"{passed}; speedup over eager {_over_eager(evaluation)}, over the fastest of the baselines "
-    text += _over_best(evaluation)
+    text = f"{passed}; speedup over eager {over_eager(evaluation)}, over the fastest of the baselines "
+    text += over_fastest(evaluation)
     if captured := evaluation.captured:
-        text += f"; captured: over eager {_over_eager(captured)}, over the fastest {_over_best(captured)}"
+        text += f"; captured: over eager {over_eager(captured)}, over the fastest {over_fastest(captured)}"
     return f"{text} (geometric means, 95% intervals)" + ("; too noisy to rank" if evaluation.is_too_noisy else "")
-
-
-def _over_eager(means: Accepted | Geomeans) -> str:
-    return with_interval(means.geomean_speedup, means.geomean_interval)
-
-
-def _over_best(means: Accepted | Geomeans) -> str:
-    return with_interval(means.geomean_speedup_over_best, means.geomean_over_best_interval)
 
 
 def _has_news(case: Case) -> bool:
@@ -357,7 +349,7 @@ def _ranking_cells(evaluation: Evaluation, place: int | None) -> tuple[Text, ...
     status = status_of(evaluation)
     if isinstance(evaluation, Accepted):
         captured = evaluation.captured or Geomeans()
-        speedups = [_over_eager(evaluation), _over_best(evaluation), _over_eager(captured), _over_best(captured)]
+        speedups = [over_eager(evaluation), over_fastest(evaluation), over_eager(captured), over_fastest(captured)]
     else:
         speedups = [evaluation.reason, "", "", ""]
     return (
