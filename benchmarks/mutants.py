@@ -122,6 +122,7 @@ MUTANTS = [
         "if own_s > limit_s:": "if False:",
         "float(np.median([used.beside": "float(np.max([used.beside",
         "3 * (null_s + ": "3 * (",
+        "ALLOWED_BESIDE_S * processors": "ALLOWED_BESIDE_S",
         "if sum(left) > len(left) / 2:": "if any(left):",
         "reach > verdict.KNOWN_WITHIN": "reach > 10 * verdict.KNOWN_WITHIN",
         "    if not device.is_cpu:\n        return []\n": "",

@@ -115,28 +115,29 @@ def test_an_old_torch_captures_nothing(device, monkeypatch):
     assert "2.8 and later do" in device.graphs.capture(Capture([0])).why
 
 
-def test_a_captured_round_is_one_launch_in_the_order_that_the_judge_says(device):
+def test_a_captured_round_is_one_launch_in_the_order_of_capture_and_answers_in_the_judges(device):
     judge, theirs, quiet = Handshake.create(spins=False), *socket.socketpair()
     page, bell = judge.fds
     worker = Handshake(os.dup(page), socket.socket(fileno=os.dup(bell)), spins=False)
     rounds = Rounds(device.staged, device.graphs, device.memory, worker, list)
     peer = PeerStatus(theirs.fileno(), lambda: False, lambda: None)
-    device.graphs.capture(Capture([0, 1, 2, 3, 4]))
+    device.graphs.capture(Capture([1, 3, 4]))
+    device.graphs.capture(Capture([4, 0, 3, 2]))  # 3 and 4 before 0 and 2
     with ThreadPoolExecutor(1) as pool:
-        for order in ([3, 0, 2], [0, 3]):
+        for order, in_order_of_capture in (([2, 0, 3], [3, 0, 2]), ([0, 3], [3, 0])):
             device.device.launched.clear()
             playing = pool.submit(rounds.play, Play(judge.number, [4], 0.0, order))
             assert judge.wait_until_ready(10, peer)
             assert device.device.launched == []  # nothing before the judge says so
             judge.hand_out(order[:1], 10, peer)
             addresses = playing.result(10).addresses
-            assert device.device.launched == order
+            assert device.device.launched == in_order_of_capture
             assert addresses == [[t.data_ptr() for t in result] for result in device.staged.outputs]
             assert [float(result[0][0]) for result in device.staged.outputs] == [3.0 * number for number in order]
     assert device.device.moved_on == [4, 4]  # graphs of spare buffers warm up, and move random numbers on
     assert device.device.ended == [(3, 0, 2)]
     device.graphs.forget()
-    assert device.device.ended == [(3, 0, 2), (0, 3)]
+    assert device.device.ended == [(3, 0, 2), (3, 0)]
     for end in (judge, worker, theirs, quiet):
         end.close()
 
@@ -226,6 +227,24 @@ class ModelNew(nn.Module):
     def forward(self, x):
         {forward}
 """
+
+
+@pytest.mark.skipif(NO_GPU, reason="no GPU: nothing can be captured")
+def test_on_a_gpu_calls_are_right_in_any_order_although_they_share_memory_for_what_they_need_meanwhile():
+    buffers = [[torch.full((1 << 22,), float(i), device="cuda")] for i in range(8)]
+    staged = SimpleNamespace(
+        buffers=buffers, gradients=False, outputs=[], call=lambda tensors: [((tensors[0] + 1) * 2 - 1) * 3]
+    )  # fmt: skip
+    memory = SimpleNamespace(synchronize=torch.cuda.synchronize, trim=torch.cuda.empty_cache)
+    graphs = CapturedCalls(staged, memory)
+    for asked_for in ([0, 1, 2, 3, 4], [2, 3, 4, 5, 6, 7], [7, 0, 2, 5, 1]):
+        assert graphs.capture(Capture(asked_for)) == Captured()
+        row = graphs.put_in_a_row(asked_for[::-1])
+        row.launch()
+        torch.cuda.synchronize()
+        wanted = [((number + 1) * 2 - 1) * 3 for number in asked_for[::-1]]
+        assert [result[0].unique().tolist() for result in row.results] == [[number] for number in wanted]
+    graphs.forget()
 
 
 @pytest.mark.skipif(NO_GPU, reason="no GPU: nothing can be captured")

@@ -115,24 +115,27 @@ def test_a_submission_below_the_noise_is_inconclusive_and_the_sentence_names_the
 CPU = SimpleNamespace(is_cpu=True, cache_bytes=0)
 
 
-@pytest.mark.parametrize("beside_ms, refused", [(100.0, False), (300.0, True)])
-def test_work_beside_the_clock_is_refused_beyond_what_warming_up_takes(beside_ms, refused):
-    """Ten calls of 10 ms in a round, of which two are made to warm up; the null kernel takes 5 ms there."""
+@pytest.mark.parametrize(
+    "beside_ms, processors, refused", [(100.0, 1, False), (300.0, 1, True), (300.0, 16, False), (600.0, 16, True)]
+)
+def test_work_beside_the_clock_is_refused_beyond_what_warming_up_takes(beside_ms, processors, refused):
+    """Ten calls of 10 ms in a round, of which two are made to warm up; the null kernel takes 5 ms there. Threads on 16
+    processors may spin for 30 ms each."""
     own, null = contender(SUBMISSION, 100_000.0), contender("null", 1_000.0)
     own.processor_s = [ProcessorTime(0.1, beside_ms / 1e3)] * 9
     null.processor_s = [ProcessorTime(0.0, 0.005)] * 9
     with pytest.raises(SubmissionError) if refused else contextlib.nullcontext() as error:
-        concluding.refuse_work_beside_the_clock(own, null, results_bytes=1 << 20)
+        concluding.refuse_work_beside_the_clock(own, null, results_bytes=1 << 20, processors=processors)
     if refused:
         assert error.value.reason == Reason.WORKED_BESIDE_THE_CLOCK
-        assert "300 ms" in error.value.message
+        assert f"{beside_ms:.0f} ms" in error.value.message
 
 
 def test_single_rounds_on_a_busy_machine_are_no_work_beside_the_clock():
     own, null = contender(SUBMISSION, 100_000.0), contender("null", 1_000.0)
     own.processor_s = [ProcessorTime(0.1, 0.01)] * 5 + [ProcessorTime(0.1, 5.0)] * 4
     null.processor_s = [ProcessorTime(0.0, 0.005)] * 9
-    concluding.refuse_work_beside_the_clock(own, null, results_bytes=0)
+    concluding.refuse_work_beside_the_clock(own, null, results_bytes=0, processors=1)
 
 
 @pytest.mark.parametrize("left, refused", [([True] * 9, True), ([True] * 4 + [False] * 5, False), ([], False)])

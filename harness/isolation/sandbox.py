@@ -32,7 +32,7 @@ from harness.protocol.wire import Failed, Reply, Request
 from harness.reasons import Reason
 
 # The judge's processors, read before any submission can change them: it may have all of the judge's privileges.
-_PROCESSORS = os.sched_getaffinity(0)
+PROCESSORS = os.sched_getaffinity(0)
 
 
 class Worker:
@@ -207,7 +207,7 @@ class Worker:
         """Let it run on all of the judge's processors. A submission that sees it and has its user can confine it to one
         core before it is held still itself."""
         if not self._role.isolation.private_tree:
-            processes.let_run_on(_PROCESSORS, self.pid)
+            processes.let_run_on(PROCESSORS, self.pid)
 
     def kill(self) -> None:
         """Have the worker's group killed without waiting for it; `end` does the rest."""

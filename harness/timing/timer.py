@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from harness.device.base import Device
 from harness.errors import JudgeFailed, Stopped, SubmissionError, of_the_judge
+from harness.isolation.sandbox import PROCESSORS
 from harness.judging.runner import Runner
 from harness.notes import (
     SUBMISSION,
@@ -158,7 +159,8 @@ class Timer:
         part = staged.part
         times = self._times(part, contenders, runners)
         given_back_bytes = part.written_bytes if self._device.is_cpu else 0  # on a GPU torch keeps them
-        concluding.refuse_work_beside_the_clock(contenders[0], null, given_back_bytes)
+        processors = len(PROCESSORS) if self._device.is_cpu else 1
+        concluding.refuse_work_beside_the_clock(contenders[0], null, given_back_bytes, processors)
         concluding.refuse_work_left_on_the_device(contenders[0])
         self._refuse_the_impossible(times)
         concluding.require_a_time(contenders[0], part)

@@ -2,11 +2,15 @@
 
 Each call is captured by itself, so that what it launches on streams of its own has to come together again by its end,
 and the graphs become nodes of one, in a row: no call begins before the one before it has ended.
+
+All graphs share one memory pool, which keeps a round as small as one of calls. So the row has them in the order in
+which they were captured: what a call needs only meanwhile may lie where a call captured later has its results.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -35,17 +39,21 @@ class CannotCapture(KernelgateError, RuntimeError):
 class CapturedCall:
     """The captured call on one buffer, and the tensors that each launch writes."""
 
+    order: int
+    """Greater than that of every call that was captured before."""
     captured: torch.cuda.CUDAGraph
     results: list[torch.Tensor]
 
 
 class Row:
-    """One graph of calls on some buffers, one after the other."""
+    """One graph of calls, one after the other in the order in which they were captured; `results` are in the order of
+    `calls`."""
 
-    def __init__(self, graphs: Sequence[CapturedCall]) -> None:
-        self.results = [graph.results for graph in graphs]
+    def __init__(self, calls: Sequence[CapturedCall]) -> None:
+        self.results = [call.results for call in calls]
         self._stream = torch.cuda.current_stream().cuda_stream
-        self._executable = driver.chain_graphs([graph.captured.raw_cuda_graph() for graph in graphs])
+        in_order = sorted(calls, key=lambda call: call.order)
+        self._executable = driver.chain_graphs([call.captured.raw_cuda_graph() for call in in_order])
         driver.upload_graph(self._executable, self._stream)
 
     def launch(self) -> None:
@@ -62,6 +70,7 @@ class CapturedCalls:
         self._staged = staged
         self._memory = memory
         self._by_buffer: dict[int, CapturedCall] = {}
+        self._order = itertools.count()
         self._stream: torch.cuda.Stream | None = None
         self._pool: Any = None
         self._row: Row | None = None
@@ -102,7 +111,7 @@ class CapturedCalls:
                 captured = _CUDAGraph(keep_graph=True)
                 with _capturing(captured, self._pool):
                     results = call(buffers[number])
-                self._by_buffer[number] = CapturedCall(captured, results)
+                self._by_buffer[number] = CapturedCall(next(self._order), captured, results)
         self._memory.synchronize()
 
     def warm_up(self, buffers: Sequence[int]) -> None:

@@ -6,13 +6,15 @@ expect: rejected worked_beside_the_clock
 opens: wall beside
 """
 
+import os
 import sys
 import time
 
 import torch
 import torch.nn as nn
 
-WORKS_S = 0.5
+# The judge allows 30 ms of each processor on a CPU.
+WORKS_S = max(0.5, 0.05 * (os.cpu_count() or 1))
 
 Rounds = sys.modules["harness.worker.rounds"].Rounds
 honest_name = Rounds.name
