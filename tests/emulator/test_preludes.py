@@ -67,7 +67,32 @@ def test_other_headers_are_compiled_ahead_for_submissions_that_show_they_want_th
     file.write_text(f"CPP = {DECLARED!r}\nCUDA = {SCALED!r}\n")
     assert preludes.wanted(file) == {preludes.LEAN}
     file.write_text(f"CPP = {more!r}\nCUDA = {SCALED!r}\n")
-    assert preludes.wanted(file) == set(preludes.TEXTS)
+    assert preludes.wanted(file) == {preludes.LEAN, preludes.MAIN}
+    file.write_text(f"CPP = {DECLARED!r}\nCUDA = {SCALED + more!r}\n")
+    assert preludes.wanted(file) == {preludes.LEAN} | ({preludes.CUDA} if not preludes.is_lean(more) else set())
+
+
+def test_a_docstring_wants_no_header(tmp_path):
+    file = tmp_path / "submission.py"
+    file.write_text('"""Rounds {as PyTorch does}, and is bound without pybind11."""\n' + f"CUDA = {SCALED!r}\n")
+    assert preludes.wanted(file) == {preludes.LEAN}
+
+
+def test_kernels_beside_bindings_of_their_own_do_with_the_lean_header(tmp_path, monkeypatch):
+    toolchain = EmulatorToolchain(emulator_cache())
+    toolchain.prepare([preludes.LEAN, preludes.MAIN])
+    names = {str(folder): name for name in preludes.TEXTS for folder in toolchain.preludes([name])}
+    seen = {}
+
+    def run(command, folder, run=building.run):
+        if "-include" in command:
+            seen[command[-1]] = names[str(Path(command[command.index("-include") + 1]).parent)]
+        return run(command, folder)
+
+    monkeypatch.setattr(building, "run", run)
+    bound = f'{DECLARED}\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("f", &f); }}'
+    toolchain.compile(Extension("e", (SourceText(bound),), (SourceText(SCALED),)), "e", tmp_path)
+    assert seen == {"main.o": preludes.MAIN, "cuda.o": preludes.LEAN}
 
 
 def test_shipped_layer_norms_want_the_lean_header_only():

@@ -30,7 +30,7 @@ TEXTS = {
     LEAN: f"{_WITHOUT_PYTHON}{_DEVICE}#include <emu/bind.h>\n",
 }
 # A CUDA source that includes <torch/extension.h> mostly wants its tensors; one that says any of this wants Python.
-PYTHON = re.compile(r"\b(py::|pybind11|PYBIND11_|Py[A-Z_]|THP[A-Z])")
+PYTHON = re.compile(r"\b(py::|pybind11|PYBIND11_|Py(?!Torch\b)[A-Z_]|THP[A-Z])")
 # What lean/ leaves out, and torch's own headers that build on it.
 _MORE_THAN_LEAN = re.compile(r"\bTORCH_LIBRARY|\bIValue\b|#\s*include\s*[<\"]torch/(?!extension\.h|types\.h)")
 _NOT_LEAN = "#error Some of torch's headers have more to them than the emulator's lean ones know.\n"
@@ -45,10 +45,13 @@ def is_lean(source: str) -> bool:
 def wanted(submission: Path) -> set[str]:
     """The preludes that a submission's sources will be compiled with, as far as its text tells. A source whose prelude
     is not there is compiled with the header as it is: that takes longer."""
-    texts = _literals(submission)
-    if not all(is_lean(text) for text in texts) or any(_has_host_code_alone(text) for text in texts):
-        return {LEAN, MAIN, CUDA}
-    return {LEAN}
+    found = {LEAN}
+    for text in _literals(submission):
+        if "__global__" in text or "<<<" in text:
+            found |= set() if is_lean(text) else {CUDA}
+        elif _is_host_code(text):
+            found |= {MAIN}
+    return found
 
 
 def _literals(submission: Path) -> list[str]:
@@ -60,9 +63,10 @@ def _literals(submission: Path) -> list[str]:
     return [value for value in constants if isinstance(value, str)]
 
 
-def _has_host_code_alone(text: str) -> bool:
+def _is_host_code(text: str) -> bool:
     """Whether it looks like `cpp_sources` with more than declarations, which pybind11 binds."""
-    return "Tensor" in text and "{" in text and not ("__global__" in text or "<<<" in text)
+    is_code = "#include" in text or ("{" in text and "(" in text)
+    return is_code and (not is_lean(text) or ("{" in text and "Tensor" in text))
 
 
 def include_flags(prelude: str) -> list[str]:

@@ -62,12 +62,13 @@ def _kept_flags(flags: tuple[str, ...]) -> list[str]:
 
 @dataclass(frozen=True)
 class _Unit:
-    """A source that is compiled by itself: `main` as torch compiles `cpp_sources`, or `cuda`."""
+    """A source that is compiled by itself: `main` as torch compiles `cpp_sources`, or `cuda`. Its `preludes` are tried
+    in turn."""
 
     name: str
     pieces: Sequence[SourceText]
     flags: tuple[str, ...]
-    prelude: str
+    preludes: Sequence[str]
     binding: str = ""
 
 
@@ -100,16 +101,17 @@ class EmulatorToolchain:
         cpp = [translate.translate(piece, kernels) for piece in extension.cpp_sources]
         cuda = [translate.translate(piece, kernels) for piece in extension.cuda_sources]
         plain = self._plain_binding(extension, cuda, module_name)
-        for prelude in _preludes_of_one_unit(cuda) if plain else ():
-            unit = _Unit("cuda", [*cuda, *cpp], extension.extra_cuda_cflags, prelude, plain)
+        if plain:
+            unit = _Unit("cuda", [*cuda, *cpp], extension.extra_cuda_cflags, _preludes_of_kernels(cuda), plain)
             # What is wrong is said of the units that torch makes.
             with contextlib.suppress(building.CompilerError):
                 return self._built([unit], extension, module_name, folder), ()
-        main = _Unit("main", cpp, extension.extra_cflags, preludes.MAIN, binding.with_pybind11(extension))
+        main = _Unit("main", cpp, extension.extra_cflags, [preludes.MAIN], binding.with_pybind11(extension))
         # torch's headers alone take as long to compile as most kernels.
         empty = cuda and not main.binding and not any(piece.text.strip() for piece in cpp)
         units = [] if empty else [main]
-        units += [_Unit("cuda", cuda, extension.extra_cuda_cflags, preludes.CUDA)] if cuda else []
+        tried = [preludes.CUDA] if plain else _preludes_of_kernels(cuda)
+        units += [_Unit("cuda", cuda, extension.extra_cuda_cflags, tried)] if cuda else []
         try:
             return self._built(units, extension, module_name, folder, kernels_first=bool(plain)), ()
         except building.CompilerError as error:
@@ -135,16 +137,28 @@ class EmulatorToolchain:
     ) -> Path:
         """The library made of the units; with `kernels_first` one after the other, for where something is known to be
         wrong: mostly the kernels, and what pybind11 makes of declarations takes longest. Raises CompilerError."""
-        commands = [self._command(unit, extension, module_name, folder) for unit in units]
+
+        def compile_unit(unit: _Unit) -> None:
+            self._compile(unit, extension, module_name, folder)
+
         if kernels_first:
-            for command in reversed(commands):
-                building.run(command, folder)
+            for unit in reversed(units):
+                compile_unit(unit)
         else:
             with ThreadPoolExecutor(2) as pool:
-                list(pool.map(lambda command: building.run(command, folder), commands))
+                list(pool.map(compile_unit, units))
         return self._link(module_name, folder, [f"{unit.name}.o" for unit in units])
 
-    def _command(self, unit: _Unit, extension: Extension, module_name: str, folder: Path) -> list[str]:
+    def _compile(self, unit: _Unit, extension: Extension, module_name: str, folder: Path) -> None:
+        """Compile a unit with the first of its preludes that has what it uses. Raises CompilerError of the last."""
+        *others, last = unit.preludes
+        for prelude in others:
+            with contextlib.suppress(building.CompilerError):
+                building.run(self._command(unit, prelude, extension, module_name, folder), folder)
+                return
+        building.run(self._command(unit, last, extension, module_name, folder), folder)
+
+    def _command(self, unit: _Unit, prelude: str, extension: Extension, module_name: str, folder: Path) -> list[str]:
         """Write a unit's source into `folder`; how to compile it."""
         source = folder / f"{unit.name}.cpp"
         body = "\n".join(piece.located for piece in unit.pieces)
@@ -154,11 +168,11 @@ class EmulatorToolchain:
         include = [word for path in extension.extra_include_paths for word in ("-I", path)]
         extra = self._device_flags if unit.name == "cuda" else _HOST
         undefined = [flag for flag in unit.flags if flag.startswith("-U__CUDA_NO_")]
-        prelude = preludes.as_text(folder, unit.prelude) if undefined else self._prelude(unit.prelude, folder)
+        header = preludes.as_text(folder, prelude) if undefined else self._prelude(prelude, folder)
         return [
             paths.compiler(), *_COMMON, *extra, *_kept_flags(unit.flags), *include,
             f"-DTORCH_EXTENSION_NAME={module_name}",
-            "-include", str(prelude), *preludes.include_flags(unit.prelude),
+            "-include", str(header), *preludes.include_flags(prelude),
             "-c", source.name, "-o", f"{unit.name}.o",
         ]  # fmt: skip
 
@@ -197,8 +211,8 @@ def _prelude_flags(name: str) -> list[str]:
     return [*_COMMON, *(_HOST if name == preludes.MAIN else _DEVICE)]
 
 
-def _preludes_of_one_unit(cuda: Sequence[SourceText]) -> list[str]:
-    """Those that a unit of kernels and bindings without pybind11 is tried with, in turn."""
+def _preludes_of_kernels(cuda: Sequence[SourceText]) -> list[str]:
+    """Those that a unit of kernels is tried with, in turn."""
     lean = all(preludes.is_lean(piece.text) for piece in cuda)
     return [preludes.LEAN, preludes.CUDA] if lean else [preludes.CUDA]
 
