@@ -8,6 +8,7 @@ verbs/         what eval.py does beside judging, a verb a file
 run            a plan becomes results
 plan           what a run will do, decided before it begins
 report/        results for people and programs, a format a file in formats/; progress
+store/         evaluations that are kept in a database, and how they are ranked
 tools/         Nsight Compute and compute-sanitizer
 evaluate       one submission: right first, then timed
 fitting/       whether a case fits into memory, and what is done where it does not
@@ -26,6 +27,7 @@ submission     a submission's file, read as text
 against        what --against names
 memory         what memory there is, and who took it
 environment    the machine and the versions
+version        which judge this is
 storage/       the cache, and room on the disk
 exits          exit codes
 crash          errors that nobody foresaw

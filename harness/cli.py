@@ -24,6 +24,7 @@ from harness.report.view import View, console
 from harness.run import INTERRUPTED, RunStopped, run
 from harness.storage import cache
 from harness.storage.disk import full_is_said
+from harness.store import Keeper
 from harness.verdict import Results
 
 
@@ -55,8 +56,10 @@ def _judge(asked: Judge) -> Exit:
         if not plan.groups:
             beside = " beside the problem's own" if asked.arguments.problem else ""
             return _complain(f"There is no submission here: no .py file was found{beside}.", Exit.NOTHING)
-        results, cause = _run(plan, output)
+        results, cause, not_kept = _run(plan, output)
         _report(results, plan, output)
+    if not_kept:
+        _complain(not_kept, Exit.ACCEPTED)
     if cause:
         return _complain(cause, exits.of_error(cause))
     code = exits.of_results(results.evaluations, min_speedup)
@@ -65,14 +68,16 @@ def _judge(asked: Judge) -> Exit:
     return code
 
 
-def _run(plan: RunPlan, output: Output) -> tuple[Results, UsageError | HarnessError | None]:
-    """The results, and what ended the run before its end, if anything did."""
+def _run(plan: RunPlan, output: Output) -> tuple[Results, UsageError | HarnessError | None, str]:
+    """The results, what ended the run before its end, if anything did, and why they are not kept, if they are not."""
     view = View(quiet=output.quiet, verbose=output.verbose)
-    with listening(console(sys.stderr, output.color), view) as on_event:
+    with listening(console(sys.stderr, output.color), view) as tell:
+        keeper = Keeper(output.db, plan, tell) if output.db else None
         try:
-            return run(plan, on_event), None
+            results, cause = run(plan, keeper or tell), None
         except RunStopped as stopped:
-            return stopped.results, stopped.cause
+            results, cause = stopped.results, stopped.cause
+    return results, cause, keeper.failure if keeper else ""
 
 
 def _report(results: Results, plan: RunPlan, output: Output) -> None:

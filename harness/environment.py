@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,12 +16,14 @@ import torch
 from harness.device import nvml
 from harness.paths import cache_root
 from harness.storage import cache
+from harness.version import judge_version
 
 
 def describe() -> dict[str, Any]:
     """Facts that decide a result, without anything personal: no host name, no user, no path but the cache's."""
     return {
         "kernelgate": version_of("kernelgate"),
+        "judge": judge_version(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "torch": str(torch.__version__),
@@ -28,6 +31,7 @@ def describe() -> dict[str, Any]:
         "numpy": version_of("numpy"),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpus": os.cpu_count(),
+        "processor": _processor(),
         "compiler": _first_line("c++", "--version"),
         "nvcc": _last_line("nvcc", "--version"),
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
@@ -53,6 +57,15 @@ def version_of(package: str) -> str | None:
         return version(package)
     except Exception:
         return None  # run from a checkout that was not installed
+
+
+def _processor() -> str | None:
+    """The processor's name, as Linux tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
 
 
 def _lines(*command: str) -> list[str]:

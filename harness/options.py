@@ -13,6 +13,7 @@ from harness import against, verbs
 from harness.errors import UsageError
 from harness.exits import Exit
 from harness.isolation.levels import ASKED
+from harness.paths import results_db
 from harness.plan import Arguments
 from harness.report import formats
 from harness.report.view import Color
@@ -32,6 +33,8 @@ class Output:
     color: Color = "auto"
     quiet: bool = False
     verbose: bool = False
+    db: Path | None = None
+    """The database that evaluations go to; None keeps none."""
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,10 @@ class _Judging(click.Command):
     callback=_report_of,
     help=f"Write a report; - for standard output. Formats: {', '.join(formats.names())}.",
 )
+@click.option(
+    "--db", type=click.Path(path_type=Path), metavar="FILE", help="Keep evaluations in FILE (default: KERNELGATE_DB)."
+)
+@click.option("--no-store", is_flag=True, help="Keep no evaluation.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="One line for each submission.")
 @click.option(
@@ -150,11 +157,23 @@ class _Judging(click.Command):
     is_flag=True,
     help="Every case of several submissions, registers, counts, and what was chosen.",
 )
-def judging(quick: bool, thorough: bool, timeout: float, no_timing: bool, json: str | None, **given: Any) -> Judge:
+def judging(
+    quick: bool,
+    thorough: bool,
+    timeout: float,
+    no_timing: bool,
+    json: str | None,
+    db: Path | None,
+    no_store: bool,
+    **given: Any,
+) -> Judge:
     if quick and thorough:
         raise UsageError("--quick and --thorough exclude each other; give one of the two.")
     reports = [*given.pop("reports"), *([("json", json)] if json else [])]
-    output = Output(tuple(reports), given.pop("color"), given.pop("quiet"), given.pop("verbose"))
+    if db and no_store:
+        raise UsageError("--db and --no-store exclude each other; give one of the two.")
+    kept = None if no_store else db or results_db()
+    output = Output(tuple(reports), given.pop("color"), given.pop("quiet"), given.pop("verbose"), kept)
     arguments = Arguments(
         effort="quick" if quick else "thorough" if thorough else "usual",
         timing=not no_timing,

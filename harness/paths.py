@@ -22,6 +22,12 @@ def build_cache(source_sha256: str) -> Path:
     return cache_root() / "build" / source_sha256[:32]
 
 
+def results_db() -> Path:
+    """The database of evaluations; KERNELGATE_DB names another file."""
+    named = os.environ.get("KERNELGATE_DB")
+    return Path(named or Path(platformdirs.user_data_dir("kernelgate")) / "results.db").expanduser().resolve()
+
+
 def emulator_cache() -> Path:
     return cache_root() / "emulator"
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from harness import against, crash
 from harness.device.choose import can_time, open_device, prepare_device
@@ -124,14 +127,23 @@ def _of_group(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) ->
         return
     paths = [submission.path for submission in group.submissions]
     prepare_device(group.device, paths, check=plan.settings.check, on_build=partial(on_event, EmulatorBuilding()))
+    content = _sha256(group.problem)
     memory = MemoryFile()
     starter = Starter(group.device, memory.fd, group.isolation, [group.problem])
     try:
         _start_ahead(starter, group, plan)
         on_event(Loading(group.problem.stem, group.device))
-        yield from _judged(group, plan, chosen, memory, starter, on_event)
+        for evaluation in _judged(group, plan, chosen, memory, starter, on_event):
+            yield msgspec.structs.replace(evaluation, problem_sha256=content)
     finally:
         starter.end()
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError:  # loading it says what is wrong
+        return ""
 
 
 def _is_timed(group: Group, plan: RunPlan) -> bool:

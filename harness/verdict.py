@@ -223,6 +223,8 @@ class _Evaluation(Struct, frozen=True, kw_only=True, tag_field="status"):
     effort: str = "usual"
     """How long was timed: `quick`, when one case may stand for all, `usual` or `thorough`."""
     cases: list[Case]
+    problem_sha256: str = ""
+    """Of the problem's file; empty in results that do not say it."""
     build: Build | None = None
     notes: list[Note] = []
     """What was left out or is worth knowing."""

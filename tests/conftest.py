@@ -1,6 +1,8 @@
 """How tests share the machine: with those of other processes, unless they ask to be alone; and which go first."""
 
 import os
+import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,10 @@ from tests import machine
 # test_cuda_submissions does, and share it.
 FIRST = ("test_cuda_submissions.py", "test_documents_run.py", "test_hostile.py", "test_hostile_opened.py")
 
+
+# What tests judge is not kept where their user's evaluations are. Processes of pytest-xdist get it from their first.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ["KERNELGATE_DB"] = str(Path(tempfile.mkdtemp(prefix="kernelgate-tests-")) / "results.db")
 
 pytest.register_assert_rewrite("tests.hostile.verdicts")
 

@@ -17,12 +17,13 @@ from documents.rooms import imported_by, room_of, rooms
 LEAVES = {"errors", "garbage", "inputs", "notes", "paths", "reasons", "records", "settings", "verdict"}
 ALLOWED = {
     "cli": {"crash", "environment", "errors", "exits", "isolation", "options", "paths", "plan", "report", "run"}
-    | {"storage", "verdict"},
-    "options": {"against", "errors", "exits", "isolation", "plan", "report", "verbs"},
+    | {"storage", "store", "verdict"},
+    "options": {"against", "errors", "exits", "isolation", "paths", "plan", "report", "verbs"},
     "verbs": {"device", "environment", "errors", "evaluate", "exits", "oracle", "paths", "plan", "problem", "report"}
-    | {"settings", "storage", "submission", "tools"},
+    | {"settings", "storage", "store", "submission", "tools", "verdict"},
     "exits": {"errors", "verdict"},
-    "report": {"errors", "events", "notes", "records", "tools", "verdict"},
+    "report": {"errors", "events", "notes", "records", "store", "tools", "verdict"},
+    "store": {"environment", "errors", "events", "plan", "verdict"},
     "run": {
         "against",
         "crash",
@@ -58,14 +59,14 @@ ALLOWED = {
     "peers": {"errors"},
     "problem": {"errors", "inputs", "paths", "protocol"},
     "submission": {"errors", "paths"},
-    "environment": {"device", "paths", "storage"},
+    "environment": {"device", "paths", "storage", "version"},
     "memory": {"storage"},
     "storage": {"errors", "paths"},
     "events": {"verdict"},
     "verdict": {"notes", "reasons", "records"},
     "records": {"reasons"},
     "errors": {"reasons"},
-    **{leaf: set() for leaf in ("garbage", "inputs", "norms", "notes", "paths", "reasons", "settings")},
+    **{leaf: set() for leaf in ("garbage", "inputs", "norms", "notes", "paths", "reasons", "settings", "version")},
 }
 
 FILES = sorted((ROOT / "harness").rglob("*.py"))

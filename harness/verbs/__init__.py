@@ -7,9 +7,19 @@ from __future__ import annotations
 
 import click
 
-from harness.verbs import audit, env, list_, profile
+from harness.verbs import audit, env, export, history, import_, leaderboard, list_, profile, withdraw
 
 
 def commands() -> dict[str, click.Command]:
     """The verbs by their names."""
-    return {"audit": audit.command, "list": list_.command, "env": env.command, "profile": profile.command}
+    return {
+        "audit": audit.command,
+        "env": env.command,
+        "export": export.command,
+        "history": history.command,
+        "import": import_.command,
+        "leaderboard": leaderboard.command,
+        "list": list_.command,
+        "profile": profile.command,
+        "withdraw": withdraw.command,
+    }

@@ -1,0 +1,98 @@
+"""`eval.py import`: evaluations that were made elsewhere come into the database."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+import click
+import msgspec
+
+from harness.errors import UsageError
+from harness.exits import Exit
+from harness.paths import PROBLEMS, SUBMISSIONS, results_db
+from harness.report.formats import json
+from harness.store import open_store
+from harness.verbs.database import Line, of_file
+from harness.verdict import Results
+
+
+@click.command("import", help="Read 'eval.py export's lines and --json's results, files or folders, into the database.")
+@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True)
+@of_file
+def command(files: Sequence[Path], db: Path | None) -> Callable[[], Exit]:
+    return partial(read_files, files, db or results_db())
+
+
+def read_files(files: Sequence[Path], db: Path) -> Exit:
+    """Read all that can be read, name what cannot, and say how much was new. What is there already stays as it is."""
+    shipped = {hashlib.sha256(text).hexdigest(): text for text in _shipped()}
+    new, known, refused = 0, 0, 0
+    in_folders = [path for folder in files if folder.is_dir() for path in sorted(folder.rglob("*.json*"))]
+    chosen = [path for path in in_folders if _holds_results(path)]
+    other = len(in_folders) - len(chosen)
+    with open_store(db) as store:
+        for file in [*(path for path in files if not path.is_dir()), *chosen]:
+            for place, found in _results_in(file):
+                if isinstance(found, str):
+                    refused += 1
+                    print(f"{place}: {found}", file=sys.stderr)
+                    continue
+                results, texts = found
+                wanted = {sha for e in results.evaluations for sha in (e.source_sha256, e.problem_sha256)}
+                kept = {sha: text for sha, text in (shipped | texts).items() if sha in wanted}
+                added = store.add(results.evaluations, results.environment, kept)
+                new, known = new + added, known + len(results.evaluations) - added
+    left_out = f" {other} files hold something else." if other else ""
+    print(f"{new} new, {known} known before, {refused} refused.{left_out}")
+    return Exit.USAGE if refused else Exit.ACCEPTED
+
+
+def _holds_results(path: Path) -> bool:
+    """Whether a file found in a folder speaks of the schema where its first object begins."""
+    with path.open("rb") as file:
+        return b'"schema"' in file.read(64)
+
+
+def _shipped() -> Iterator[bytes]:
+    """The texts of this repository's submissions and problems: results that --json wrote have none."""
+    for folder in (SUBMISSIONS, PROBLEMS):
+        for path in folder.rglob("*.py"):
+            yield path.read_bytes()
+
+
+def _results_in(file: Path) -> Iterator[tuple[str, tuple[Results, dict[str, bytes]] | str]]:
+    """The place of each part of a file, and its results with texts by their SHA-256, or what is wrong with it."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        yield str(file), f"it cannot be read: {error.strerror}."
+        return
+    if not data.lstrip().startswith(b'{"schema"') and b"\n" in data:
+        yield str(file), _whole(data)
+        return
+    for number, line in enumerate(data.splitlines(), 1):
+        if line.strip():
+            yield f"{file}, line {number}", _of_line(line)
+
+
+def _whole(data: bytes) -> tuple[Results, dict[str, bytes]] | str:
+    try:
+        return json.loads(data), {}
+    except UsageError as error:
+        return str(error)
+
+
+def _of_line(line: bytes) -> tuple[Results, dict[str, bytes]] | str:
+    """Texts count only if they are what the evaluation is of."""
+    try:
+        read = msgspec.json.decode(line, type=Line)
+        whole = {"schema": read.schema, "environment": read.environment, "evaluations": [read.evaluation]}
+        results = json.loads(msgspec.json.encode(whole))
+    except (msgspec.MsgspecError, UsageError, UnicodeDecodeError) as error:
+        return f"this is no line of 'eval.py export': {error}"
+    texts = [text.encode() for text in (read.source, read.problem_source) if text]
+    return results, {hashlib.sha256(text).hexdigest(): text for text in texts}

@@ -1,0 +1,369 @@
+"""The store: what is kept, who has a rank, many writers, kills, and files that are no store."""
+
+import hashlib
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import msgspec
+import pytest
+
+from harness.errors import HarnessError, UsageError
+from harness.reasons import Reason
+from harness.report.formats import json as results_json
+from harness.store import Standing, boards, history, open_store
+from harness.verdict import SCHEMA, Accepted, CasePassed, Rejected, Results
+from tests.helpers import ROOT, run_eval
+
+ENVIRONMENT = {
+    "date": "2026-01-01T00:00:00+00:00", "judge": "aaaa", "gpu": "A GPU", "torch": "2.11", "driver": "580", "cpus": 2,
+}  # fmt: skip
+CASE = CasePassed(name="headline", shape="8×8", scaled=False, error=0.0, tolerance=1.0, error_ratio=0.5)
+
+
+def common(submission, seed=1, problem="layernorm", cases=(CASE,)):
+    source = hashlib.sha256(submission.encode()).hexdigest()
+    return dict(
+        problem=problem, problem_sha256="p" * 64, submission=submission, source_sha256=source, device="cuda", seed=seed,
+        cases=list(cases),
+    )  # fmt: skip
+
+
+def accepted(submission, speedup, seed=1, within=0.01, **more):
+    """Accepted with a speedup whose interval reaches so far, as a share, to both sides."""
+    interval = (speedup * (1 - within), speedup * (1 + within))
+    return Accepted(**common(submission, seed, **more), geomean_speedup=speedup, geomean_interval=interval)
+
+
+def twice(submission, speedup, **more):
+    return [accepted(submission, speedup, seed, **more) for seed in (1, 2)]
+
+
+def rejected(submission, seed=1):
+    return Rejected(**common(submission, seed), reason=Reason.WRONG_OUTPUT, message="wrong")
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "results.db"
+
+
+def keep(path, *evaluations, **changed):
+    with open_store(path) as store:
+        return store.add(evaluations, ENVIRONMENT | changed, {})
+
+
+def only_board(path, **asked):
+    with open_store(path) as store:
+        (board,) = boards(store, **asked)
+    return board
+
+
+def ranks(path):
+    return [(entry.submission, entry.rank) for entry in only_board(path).entries]
+
+
+# ---------------------------------------------------------------------- who has a rank
+
+
+def test_one_evaluation_is_provisional_and_a_second_with_fresh_data_ranks(path):
+    keep(path, accepted("fast", 2.0))
+    (entry,) = only_board(path).entries
+    assert (entry.standing, entry.rank) == (Standing.PROVISIONAL, None)
+    keep(path, accepted("fast", 2.0, seed=1), date="2026-01-02T00:00:00+00:00")  # the same data again
+    assert only_board(path).entries[0].standing == Standing.PROVISIONAL
+    keep(path, accepted("fast", 2.02, seed=2))
+    (entry,) = only_board(path).entries
+    assert (entry.standing, entry.rank, entry.evaluations) == (Standing.RANKED, 1, 3)
+    assert entry.over_eager.value == pytest.approx((2.0 * 2.0 * 2.02) ** (1 / 3))
+    assert entry.over_eager.interval[0] < 2.0 < entry.over_eager.interval[1]
+
+
+def test_evaluations_that_differ_by_more_than_their_intervals_explain_give_no_rank(path):
+    keep(path, accepted("fast", 2.0, 1), accepted("fast", 2.4, 2))
+    assert only_board(path).entries[0].standing == Standing.DISAGREES
+    keep(path, *twice("wide", 2.0, within=0.09))
+    assert dict(ranks(path))["wide"] == 1
+
+
+def test_a_mean_is_geometric(path):
+    keep(path, accepted("swings", 2.0, 1), accepted("swings", 0.5, 2))
+    assert only_board(path).entries[0].over_eager.value == pytest.approx(1.0)
+
+
+def test_what_cannot_be_told_apart_ties_and_the_next_rank_counts_those_before_it(path):
+    keep(path, *twice("a", 2.0), *twice("b", 1.99), *twice("c", 1.5), *twice("d", 1.2), *twice("e", 1.199))
+    assert ranks(path) == [("a", 1), ("b", 1), ("c", 3), ("d", 4), ("e", 4)]
+
+
+def test_ties_do_not_chain(path):
+    """Each neighbour is within the interval of the next, and the last is far from the first."""
+    keep(path, *(e for n in range(6) for e in twice(f"s{n}", 2.0 * 0.99**n)))
+    found = [rank for _, rank in ranks(path)]
+    assert found[0] == 1
+    assert found[-1] > 1
+
+
+def test_rejected_untimed_and_withdrawn_submissions_have_no_rank_and_stay_visible(path):
+    flaky = rejected("flaky")
+    keep(path, *twice("fast", 2.0), *twice("flaky", 3.0), flaky, Accepted(**common("untimed")), *twice("taken", 4.0))
+    with open_store(path) as store:
+        store.withdraw(common("taken")["source_sha256"], "layernorm", "It read the reference.", "2026-01-03")
+    entries = {entry.submission: entry for entry in only_board(path).entries}
+    assert {name: entry.standing.value for name, entry in entries.items()} == {
+        "fast": "ranked", "flaky": "rejected", "untimed": "unranked", "taken": "withdrawn",
+    }  # fmt: skip
+    assert entries["taken"].withdrawn == "It read the reference."
+    assert [entry.rank for entry in entries.values()] == [1, None, None, None]
+
+
+@pytest.mark.parametrize(
+    "other", [{"judge": "bbbb"}, {"gpu": "Another GPU"}, {"torch": "2.12"}, {"driver": "590"}], ids=str
+)
+def test_nothing_is_ranked_beside_what_another_judge_device_or_version_measured(path, other):
+    keep(path, *twice("fast", 2.0))
+    keep(path, *twice("faster", 3.0), date="2026-01-02T00:00:00+00:00", **other)
+    with open_store(path) as store:
+        both = boards(store, older=True)
+        assert [[(e.submission, e.rank) for e in board.entries] for board in both] in (
+            [[("faster", 1)], [("fast", 1)]], [[("fast", 1)], [("faster", 1)]],
+        )  # fmt: skip
+        shown = {board.model: board.entries[0].submission for board in boards(store)}
+    assert shown["A GPU"] == ("fast" if "gpu" in other else "faster")  # the latest of a device
+
+
+def test_other_cases_and_another_problem_file_are_other_boards(path):
+    more = CasePassed(name="more", shape="8×8", scaled=False, error=0.0, tolerance=1.0, error_ratio=0.5)
+    keep(path, *twice("fast", 2.0), *twice("fast", 2.0, cases=(CASE, more)), *twice("fast", 2.0, problem="rmsnorm"))
+    with open_store(path) as store:
+        assert len(boards(store, older=True)) == 3
+        assert len(boards(store, "layernorm", older=True)) == 2
+
+
+# ---------------------------------------------------------------------- what is kept
+
+
+def test_the_same_evaluation_is_kept_once_and_read_as_it_was(path):
+    found = [accepted("fast", 2.0), rejected("wrong")]
+    assert keep(path, *found) == 2
+    assert keep(path, *found) == 0
+    with open_store(path) as store:
+        assert [stored.evaluation for stored in store.stored()] == found
+        assert [stored.environment for stored in history(store, "wrong")] == [ENVIRONMENT]
+
+
+def test_a_run_is_kept_with_its_sources_and_shown_by_the_verbs(tmp_path):
+    db, more = tmp_path / "a.db", ("--device", "cpu", "-k", "random 1")
+    file = ROOT / "submissions" / "layernorm" / "cpu_vectorised.py"
+    env = {"COLUMNS": "200"}
+    assert run_eval(file, "--problem", "layernorm", *more, "--db", db).code == 0
+    with open_store(db) as store:
+        (stored,) = store.stored()
+        assert store.source(stored.evaluation.source_sha256) == file.read_bytes()
+        assert store.source(stored.evaluation.problem_sha256) == (ROOT / "problems" / "layernorm.py").read_bytes()
+    board, told = verb("leaderboard", "--db", db, env=env), verb("history", "cpu_vectorised", "--db", db, env=env)
+    assert "unranked" in board.stdout and stored.evaluation.source_sha256[:10] in board.stdout
+    assert "accepted" in told.stdout and stored.digest[:10] in told.stdout
+
+
+def test_no_store_keeps_nothing(tmp_path):
+    db = tmp_path / "a.db"
+    file = ROOT / "submissions" / "layernorm" / "cpu_vectorised.py"
+    run = run_eval(file, "--problem", "layernorm", "-k", "random 1", "--no-store", env={"KERNELGATE_DB": str(db)})
+    assert (run.code, db.exists()) == (0, False)
+
+
+def verb(*words, env=None):
+    command = [sys.executable, str(ROOT / "eval.py"), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})})
+
+
+def test_a_withdrawal_needs_one_source_and_is_said_on_the_board(path):
+    keep(path, *twice("fast", 2.0))
+    words = ("withdraw", "fast", "--problem", "layernorm", "--reason", "It sleeps on Sundays.", "--db", path)
+    assert verb(*words).returncode == 0
+    assert "fast was withdrawn: It sleeps on Sundays." in verb("leaderboard", "--db", path).stdout
+    none = verb("withdraw", "slow", "--problem", "layernorm", "--reason", "x", "--db", path)
+    assert none.returncode == 2
+    assert "'slow' has no evaluation on layernorm" in none.stderr
+
+
+# ---------------------------------------------------------------------- export and import
+
+
+def test_what_is_exported_is_imported_elsewhere_and_twice_changes_nothing(tmp_path):
+    here, there, lines = tmp_path / "here.db", tmp_path / "there.db", tmp_path / "all.jsonl"
+    text = b"class ModelNew: ..."
+    found = msgspec.structs.replace(accepted("fast", 2.0), source_sha256=hashlib.sha256(text).hexdigest())
+    with open_store(here) as store:
+        store.add([found, rejected("wrong")], ENVIRONMENT, {found.source_sha256: text})
+    assert verb("export", lines, "--db", here).returncode == 0
+    assert "2 new, 0 known before, 0 refused." in verb("import", lines, "--db", there).stdout
+    assert "0 new, 2 known before, 0 refused." in verb("import", lines, "--db", there).stdout
+    with open_store(here) as ours, open_store(there) as theirs:
+        assert list(ours.stored()) == list(theirs.stored())
+        assert theirs.source(found.source_sha256) == text
+
+
+def test_damaged_and_hostile_lines_are_refused_by_their_number_and_the_others_read(tmp_path):
+    here, lines, there = tmp_path / "here.db", tmp_path / "all.jsonl", tmp_path / "there.db"
+    keep(here, accepted("fast", 2.0))
+    verb("export", lines, "--db", here)
+    (good,) = lines.read_text().splitlines()
+    forged = good.replace('"evaluation":', '"source":"not what was judged","evaluation":')
+    bad = [good[:-40], "[1, 2]", good.replace(SCHEMA, "kernelgate.results/99"), good.replace('"seed":1', '"seed":"x"')]
+    lines.write_bytes(("\n".join([*bad, forged, good]) + "\n").encode() + b'{"schema": "\xff"}\n')
+    run = verb("import", lines, "--db", there)
+    assert run.returncode == 2
+    assert "1 new, 1 known before, 5 refused." in run.stdout
+    for number in (1, 2, 3, 4, 7):
+        assert f"line {number}:" in run.stderr
+    assert "Traceback" not in run.stderr
+    with open_store(there) as store:
+        (stored,) = store.stored()
+        assert store.source(stored.evaluation.source_sha256) is None  # a text must be what the evaluation is of
+
+
+def test_the_committed_results_are_imported_by_one_command(path):
+    run = verb("import", ROOT / "results" / "h200", "--db", path)
+    assert run.returncode == 0, run.stderr
+    board = verb("leaderboard", "layernorm", "--db", path, env={"COLUMNS": "200"}).stdout
+    assert "NVIDIA H200" in board and "speed_of_light" in board and "provisional" in board
+
+
+def test_results_of_json_are_imported_as_lines_are(tmp_path, path):
+    file = tmp_path / "results.json"
+    results = Results(schema=SCHEMA, environment=ENVIRONMENT, evaluations=[accepted("fast", 2.0)])
+    file.write_bytes(results_json.dumps(results))
+    assert "1 new" in verb("import", file, "--db", path).stdout
+    assert only_board(path).entries[0].submission == "fast"
+
+
+# ---------------------------------------------------------------------- what a file may be
+
+
+def test_another_programs_database_is_left_alone(path):
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE theirs (x)")
+    other.close()
+    with pytest.raises(UsageError, match="a database of another program"), open_store(path):
+        pass
+    assert sqlite3.connect(path).execute("SELECT name FROM sqlite_schema").fetchall() == [("theirs",)]
+
+
+def test_a_file_that_is_no_database_is_left_alone(path):
+    path.write_text("kernels, mostly\n" * 100)
+    with pytest.raises(UsageError, match="is no database, or a damaged one"), open_store(path):
+        pass
+    assert path.read_text().startswith("kernels, mostly")
+
+
+def test_a_newer_schema_is_refused_with_a_sentence(path):
+    keep(path, accepted("fast", 2.0))
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(UsageError, match="has version 99 of the schema, and this kernelgate knows 1"):
+        keep(path, accepted("fast", 2.0))
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HarnessError, match="cannot be opened: "), open_store(tmp_path / "file" / "a.db"):
+        pass
+
+
+def test_somebody_who_does_not_let_go_is_said(path):
+    keep(path, accepted("fast", 2.0))
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(HarnessError, match="Another program holds the database"), open_store(path, wait_s=0.1) as store:
+        store.add([accepted("faster", 3.0)], ENVIRONMENT, {})
+    holder.execute("COMMIT")
+    holder.close()
+    assert keep(path, accepted("faster", 3.0)) == 1
+
+
+def test_a_full_disk_is_said_and_what_was_kept_stays(path):
+    keep(path, accepted("fast", 2.0))
+    with open_store(path) as store:
+        pages = store.select("PRAGMA page_count")[0][0]
+        store.select(f"PRAGMA max_page_count = {pages}")  # as if there were no room for another page
+        with pytest.raises(HarnessError, match="The disk is full"):
+            store.add([accepted(f"s{n}", 2.0) for n in range(200)], ENVIRONMENT, {})
+    assert [entry.submission for entry in only_board(path).entries] == ["fast"]
+
+
+def test_what_cannot_be_kept_costs_no_verdict(tmp_path):
+    db = tmp_path / "no.db"
+    db.write_text("kernels, mostly\n" * 100)
+    file = ROOT / "submissions" / "layernorm" / "cpu_vectorised.py"
+    run = run_eval(file, "--problem", "layernorm", "-k", "random 1", "--db", db)
+    assert (run.code, run.results["evaluations"][0]["status"]) == (0, "accepted")
+    assert "The evaluations are not kept:" in run.stderr
+    assert "is no database, or a damaged one" in run.stderr
+
+
+def test_reading_verbs_make_no_database(path):
+    for words in (("leaderboard",), ("history", "x"), ("export",)):
+        run = verb(*words, "--db", path)
+        assert (run.returncode, path.exists()) == (2, False)
+        assert f"There is no database {path}" in run.stderr
+
+
+# ---------------------------------------------------------------------- kills
+
+
+def write_on_and_on(path, number, report):
+    """Keep one evaluation after the other, and report each when it is kept."""
+    for count in range(10_000):
+        evaluation = accepted(f"writer {number} {count}", 2.0)
+        with open_store(path) as store:
+            store.add([evaluation], ENVIRONMENT, {evaluation.source_sha256: b"x" * 1000})
+        os.write(report, f"{evaluation.source_sha256}\n".encode())
+
+
+def start_writer(path, number):
+    mine, theirs = os.pipe()
+    if pid := os.fork():
+        os.close(theirs)
+        return pid, mine
+    try:
+        write_on_and_on(path, number, theirs)
+    finally:
+        os._exit(0)
+
+
+def test_a_hundred_kills_while_eight_write_lose_nothing_that_was_reported(path):
+    drawn, reported, number = random.Random(7), set(), 0
+    writers = []
+    for _ in range(8):
+        writers.append(start_writer(path, number := number + 1))
+    for _ in range(100):
+        time.sleep(drawn.uniform(0.0, 0.04))
+        reported |= end_writer(writers.pop(drawn.randrange(len(writers))))
+        writers.append(start_writer(path, number := number + 1))
+    for writer in writers:
+        reported |= end_writer(writer)
+    with open_store(path) as store:
+        kept = {stored.evaluation.source_sha256 for stored in store.stored()}
+        assert store.select("PRAGMA integrity_check")[0][0] == "ok"
+        assert store.select("PRAGMA foreign_key_check") == []
+    assert len(reported) > 100
+    assert reported <= kept
+
+
+def end_writer(writer):
+    """Kill it; what it had reported."""
+    pid, report = writer
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    said = b""
+    while chunk := os.read(report, 1 << 16):
+        said += chunk
+    os.close(report)
+    return {line.decode() for line in said.split(b"\n")[:-1]}
