@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -19,12 +20,14 @@ from harness.options import STDOUT, Judge, Output, parse
 from harness.paths import judge_cache
 from harness.plan import RunPlan, make_plan
 from harness.report import files, formats
+from harness.report.board import print_boards
 from harness.report.progress import listening
 from harness.report.view import View, console
 from harness.run import INTERRUPTED, RunStopped, run
 from harness.storage import cache
 from harness.storage.disk import full_is_said
 from harness.store import Keeper
+from harness.store.answers import in_order, known, without
 from harness.verdict import Results
 
 
@@ -56,8 +59,10 @@ def _judge(asked: Judge) -> Exit:
         if not plan.groups:
             beside = " beside the problem's own" if asked.arguments.problem else ""
             return _complain(f"There is no submission here: no .py file was found{beside}.", Exit.NOTHING)
-        results, cause, not_kept = _run(plan, output)
-        _report(results, plan, output)
+        answered = known(output.db, plan) if asked.may_answer and output.db else []
+        results, cause, not_kept = _run(without(plan, answered), output)
+        results = msgspec.structs.replace(results, evaluations=in_order(plan, [*answered, *results.evaluations]))
+        _report(results, plan, asked)
     if not_kept:
         _complain(not_kept, Exit.ACCEPTED)
     if cause:
@@ -80,9 +85,10 @@ def _run(plan: RunPlan, output: Output) -> tuple[Results, UsageError | HarnessEr
     return results, cause, keeper.failure if keeper else ""
 
 
-def _report(results: Results, plan: RunPlan, output: Output) -> None:
+def _report(results: Results, plan: RunPlan, asked: Judge) -> None:
     """Write every report that was asked for, files first: who reads standard output may go away. The terminal's report
     goes there unless another does. Raises UsageError for files that could not be written, when all else is."""
+    output = asked.output
     if output.reports:
         results = _with_environment(results)
     view = View(output.quiet, output.verbose, plan.settings.check)
@@ -97,7 +103,12 @@ def _report(results: Results, plan: RunPlan, output: Output) -> None:
     for name in to_stdout:
         sys.stdout.write(formats.find(name).render(results, view))
     if not to_stdout:
-        sys.stdout.write(formats.find("terminal").render(results, _view_of_stdout(plan, output)))
+        boards_of = output.db if asked.shows_boards else None
+        view = replace(_view_of_stdout(plan, output), ranks=boards_of is None)
+        sys.stdout.write(formats.find("terminal").render(results, view))
+        if boards_of is not None:
+            problems = {(group.problem.stem, group.device) for group in plan.groups}
+            print_boards(console(sys.stdout, output.color), boards_of, problems)
     if failed:
         raise UsageError(" ".join(failed))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
 import shutil
@@ -19,6 +20,7 @@ from harness.storage import cache
 from harness.version import judge_version
 
 
+@functools.cache
 def describe() -> dict[str, Any]:
     """Facts that decide a result, without anything personal: no host name, no user, no path but the cache's."""
     return {

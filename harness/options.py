@@ -43,6 +43,13 @@ class Judge:
 
     arguments: Arguments
     output: Output
+    may_answer: bool = False
+    """Whether what the store has a verdict on is not judged anew."""
+
+    @property
+    def shows_boards(self) -> bool:
+        """Whether the boards follow: where everything was asked for, and is kept."""
+        return not self.arguments.paths and self.output.db is not None and not self.output.quiet
 
 
 Verb = Callable[[], Exit]
@@ -149,6 +156,7 @@ class _Judging(click.Command):
     "--db", type=click.Path(path_type=Path), metavar="FILE", help="Keep evaluations in FILE (default: KERNELGATE_DB)."
 )
 @click.option("--no-store", is_flag=True, help="Keep no evaluation.")
+@click.option("--again", is_flag=True, help="Without a PATH: judge also what the database has a verdict on.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="One line for each submission.")
 @click.option(
@@ -165,6 +173,7 @@ def judging(
     json: str | None,
     db: Path | None,
     no_store: bool,
+    again: bool,
     **given: Any,
 ) -> Judge:
     if quick and thorough:
@@ -180,7 +189,9 @@ def judging(
         timeout_s=timeout,
         **given,
     )
-    return Judge(arguments, output)
+    plain = Arguments(problem=arguments.problem, device=arguments.device, timing=arguments.timing,
+                      isolation=arguments.isolation, min_speedup=arguments.min_speedup)  # fmt: skip
+    return Judge(arguments, output, may_answer=arguments == plain and kept is not None and not again)
 
 
 _program = _Program(

@@ -22,7 +22,7 @@ from harness.reasons import Reason
 from harness.settings import sub_seed
 from harness.storage.disk import full_is_said
 from harness.submission import Submission
-from harness.verdict import SCHEMA, Accepted, Errored, Evaluation, Results
+from harness.verdict import SCHEMA, Accepted, Errored, Evaluation, Results, digest_of_cases
 
 if TYPE_CHECKING:
     from harness.evaluate import Judge
@@ -127,14 +127,12 @@ def _of_group(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) ->
         return
     paths = [submission.path for submission in group.submissions]
     prepare_device(group.device, paths, check=plan.settings.check, on_build=partial(on_event, EmulatorBuilding()))
-    content = _sha256(group.problem)
     memory = MemoryFile()
     starter = Starter(group.device, memory.fd, group.isolation, [group.problem])
     try:
         _start_ahead(starter, group, plan)
         on_event(Loading(group.problem.stem, group.device))
-        for evaluation in _judged(group, plan, chosen, memory, starter, on_event):
-            yield msgspec.structs.replace(evaluation, problem_sha256=content)
+        yield from _judged(group, plan, chosen, memory, starter, on_event)
     finally:
         starter.end()
 
@@ -168,6 +166,7 @@ def _judged(
     if not (found := chosen.of(group)):
         return
     problem, cases = found
+    of_all = {"problem_sha256": _sha256(group.problem), "chosen_cases": digest_of_cases(case.name for case in cases)}
     settings = plan.settings
     device = open_device(group.device, memory)
     timed = _is_timed(group, plan)
@@ -183,7 +182,7 @@ def _judged(
                 evaluation, sound = _contained(judge, submission, group, plan)
                 if plan.sanitize and isinstance(evaluation, Accepted):
                     evaluation = sanitized(evaluation, submission, problem, cases, group.device, on_event)
-                yield evaluation
+                yield msgspec.structs.replace(evaluation, **of_all)
 
 
 def _contained(judge: Judge, submission: Submission, group: Group, plan: RunPlan) -> tuple[Evaluation, bool]:

@@ -7,6 +7,8 @@ to JSON (as null) to give every evaluation the same keys. Times are microseconds
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -19,6 +21,11 @@ SCHEMA = "kernelgate.results/1"
 
 # What is ranked is known within this share on either side.
 KNOWN_WITHIN = 0.1
+
+
+def digest_of_cases(names: Iterable[str]) -> str:
+    """SHA-256, 12 digits, of a set of cases."""
+    return hashlib.sha256("\0".join(sorted(names)).encode()).hexdigest()[:12]
 
 
 def reach(value: float, interval: tuple[float, float]) -> float:
@@ -225,9 +232,13 @@ class _Evaluation(Struct, frozen=True, kw_only=True, tag_field="status"):
     cases: list[Case]
     problem_sha256: str = ""
     """Of the problem's file; empty in results that do not say it."""
+    chosen_cases: str = ""
+    """A digest of the chosen cases' names (`digest_of_cases`), also where none was run."""
     build: Build | None = None
     notes: list[Note] = []
     """What was left out or is worth knowing."""
+    kept_from: str = ""
+    """When it was made, ISO 8601, where a run found it in the store and did not judge anew."""
 
 
 class Accepted(_Evaluation, frozen=True, kw_only=True, tag="accepted"):

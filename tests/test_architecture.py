@@ -23,7 +23,7 @@ ALLOWED = {
     | {"settings", "storage", "store", "submission", "tools", "verdict"},
     "exits": {"errors", "verdict"},
     "report": {"errors", "events", "notes", "records", "store", "tools", "verdict"},
-    "store": {"environment", "errors", "events", "plan", "verdict"},
+    "store": {"device", "environment", "errors", "events", "plan", "submission", "verdict", "version"},
     "run": {
         "against",
         "crash",

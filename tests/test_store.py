@@ -12,11 +12,15 @@ import time
 import msgspec
 import pytest
 
+from harness.environment import describe
 from harness.errors import HarnessError, UsageError
+from harness.options import parse
+from harness.plan import Arguments, make_plan
 from harness.reasons import Reason
 from harness.report.formats import json as results_json
 from harness.store import Standing, boards, history, open_store
-from harness.verdict import SCHEMA, Accepted, CasePassed, Rejected, Results
+from harness.store.answers import known, without
+from harness.verdict import SCHEMA, Accepted, CasePassed, Errored, Rejected, Results
 from tests.helpers import ROOT, run_eval
 
 ENVIRONMENT = {
@@ -367,3 +371,93 @@ def end_writer(writer):
         said += chunk
     os.close(report)
     return {line.decode() for line in said.split(b"\n")[:-1]}
+
+
+# ---------------------------------------------------------------------- what need not be judged
+
+
+def said_of(run, names):
+    return [[evaluation[name] for name in names] for evaluation in run.results["evaluations"]]
+
+
+def test_without_a_path_only_what_has_no_verdict_is_judged_and_the_board_follows(tmp_path):
+    words = ("--problem", "layernorm", "--device", "cpu", "--no-timing", "--db", tmp_path / "a.db")
+    first, second = run_eval(*words), run_eval(*words)
+    assert [e["kept_from"] for e in first.results["evaluations"]] == [""] * len(first.results["evaluations"])
+    assert all(e["kept_from"] for e in second.results["evaluations"])
+    verdicts = [
+        [(e["submission"], e["status"], e["seed"]) for e in run.results["evaluations"]] for run in (first, second)
+    ]
+    assert verdicts[0] == verdicts[1]
+    assert second.code == first.code == 1
+    told = run_eval(*words, json_results=False).stdout
+    assert "ACCEPTED  layernorm · cpu_vectorised" in told and "--again judges it anew" in told
+    assert "cpu_vectorised              unranked" in told  # the board
+
+
+PLANNED = Arguments(paths=(ROOT / "submissions" / "layernorm" / "cpu_vectorised.py",), problem="layernorm")
+
+
+@pytest.mark.parametrize(
+    ("changed", "environment", "is_known"),
+    [
+        pytest.param({}, {}, True, id="the same"),
+        pytest.param({"source_sha256": "0" * 64}, {}, False, id="another source"),
+        pytest.param({"problem_sha256": "0" * 64}, {}, False, id="another problem file"),
+        pytest.param({}, {"judge": "0" * 12}, False, id="another judge"),
+        pytest.param({}, {"torch": "1.0"}, False, id="another torch"),
+        pytest.param({}, {"processor": "an abacus"}, False, id="another machine"),
+        pytest.param({"geomean_speedup": None}, {}, False, id="not timed"),
+        pytest.param({"effort": "quick"}, {}, False, id="timed in a hurry"),
+    ],
+)
+def test_a_verdict_answers_for_the_same_source_problem_judge_and_machine(path, changed, environment, is_known):
+    plan = make_plan(PLANNED)
+    (group,) = plan.groups
+    same = {
+        "device": "cpu",
+        "source_sha256": group.submissions[0].sha256,
+        "problem_sha256": hashlib.sha256(group.problem.read_bytes()).hexdigest(),
+    }
+    evaluation = msgspec.structs.replace(accepted("cpu_vectorised", 2.0), **(same | changed))
+    with open_store(path) as store:
+        store.add([evaluation], describe() | environment, {})
+    answered = known(path, plan)
+    assert len(answered) == is_known
+    assert len(without(plan, answered).groups) == (not is_known)
+
+
+@pytest.mark.parametrize("reason", [Reason.TIMED_OUT, Reason.WRONG_OUTPUT])
+def test_rejections_answer_and_errors_do_not(path, reason):
+    plan = make_plan(PLANNED)
+    (group,) = plan.groups
+    same = common("cpu_vectorised") | {
+        "device": "cpu",
+        "source_sha256": group.submissions[0].sha256,
+        "problem_sha256": hashlib.sha256(group.problem.read_bytes()).hexdigest(),
+    }
+    with open_store(path) as store:
+        store.add([Errored(**same, reason=Reason.HARNESS_ERROR, message="x")], describe(), {})
+        assert known(path, plan) == []
+        store.add([Rejected(**same, reason=reason, message="x")], describe(), {})
+    assert [evaluation.reason for evaluation in known(path, plan)] == [reason]
+
+
+@pytest.mark.parametrize(
+    ("words", "may_answer"),
+    [
+        ([], True),
+        (["--device", "cpu", "--no-timing"], True),
+        (["--again"], False),
+        (["--no-store"], False),
+        (["x.py"], False),
+        (["-k", "headline"], False),
+        (["--seed", "1"], False),
+        (["--quick"], False),
+        (["--check"], False),
+        (["--against", "eager"], False),
+    ],
+    ids=lambda value: " ".join(value) or "nothing" if isinstance(value, list) else "",
+)
+def test_the_store_answers_only_where_no_path_and_nothing_unusual_was_asked_for(words, may_answer):
+    assert parse(words).may_answer == may_answer

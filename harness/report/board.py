@@ -2,22 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from harness.errors import HarnessError, UsageError
 from harness.report.figures import over_eager, over_fastest, with_interval
 from harness.report.formats.terminal import STATUS_STYLE, status_of
 from harness.report.tables import Column, print_columns
-from harness.store import Board, Entry, Standing, Stored
+from harness.store import Board, Entry, Standing, Stored, boards, open_store
 from harness.store.board import Mean
 from harness.verdict import Accepted
+
+NOTHING = "–"
+
+# Entries of a board that are shown unless more are asked for.
+SHOWN = 40
 
 # Digits of a SHA-256 that name a source or an evaluation.
 SHOWN_DIGITS = 10
 
 _STYLE = {Standing.REJECTED: "red", Standing.WITHDRAWN: "red", Standing.RANKED: "green"}
+
+
+def print_boards(console: Console, db: Path, of: Collection[tuple[str, str]]) -> None:
+    """The boards of these problems and devices. Where the database cannot be read there are none: who wrote to it has
+    said why."""
+    if not db.exists():
+        return
+    with contextlib.suppress(HarnessError, UsageError), open_store(db) as store:
+        for board in boards(store, limit=SHOWN):
+            if (board.problem, board.device) in of:
+                print_board(console, board)
 
 
 def print_board(console: Console, board: Board) -> None:
@@ -36,9 +55,8 @@ def print_board(console: Console, board: Board) -> None:
 
 
 def _columns(entries: Sequence[Entry]) -> list[Column]:
-    captured = any(entry.captured_over_eager for entry in entries)
     cells = [
-        ("#", "left", [Text("–" if entry.rank is None else str(entry.rank)) for entry in entries]),
+        ("#", "left", [Text(NOTHING if entry.rank is None else str(entry.rank)) for entry in entries]),
         ("submission", "left", [Text(entry.submission) for entry in entries]),
         ("standing", "left", [Text(entry.standing, style=_STYLE.get(entry.standing, "")) for entry in entries]),
         ("over eager [95%]", "right", [_mean(entry.over_eager) for entry in entries]),
@@ -52,13 +70,13 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
     return [
         Column(heading, column, "left" if justify == "left" else "right")
         for heading, justify, column in cells
-        if captured or not heading.startswith("captured")
+        if any(cell.plain != NOTHING for cell in column)
     ]
 
 
 def _mean(mean: Mean | None) -> Text:
     if mean is None:
-        return Text("–")
+        return Text(NOTHING)
     return Text(with_interval(mean.value, mean.interval) if mean.interval else f"{mean.value:.2f}×")
 
 

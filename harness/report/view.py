@@ -26,6 +26,8 @@ class View:
     width: int = WIDTH_OF_FILES
     """In characters."""
     colored: bool = False
+    ranks: bool = True
+    """Several submissions to one problem are ranked; not where the boards follow."""
 
 
 def console(stream: TextIO, color: Color) -> Console:

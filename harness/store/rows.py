@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from harness.verdict import Accepted, Evaluation, Geomeans
+from harness.verdict import Accepted, Evaluation, Geomeans, digest_of_cases
 
 # Half the width of a 95% interval in standard errors.
 Z_95 = 1.96
@@ -65,7 +65,7 @@ def row(evaluation: Evaluation, environment: Mapping[str, Any]) -> dict[str, Any
     return {
         "problem": evaluation.problem,
         "problem_sha256": evaluation.problem_sha256,
-        "cases": _digest("\0".join(sorted(case.name for case in evaluation.cases)).encode()),
+        "cases": evaluation.chosen_cases or digest_of_cases(case.name for case in evaluation.cases),
         "judge": str(environment.get("judge", "")),
         "device": evaluation.device,
         "model": model_of(evaluation.device, environment),

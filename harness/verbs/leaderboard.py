@@ -12,13 +12,10 @@ import click
 from harness.errors import UsageError
 from harness.exits import Exit
 from harness.paths import results_db
-from harness.report.board import print_board
+from harness.report.board import SHOWN, print_board
 from harness.report.view import console
 from harness.store import boards, open_store
 from harness.verbs.database import existing, of_file
-
-# Entries of a board that are shown unless more are asked for.
-SHOWN = 40
 
 
 @click.command("leaderboard", help="The boards of a problem, or of all: who is fastest, and who has no rank yet.")

@@ -57,7 +57,8 @@ def render(results: Results, view: View) -> str:
     for evaluation in results.evaluations:
         _print_evaluation(console, evaluation, view, alone=len(results.evaluations) == 1)
     if not view.quiet:
-        _print_rankings(console, results.evaluations)
+        if view.ranks:
+            _print_rankings(console, results.evaluations)
         _print_isolation(console, results.environment.get("isolation", {}), view.verbose)
         _print_unwatched(console, results)
     return page.getvalue()
@@ -66,9 +67,9 @@ def render(results: Results, view: View) -> str:
 def _print_evaluation(console: Console, evaluation: Evaluation, view: View, *, alone: bool) -> None:
     """Of several evaluations cases that only passed are counted, unless all are asked for: what is timed or failed
     would drown in them."""
-    if not view.quiet:
+    if not view.quiet and not evaluation.kept_from:
         _print_cases(console, evaluation, verbose=view.verbose, brief=not alone and not view.verbose)
-    _print_verdict(console, evaluation, names_problem=view.quiet)
+    _print_verdict(console, evaluation, names_problem=view.quiet or bool(evaluation.kept_from))
     if not view.quiet and not view.checked and _failed_on_the_emulator(evaluation):
         console.print(Text(f"  hint: {HINT}", style="dim"), soft_wrap=True)
 
@@ -109,7 +110,10 @@ def verdict_line(evaluation: Evaluation, *, names_problem: bool = False) -> Text
 
 
 def _print_verdict(console: Console, evaluation: Evaluation, *, names_problem: bool) -> None:
-    console.print(verdict_line(evaluation, names_problem=names_problem), soft_wrap=True)
+    line = verdict_line(evaluation, names_problem=names_problem)
+    if evaluation.kept_from:
+        line.append(f"; judged {evaluation.kept_from[:10]}, --again judges it anew", style="dim")
+    console.print(line, soft_wrap=True)
     for note in evaluation.notes:
         console.print(Text(f"  note: {sentence(note)}", style="dim"), soft_wrap=True)
     if not isinstance(evaluation, Accepted) and (failed := _named_in_message(evaluation)):
