@@ -22,7 +22,7 @@ INCOMPLETE = 75
 
 def evaluate(*words: object) -> dict[str, Any]:
     """The results of one run of eval.py. Where there are none, ends this process with what eval.py said."""
-    command = [sys.executable, str(ROOT / "eval.py"), *map(str, words), "--json", "-"]
+    command = [sys.executable, str(ROOT / "eval.py"), *map(str, words), "--json", "-", "--no-store"]
     process = subprocess.run(command, capture_output=True, text=True)
     if not process.stdout.startswith("{"):
         sys.exit(f"eval.py ended with {process.returncode}: {process.stderr}")

@@ -12,6 +12,7 @@ import argparse
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -35,10 +36,12 @@ def parser():
 
 
 def seconds(words):
-    """Wall time of one run of eval.py; stops when the run fails."""
-    started = time.perf_counter()
-    process = subprocess.run([sys.executable, str(ROOT / "eval.py"), *words, "-q"], capture_output=True, text=True)
-    elapsed = time.perf_counter() - started
+    """Wall time of one run of eval.py, which keeps what it found; stops when the run fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(ROOT / "eval.py"), *words, "-q", "--db", str(Path(folder) / "results.db")]
+        started = time.perf_counter()
+        process = subprocess.run(command, capture_output=True, text=True)
+        elapsed = time.perf_counter() - started
     if process.returncode:
         sys.exit(f"eval.py ended with {process.returncode}: {process.stdout}{process.stderr}")
     return elapsed

@@ -72,7 +72,7 @@ def forms() -> list[Form]:
 def judge(form: Form, device: str, deadline: float) -> dict[str, Any]:
     """What the form is and got: its verdict, the share of the tolerance that its largest error has, and whether all of
     it is as wanted."""
-    command = [sys.executable, str(ROOT / "eval.py"), str(form.path), "--problem", str(form.problem)]
+    command = [sys.executable, str(ROOT / "eval.py"), str(form.path), "--problem", str(form.problem), "--no-store"]
     command += ["--device", device, "--no-timing", "--seed", str(SEED), *form.options, "--json", "-"]
     began = time.monotonic()
     about = {"what": form.what, "group": form.group, "wanted": list(form.wanted)}

@@ -41,7 +41,7 @@ def _with_cuda(folder: Path) -> list[Path]:
 
 def judge(file: Path, device: str, more: list[str], deadline: float) -> dict[str, Any]:
     """Status, reason and notes, and how many cases passed."""
-    command = [sys.executable, str(ROOT / "eval.py"), str(file), "--device", device, "--no-timing", *more]
+    command = [sys.executable, str(ROOT / "eval.py"), str(file), "--device", device, "--no-timing", "--no-store", *more]
     if file.is_relative_to(FAULTY):  # eval.py cannot guess the problem from its folder
         command += ["--problem", str(ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py")]
     command += ["--seed", str(SEED), "--json", "-"]

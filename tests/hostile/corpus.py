@@ -244,7 +244,7 @@ def _run(
     seed = random.SystemRandom().randrange(2**53)
     try:
         run = run_eval(
-            *paths, "--problem", problem, "--device", device, *mode, "--seed", seed, *options,
+            *paths, "--problem", problem, "--device", device, *mode, "--seed", seed, "--no-store", *options,
             env=limits | threads, timeout_s=240 + 60 * len(paths), alone=alone, program=program,
         )  # fmt: skip
     except subprocess.TimeoutExpired as error:
