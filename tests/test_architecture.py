@@ -52,7 +52,7 @@ ALLOWED = {
     | {"against", "events", "device", "isolation", "norms", "oracle", "peers", "problem", "protocol", "submission"},
     "oracle": LEAVES | {"device", "problem", "protocol"},
     "isolation": {"device", "errors", "memory", "paths", "protocol", "reasons", "storage"},
-    "worker": {"build", "device", "errors", "garbage", "norms", "peers", "protocol", "reasons", "records"},
+    "worker": {"against", "build", "device", "errors", "garbage", "norms", "peers", "protocol", "reasons", "records"},
     "device": {"build", "errors", "inputs", "paths", "protocol", "reasons", "records", "storage", "submission"},
     "build": {"errors", "records"},
     "protocol": {"errors", "reasons", "records"},

@@ -184,6 +184,27 @@ def test_what_was_staged_is_forgotten(staged):
     assert (staged.model, staged.call, staged.buffers, staged.outputs) == (None, None, [], [])
 
 
+@pytest.mark.parametrize("kind, again", [("compile", True), ("reduce-overhead", True), ("eager", False)])
+def test_what_was_compiled_serves_again_for_inputs_of_the_same_shapes_alone(tmp_path, kind, again):
+    path = tmp_path / "reference.py"
+    path.write_text(REFERENCE)
+    file = MemoryFile()
+    memory = HostMemory(file.fd)
+    implementation = Implementation(Load(kind, str(path), ""), memory)
+    implementation.load()
+    staged = Staged(implementation, memory)
+
+    def construct(factor, shapes):
+        request = Construct(ArenaRef(file.grow(16)), encode_value((factor,)), [], "", shapes=shapes)
+        assert staged.construct(request) == Done()
+        return staged._built[0].model
+
+    first, longer, other = construct(3, [[4]]), construct(3, [[8]]), construct(2, [[4]])
+    assert len({id(first), id(longer), id(other)}) == 3
+    assert (construct(3, [[4]]) is first) == again
+    assert (construct(3, [[8]]) is longer) == again
+
+
 def test_the_null_kernel_has_a_model_once_its_results_are_known(tmp_path):
     memory = HostMemory(MemoryFile().fd)
     staged = Staged(Implementation(Load("null_kernel", str(tmp_path / "none.py"), ""), memory), memory)

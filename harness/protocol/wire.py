@@ -120,6 +120,8 @@ class Construct(Struct, frozen=True, tag="construct"):
     dtype: str
     """The floating dtype that the model's own parameters are converted to; empty leaves them."""
     beside: bool = False
+    shapes: list[list[int]] = []
+    """Of the inputs, said to implementations of ours alone: what was compiled for them serves again."""
 
 
 class Reweigh(Struct, frozen=True, tag="reweigh"):

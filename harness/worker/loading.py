@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from harness import peers
+from harness import against, peers
 from harness.protocol.arguments import arguments
 from harness.protocol.values import decode_constants, decode_value
 from harness.protocol.wire import Done, Load, Precompilation, Precompile, Rehearse, Reply, TensorRef
@@ -28,7 +29,8 @@ class Implementation:
         self._path = Path(load.path)
         self._memory = memory
         self._factory: implementations.Factory | None = None
-        self._precompiled: dict[str, torch.nn.Module] = {}
+        self._compiled: dict[str, torch.nn.Module] = {}
+        """Models of torch.compile that nobody uses at the moment, by what they were compiled for."""
 
     @property
     def is_submission(self) -> bool:
@@ -46,13 +48,14 @@ class Implementation:
         elif not self.is_null_kernel:
             self._factory = _FACTORIES[self.kind](self._path)
 
-    def model(self, init: Any, dtype: str) -> Any:
-        """What it gives for encoded constructor arguments, on the device with parameters of `dtype`; the model that was
-        precompiled for these, once. Should be a Module: a submission may give anything."""
+    def model(self, init: Any, dtype: str, shapes: Sequence[Sequence[int]]) -> Any:
+        """What it gives for encoded constructor arguments, on the device with parameters of `dtype`; a model that was
+        compiled for these and for inputs of `shapes`, if there is one. Should be a Module: a submission may give
+        anything."""
         assert self._factory is not None
-        precompiled = self._precompiled.pop(_key(init, dtype), None)
-        if precompiled is not None:
-            return precompiled
+        compiled = self._compiled.pop(_key(init, dtype, shapes), None)
+        if compiled is not None:
+            return compiled
         torch.manual_seed(0)
         model = self._factory(*decode_value(init))
         if not isinstance(model, torch.nn.Module):
@@ -62,19 +65,26 @@ class Implementation:
     def precompile(self, request: Precompile) -> Reply:
         """Build models and call each once on zeros; `model` gives them later."""
         for precompilation in request.precompilations:
-            model = self.model(precompilation.init, precompilation.dtype)
+            shapes = [ref.shape for ref in precompilation.inputs]
+            model = self.model(precompilation.init, precompilation.dtype, shapes)
             assert isinstance(model, torch.nn.Module)
             with torch.set_grad_enabled(precompilation.gradients):
                 _call_once(model, self._zeros(precompilation), precompilation.gradients)
-            self._precompiled[_key(precompilation.init, precompilation.dtype)] = model
+            self.take_back(model, precompilation.init, precompilation.dtype, shapes)
         self._memory.synchronize()
         return Done()
+
+    def take_back(self, model: torch.nn.Module, init: Any, dtype: str, shapes: Sequence[Sequence[int]]) -> None:
+        """Keep a model of torch.compile that is used no more, since to compile it again takes seconds: `model` gives it
+        to who asks for the like next, and who sets its parameters."""
+        if self.kind in against.COMPILED:
+            self._compiled[_key(init, dtype, shapes)] = model
 
     def rehearse(self, request: Rehearse) -> Reply:
         """Build a model and call it on zeros: in training and in evaluation, with autograd and without. Raises what the
         last call raised that raised something."""
         form = request.form
-        model = self.model(form.init, form.dtype)
+        model = self.model(form.init, form.dtype, [ref.shape for ref in form.inputs])
         if not isinstance(model, torch.nn.Module):
             return Done()
         raised: Exception | None = None
@@ -103,8 +113,8 @@ _FACTORIES = {
 }
 
 
-def _key(init: Any, dtype: str) -> str:
-    return f"{init!r} {dtype}"
+def _key(init: Any, dtype: str, shapes: Sequence[Sequence[int]]) -> str:
+    return f"{init!r} {dtype} {[list(shape) for shape in shapes]}"
 
 
 def _call_once(model: torch.nn.Module, inputs: list[Any], gradients: bool, upstream: str = "contiguous") -> None:

@@ -30,10 +30,12 @@ from harness.worker.parameters import carry, set_by_load_state_dict, set_in_plac
 
 @dataclass(frozen=True)
 class _Built:
-    """A model, and its names of the reference's parameters."""
+    """A model, its names of the reference's parameters, and the request that it was built for; None where that does not
+    matter."""
 
     model: torch.nn.Module
     places: dict[str, str]
+    request: Construct | None = None
 
 
 class Staged:
@@ -69,7 +71,7 @@ class Staged:
             self.forget()
         if self._implementation.is_null_kernel:
             return Done()
-        model = self._implementation.model(request.init, request.dtype)
+        model = self._implementation.model(request.init, request.dtype, request.shapes)
         if not isinstance(model, torch.nn.Module):
             return Failed(
                 reason=Reason.LOAD_FAILED,
@@ -77,7 +79,7 @@ class Staged:
             )
         places = carry(self._tensors(request.arena, request.state), getattr(model, "_orig_mod", model))
         self._memory.synchronize()
-        self._built.append(_Built(model, places))
+        self._built.append(_Built(model, places, request))
         return Done()
 
     def _tensors(self, arena: ArenaRef, named: Sequence[NamedTensor]) -> dict[str, torch.Tensor]:
@@ -132,8 +134,11 @@ class Staged:
         return Done()
 
     def forget(self) -> None:
-        """Drop the model, its buffers and its outputs."""
+        """Drop the models, the buffers and the outputs."""
         self.model = None
+        for built in self._built:
+            if (request := built.request) is not None:
+                self._implementation.take_back(built.model, request.init, request.dtype, request.shapes)
         self._built = []
         self._staged = None
         self.call = None
