@@ -23,9 +23,10 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -43,6 +44,12 @@ PLANS = {"gpu": plan.gpu, "cpu": plan.cpu}
 
 # eval.py writes what it has measured when it is interrupted; the limit for that.
 ENDING_S = 15.0
+
+# Whether this program is to end: steps are sessions of their own, which a terminal's Ctrl-C does not reach.
+INTERRUPTED = threading.Event()
+
+# How long a step may not notice that.
+LOOK_S = 0.2
 
 # A dry run times a case where others work, too, and is done again when eval.py says this.
 TOO_BUSY, TRIES = "Something else keeps the machine busy", 4
@@ -115,19 +122,18 @@ def command_of(words: Sequence[str], folder: str) -> str:
 
 
 def _wait(process: subprocess.Popen[bytes], limit_s: float) -> str:
-    try:
-        process.wait(limit_s)
-        return "done"
-    except subprocess.TimeoutExpired:
-        for number, patience_s in ((signal.SIGINT, ENDING_S), (signal.SIGKILL, ENDING_S)):
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
-            try:
-                process.wait(patience_s)
-                break
-            except subprocess.TimeoutExpired:
-                continue
-        return f"stopped after {limit_s:.0f} s"
+    begun = time.monotonic()
+    while (elapsed_s := time.monotonic() - begun) < limit_s and not INTERRUPTED.is_set():
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(min(LOOK_S, limit_s - elapsed_s))
+            return "done"
+    for number in (signal.SIGINT, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(ENDING_S)
+            break
+    return "interrupted" if INTERRUPTED.is_set() else f"stopped after {limit_s:.0f} s"
 
 
 def _is_newer(path: Path, moment: float) -> bool:
@@ -156,17 +162,29 @@ def measure(steps: plan.Plan, folder: Path, budget_s: float) -> bool:
         fitting = [step for step in due if step.seconds <= left_s]
         wanting += [f"{step.name} (about {step.seconds:.0f} s)" for step in due if step not in fitting]
         with ThreadPoolExecutor(len(fitting) or 1) as pool:
-            finished = pool.map(lambda s, left=left_s: run(s, s.words, folder, min(s.limit_s, left)), fitting)
-            for step, done in zip(fitting, finished, strict=True):
+            running = [pool.submit(run, step, step.words, folder, min(step.limit_s, left_s)) for step in fitting]
+            for step, future in zip(fitting, running, strict=True):
+                done = _result(future)
                 record.add(step, done)
                 code = f", exit code {done.exit_code}" if done.exit_code else ""
                 print(f"{step.name:28s} {done.seconds:6.1f} s of {step.seconds:.0f}  {done.outcome}{code}  "
                       f"{last_words(folder, step)}", flush=True)  # fmt: skip
                 if done.outcome != "done":
                     wanting.append(f"{step.name} ({done.outcome})")
+        if INTERRUPTED.is_set():
+            break
     print(f"\n{time.monotonic() - begun:.0f} s. Still wanting: {', '.join(wanting) or 'nothing'}.")
     print("The tables of the documents: python benchmarks/write_documents.py")
     return not wanting
+
+
+def _result(running: Future[Done]) -> Done:
+    """What became of a step. After Ctrl-C it ends early, and does not count as done."""
+    while True:
+        try:
+            return running.result()
+        except KeyboardInterrupt:
+            INTERRUPTED.set()
 
 
 def with_builds(steps: plan.Plan, folder: Path) -> plan.Plan:

@@ -3,7 +3,10 @@
 import importlib
 import importlib.util
 import json
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -99,6 +102,29 @@ def test_a_step_that_fails_or_hangs_is_named_and_the_others_go_on(tmp_path, caps
     assert "no such thing" in said
     assert "large (about 1000 s)" in said.splitlines()[-2]
     assert (tmp_path / "works.json").read_text() == "1"
+
+
+def test_ctrl_c_ends_the_step_and_those_before_it_stay_done(tmp_path):
+    """In a process of its own: pytest, too, hears a Ctrl-C."""
+    ready = tmp_path / "ready"
+    program = f"""
+import sys
+import time
+sys.path.insert(0, {str(ROOT / "benchmarks")!r})
+import everything, signal, pathlib
+from tests.test_everything import step, write
+signal.signal(signal.SIGINT, signal.default_int_handler)
+waits = "import pathlib, time; pathlib.Path({str(ready)!r}).touch(); time.sleep(60)"
+steps = [[step("done", write("done"))], [step("waits", waits, limit_s=60)], [step("next", write("next"))]]
+everything.measure(steps, pathlib.Path({str(tmp_path)!r}), budget_s=100)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
+    while not ready.exists():
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == 0
+    assert outcomes(tmp_path) == {"done": "done", "waits": "interrupted"}
 
 
 def test_what_is_done_is_left_out_until_what_it_read_changes(tmp_path, monkeypatch):
