@@ -28,10 +28,10 @@ def noisy_of(evaluation: Evaluation) -> set[str]:
     return {note.case for note in evaluation.notes if isinstance(note, TooNoisyToRank)}
 
 
-def counted(cases: Sequence[Case]) -> str:
-    """How many were left out of a table, by what became of them."""
+def counted(cases: Sequence[Case], *, more: bool = True) -> str:
+    """How many were left out of a table, by what became of them; `more` where there is one."""
     passed = sum(isinstance(case, CasePassed) for case in cases)
-    parts = [f"{passed} more passed"] if passed else []
+    parts = [f"{passed} {'more ' if more else ''}passed"] if passed else []
     return ", ".join(parts + ([f"{len(cases) - passed} were not run"] if passed < len(cases) else []))
 
 

@@ -1,8 +1,8 @@
 """Bencher Metric Format, for `bencher run --adapter json`: medians with their 95% intervals in nanoseconds.
 
-The format is defined in https://bencher.dev/docs/reference/bencher-metric-format: a benchmark's name, a measure, and its
-`value`, `lower_value` and `upper_value`. The measure is Bencher's own `latency`, which is in nanoseconds
-(https://bencher.dev/docs/how-to/track-custom-benchmarks). A captured call is a benchmark of its own.
+The format is defined in https://bencher.dev/docs/reference/bencher-metric-format: the names of a benchmark and of a
+measure, and the measure's `value`, `lower_value` and `upper_value`. The measure is Bencher's own `latency`, which is in
+nanoseconds (https://bencher.dev/docs/how-to/track-custom-benchmarks). A captured call is a benchmark of its own.
 """
 
 from __future__ import annotations
