@@ -26,7 +26,7 @@ from harness.report.view import View, console
 from harness.run import INTERRUPTED, RunStopped, run
 from harness.storage import cache
 from harness.storage.disk import full_is_said
-from harness.store import Keeper
+from harness.store import Keeper, texts_of
 from harness.store.answers import in_order, known, without
 from harness.verdict import Results
 
@@ -91,7 +91,8 @@ def _report(results: Results, plan: RunPlan, asked: Judge) -> None:
     output = asked.output
     if output.reports:
         results = _with_environment(results)
-    view = View(output.quiet, output.verbose, plan.settings.check)
+    texts = texts_of(plan) if output.reports else {}
+    view = View(output.quiet, output.verbose, plan.settings.check, texts=texts)
     failed: list[str] = []
     for name, target in output.reports:
         if target != STDOUT:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +90,20 @@ def _report_of(_ctx: click.Context, _option: click.Parameter, values: tuple[str,
     return tuple(reports)
 
 
+def _each_for_itself(reports: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
+    """Raises UsageError where two reports would be written to one file."""
+    taken: dict[str, str] = {}
+    for name, target in reports:
+        place = target if target == STDOUT else os.path.realpath(target)
+        if place in taken:
+            where = "standard output" if target == STDOUT else target
+            raise UsageError(
+                f"Two reports cannot both go to {where}: {taken[place]} and {name} were to. Give each its own file."
+            )
+        taken[place] = name
+    return tuple(reports)
+
+
 EXIT_CODES = "Exit codes: " + "; ".join(f"{code.value} {code.meaning}" for code in Exit) + "."
 
 
@@ -150,7 +165,7 @@ class _Judging(click.Command):
     metavar="FORMAT=FILE",
     multiple=True,
     callback=_report_of,
-    help=f"Write a report; - for standard output. Formats: {', '.join(formats.names())}.",
+    help=f"Write a report; - for standard output. May be given several times. Formats: {', '.join(formats.names())}.",
 )
 @click.option(
     "--db", type=click.Path(path_type=Path), metavar="FILE", help="Keep evaluations in FILE (default: KERNELGATE_DB)."
@@ -182,7 +197,7 @@ def judging(
     if db and no_store:
         raise UsageError("--db and --no-store exclude each other; give one of the two.")
     kept = None if no_store else db or results_db()
-    output = Output(tuple(reports), given.pop("color"), given.pop("quiet"), given.pop("verbose"), kept)
+    output = Output(_each_for_itself(reports), given.pop("color"), given.pop("quiet"), given.pop("verbose"), kept)
     arguments = Arguments(
         effort="quick" if quick else "thorough" if thorough else "usual",
         timing=not no_timing,

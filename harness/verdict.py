@@ -153,8 +153,9 @@ class Worst(Struct, frozen=True, kw_only=True):
 
     output: int
     index: list[int]
-    got: float
-    expected: float
+    got: float | None
+    """None where it was read from JSON, which has no infinity and no NaN; so `expected`."""
+    expected: float | None
 
 
 class CasePassed(Struct, frozen=True, kw_only=True, tag_field="status", tag="passed"):

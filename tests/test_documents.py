@@ -284,6 +284,18 @@ def test_reasons_fill_their_marker():
     assert refresh(page) == page
 
 
+def test_formats_fill_their_marker():
+    from documents.markdown import refresh
+
+    from harness.report import formats
+
+    page = refresh("<!-- formats -->\nstale\n<!-- end of table -->\n")
+    assert "stale" not in page and refresh(page) == page
+    assert [line for name in formats.names() for line in page.splitlines() if line.startswith(f"| `{name}` | ")] == (
+        page.splitlines()[3:-1]
+    )
+
+
 def test_a_plot_is_drawn_the_same_each_time_and_knows_its_figures(tmp_path):
     from documents import plot
     from documents.ladder import Figures

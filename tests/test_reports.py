@@ -3,6 +3,7 @@
 import difflib
 import errno
 import json
+import math
 import os
 import stat
 import subprocess
@@ -18,9 +19,9 @@ from harness.records import KernelCounts
 from harness.report import files, formats
 from harness.report.formats import json as results_json
 from harness.report.view import View
-from harness.verdict import SCHEMA, CasePassed
+from harness.verdict import SCHEMA, CasePassed, Worst
 from tests.helpers import ROOT
-from tests.sample_results import FAST, RESULTS
+from tests.sample_results import FAST, RESULTS, WRONG
 
 GOLD = ROOT / "tests" / "gold"
 
@@ -30,13 +31,16 @@ TERMINAL = {
     for width in (80, 120, 200)
     for name in ("", "_colored")
 } | {"terminal_quiet.txt": View(quiet=True)}
-OTHERS = {f"{name}.{name}": View() for name in formats.names() if name != "terminal"}
+SUFFIXES = {"markdown": "md", "jsonl": "jsonl"}
+GOLDS = {gold: ("terminal", view) for gold, view in TERMINAL.items()} | {
+    f"{name}.{SUFFIXES.get(name, 'json')}": (name, View()) for name in formats.names() if name != "terminal"
+}
 
 
-@pytest.mark.parametrize("gold", TERMINAL | OTHERS)
+@pytest.mark.parametrize("gold", GOLDS)
 def test_a_report_is_its_gold_file(gold):
     """What differs is saved beside the gold file, which it replaces when it is right."""
-    name, view = gold.partition("_")[0].partition(".")[0], (TERMINAL | OTHERS)[gold]
+    name, view = GOLDS[gold]
     report = formats.find(name).render(RESULTS, view)
     path, actual = GOLD / gold, GOLD / f"{gold}.actual"
     expected = path.read_text() if path.exists() else ""
@@ -56,7 +60,7 @@ def test_only_colours_are_controls_in_a_colored_report():
 
 
 def test_an_unknown_format_is_answered_with_those_that_there_are():
-    with pytest.raises(UsageError, match="no format 'yaml' for reports; there are json, terminal"):
+    with pytest.raises(UsageError, match="no format 'yaml' for reports; there are benchmark_action, bmf, "):
         formats.find("yaml")
 
 
@@ -69,6 +73,15 @@ def test_json_is_read_as_it_was_written():
     (evaluation, *_) = json.loads(results_json.dumps(RESULTS))["evaluations"]
     assert evaluation["notes"][0] == "--quick timed 'headline' and not the 6 after it."
     assert evaluation["noted"][0] == {"note": "one_case_timed", "case": "headline", "untimed": 6}
+
+
+def test_a_nan_and_an_infinity_are_read_as_nothing():
+    """A wrong kernel's most usual outputs."""
+    worst = Worst(output=0, index=[1], got=math.nan, expected=math.inf)
+    case = msgspec.structs.replace(WRONG.cases[1], error=math.nan, error_ratio=math.inf, worst=worst)
+    written = msgspec.structs.replace(RESULTS, evaluations=[msgspec.structs.replace(WRONG, cases=[case])])
+    (read,) = results_json.loads(results_json.dumps(written)).evaluations
+    assert (read.cases[0].worst.got, read.cases[0].worst.expected, read.cases[0].error_ratio) == (None, None, None)
 
 
 def test_a_file_that_holds_sentences_alone_keeps_them():

@@ -1,6 +1,7 @@
 """The store: what is kept, who has a rank, many writers, kills, and files that are no store."""
 
 import hashlib
+import math
 import os
 import random
 import signal
@@ -20,7 +21,7 @@ from harness.reasons import Reason
 from harness.report.formats import json as results_json
 from harness.store import Standing, boards, history, open_store
 from harness.store.answers import known, without
-from harness.verdict import SCHEMA, Accepted, CasePassed, Errored, Rejected, Results
+from harness.verdict import SCHEMA, Accepted, CaseFailed, CasePassed, Errored, Rejected, Results, Worst
 from tests.helpers import ROOT, run_eval
 
 ENVIRONMENT = {
@@ -211,6 +212,18 @@ def test_what_is_exported_is_imported_elsewhere_and_twice_changes_nothing(tmp_pa
     with open_store(here) as ours, open_store(there) as theirs:
         assert list(ours.stored()) == list(theirs.stored())
         assert theirs.source(found.source_sha256) == text
+
+
+def test_an_output_that_is_no_number_is_kept_and_exported(tmp_path, path):
+    """NaN is what a wrong kernel gives most often, and JSON has none."""
+    failed = CaseFailed(
+        name="headline", shape="8×8", scaled=False, reason=Reason.WRONG_OUTPUT, message="wrong", repeat="",
+        error=math.nan, worst=Worst(output=0, index=[0], got=math.nan, expected=math.inf),
+    )  # fmt: skip
+    keep(path, msgspec.structs.replace(rejected("wrong"), cases=[failed]))
+    assert verb("history", "wrong", "--db", path).returncode == 0
+    assert verb("export", tmp_path / "all.jsonl", "--db", path).returncode == 0
+    assert "1 new" in verb("import", tmp_path / "all.jsonl", "--db", tmp_path / "there.db").stdout
 
 
 def test_damaged_and_hostile_lines_are_refused_by_their_number_and_the_others_read(tmp_path):

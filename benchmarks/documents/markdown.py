@@ -12,6 +12,7 @@ A document holds a pair of comments, the second `<!-- end of table -->` or
 - `<!-- measured: results/x: NAME -->`: what benchmarks/ left there: one of documents.measurements.TABLES;
 - `<!-- agreement: results/x: NAME -->`: the emulator beside that GPU: one of documents.agreement.TABLES;
 - `<!-- reasons -->`: every reason that a verdict can have, with its meaning (documents.reasons);
+- `<!-- formats -->`: every format of reports, from its module (documents.formats);
 - `<!-- corpus table -->`, to `<!-- end of corpus table -->`: every file of tests/hostile;
 - `<!-- quote: FILE: NAME; NAME… -->`: definitions of a Python file or its CUDA source, or lines of a text.
 
@@ -28,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from documents import agreement, measurements, plot, reasons, rooms
+from documents import agreement, formats, measurements, plot, reasons, rooms
 from documents.age import TIMING, older
 from documents.ladder import figures, ladder, ladder_table, rung_table
 from documents.quotes import quote
@@ -45,8 +46,8 @@ _BLOCK = re.compile(
     r".*?^(?P<last><!-- end of (?:table|quote) -->)$",
     re.DOTALL | re.MULTILINE,
 )
-_REASONS = re.compile(
-    r"^(?P<first><!-- reasons -->\n).*?^(?P<last><!-- end of table -->)$",
+_OF_CODE = re.compile(
+    r"^(?P<first><!-- (?P<what>reasons|formats) -->\n).*?^(?P<last><!-- end of table -->)$",
     re.DOTALL | re.MULTILINE,
 )
 _CORPUS = re.compile(r"^(<!-- corpus table -->\n).*?^(<!-- end of corpus table -->)$", re.DOTALL | re.MULTILINE)
@@ -247,7 +248,8 @@ def refresh(text: str) -> str:
         }
         return match["first"] + made[match["what"]]() + match["last"]
 
-    text = _REASONS.sub(lambda match: match["first"] + reasons.tables() + match["last"], text)
+    of_code = {"reasons": reasons.tables, "formats": formats.table}
+    text = _OF_CODE.sub(lambda match: match["first"] + of_code[match["what"]]() + match["last"], text)
     text = _CORPUS.sub(lambda match: f"{match[1]}{corpus.table()}\n{match[2]}", text)
     return _BLOCK.sub(replace, text)
 

@@ -11,8 +11,8 @@ from rich.text import Text
 
 from harness.errors import HarnessError, UsageError
 from harness.report.figures import over_eager, over_fastest, with_interval
-from harness.report.formats.terminal import STATUS_STYLE, status_of
 from harness.report.tables import Column, print_columns
+from harness.report.verdicts import STATUS_STYLE, status_of
 from harness.store import Board, Entry, Standing, Stored, boards, open_store
 from harness.store.board import Mean
 from harness.verdict import Accepted

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, TextIO
 
 from rich.console import Console
@@ -15,7 +16,7 @@ WIDTH_OF_FILES = 500
 
 @dataclass(frozen=True)
 class View:
-    """What a report for people leaves out, and the page that it is laid out for."""
+    """What a report for people leaves out, the page that it is laid out for, and texts beside the results."""
 
     quiet: bool = False
     """One line for each submission."""
@@ -28,6 +29,8 @@ class View:
     colored: bool = False
     ranks: bool = True
     """Several submissions to one problem are ranked; not where the boards follow."""
+    texts: Mapping[str, bytes] = field(default_factory=dict)
+    """Sources of submissions and problems by their SHA-256, for formats that hold them."""
 
 
 def console(stream: TextIO, color: Color) -> Console:

@@ -1,4 +1,5 @@
-"""A run's evaluations go into the store as they are finished, each before anybody is told of it."""
+"""A run's evaluations go into the store as they are finished, each before anybody is told of it; and the texts that
+they are of."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Keeper:
 
     def _keep(self, evaluation: Evaluation) -> None:
         with open_store(self._path) as store:  # not for the whole run: what it starts would inherit the file
-            store.add([evaluation], self._described(), self._sources(evaluation))
+            store.add([evaluation], self._described(), _of(evaluation, texts_of(self._plan)))
 
     def _described(self) -> dict[str, Any]:
         """The machine and versions; the date is that of the first evaluation."""
@@ -44,11 +45,17 @@ class Keeper:
             self._environment = describe() | {"isolation": isolation}
         return self._environment
 
-    def _sources(self, evaluation: Evaluation) -> dict[str, bytes]:
-        """The texts of the submission and of the problem, as far as their files still hold them."""
-        wanted = {evaluation.source_sha256, evaluation.problem_sha256}
-        paths = {group.problem for group in self._plan.groups}
-        paths |= {submission.path for group in self._plan.groups for submission in group.submissions}
-        texts = [path.read_bytes() for path in paths if path.is_file()]
-        by_sha256 = {hashlib.sha256(text).hexdigest(): text for text in texts}
-        return {sha256: text for sha256, text in by_sha256.items() if sha256 in wanted}
+
+def texts_of(plan: RunPlan) -> dict[str, bytes]:
+    """What the files of submissions and problems hold now, by its SHA-256: one that changed since it was judged has
+    another."""
+    paths = {group.problem for group in plan.groups}
+    paths |= {submission.path for group in plan.groups for submission in group.submissions}
+    texts = [path.read_bytes() for path in paths if path.is_file()]
+    return {hashlib.sha256(text).hexdigest(): text for text in texts}
+
+
+def _of(evaluation: Evaluation, texts: dict[str, bytes]) -> dict[str, bytes]:
+    """The texts that an evaluation is of."""
+    wanted = {evaluation.source_sha256, evaluation.problem_sha256}
+    return {sha256: text for sha256, text in texts.items() if sha256 in wanted}

@@ -8,16 +8,15 @@ from functools import partial
 from pathlib import Path
 
 import click
-import msgspec
 
 from harness.errors import UsageError
 from harness.exits import Exit
 from harness.paths import results_db
 from harness.report.files import write
-from harness.report.formats import json
-from harness.store import open_store
-from harness.verbs.database import Line, existing, of_file
-from harness.verdict import SCHEMA, Results
+from harness.report.lines import line_of
+from harness.store import Store, open_store
+from harness.verbs.database import existing, of_file
+from harness.verdict import Evaluation
 
 
 @click.command("export", help="Every evaluation as JSON lines, for 'eval.py import' elsewhere.")
@@ -30,16 +29,10 @@ def command(file: Path | None, db: Path | None) -> Callable[[], Exit]:
 def write_lines(file: Path | None, db: Path) -> Exit:
     """Write them to `file`, or to standard output."""
     with open_store(existing(db)) as store:
-        lines = []
-        for stored in store.stored():
-            results = Results(schema=SCHEMA, environment=dict(stored.environment), evaluations=[stored.evaluation])
-            written = msgspec.json.decode(json.dumps(results))
-            texts = [
-                (store.source(sha256) or b"").decode(errors="replace")
-                for sha256 in (stored.evaluation.source_sha256, stored.evaluation.problem_sha256)
-            ]
-            line = Line(SCHEMA, written["environment"], written["evaluations"][0], *texts)
-            lines.append(msgspec.json.encode(line).decode() + "\n")
+        lines = [
+            line_of(stored.evaluation, stored.environment, _texts(store, stored.evaluation))
+            for stored in store.stored()
+        ]
     if file is None:
         sys.stdout.writelines(lines)
     else:
@@ -48,3 +41,9 @@ def write_lines(file: Path | None, db: Path) -> Exit:
         except OSError as error:
             raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
     return Exit.ACCEPTED
+
+
+def _texts(store: Store, evaluation: Evaluation) -> dict[str, bytes]:
+    """What the store has of the texts that an evaluation is of."""
+    wanted = (evaluation.source_sha256, evaluation.problem_sha256)
+    return {sha256: text for sha256 in wanted if (text := store.source(sha256)) is not None}

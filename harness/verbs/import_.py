@@ -9,14 +9,14 @@ from functools import partial
 from pathlib import Path
 
 import click
-import msgspec
 
 from harness.errors import UsageError
 from harness.exits import Exit
 from harness.paths import PROBLEMS, SUBMISSIONS, results_db
 from harness.report.formats import json
+from harness.report.lines import read_line
 from harness.store import open_store
-from harness.verbs.database import Line, of_file
+from harness.verbs.database import of_file
 from harness.verdict import Results
 
 
@@ -28,9 +28,10 @@ def command(files: Sequence[Path], db: Path | None) -> Callable[[], Exit]:
 
 
 def read_files(files: Sequence[Path], db: Path) -> Exit:
-    """Read all that can be read, name what cannot, and say how much was new. What is there already stays as it is."""
+    """Read all that can be read, name what cannot, and say how much was new. What is there already stays as it is. What
+    a run had from its store, and did not judge, is left out: it was made with another date, and counts once."""
     shipped = {hashlib.sha256(text).hexdigest(): text for text in _shipped()}
-    new, known, refused = 0, 0, 0
+    new, known, refused, kept_elsewhere = 0, 0, 0, 0
     in_folders = [path for folder in files if folder.is_dir() for path in sorted(folder.rglob("*.json*"))]
     chosen = [path for path in in_folders if _holds_results(path)]
     other = len(in_folders) - len(chosen)
@@ -42,11 +43,15 @@ def read_files(files: Sequence[Path], db: Path) -> Exit:
                     print(f"{place}: {found}", file=sys.stderr)
                     continue
                 results, texts = found
-                wanted = {sha for e in results.evaluations for sha in (e.source_sha256, e.problem_sha256)}
+                judged = [evaluation for evaluation in results.evaluations if not evaluation.kept_from]
+                kept_elsewhere += len(results.evaluations) - len(judged)
+                wanted = {sha for e in judged for sha in (e.source_sha256, e.problem_sha256)}
                 kept = {sha: text for sha, text in (shipped | texts).items() if sha in wanted}
-                added = store.add(results.evaluations, results.environment, kept)
-                new, known = new + added, known + len(results.evaluations) - added
+                added = store.add(judged, results.environment, kept)
+                new, known = new + added, known + len(judged) - added
     left_out = f" {other} files hold something else." if other else ""
+    if kept_elsewhere:
+        left_out += f" {kept_elsewhere} left out: their run had them from its database; 'eval.py export' it there."
     print(f"{new} new, {known} known before, {refused} refused.{left_out}")
     return Exit.USAGE if refused else Exit.ACCEPTED
 
@@ -87,12 +92,7 @@ def _whole(data: bytes) -> tuple[Results, dict[str, bytes]] | str:
 
 
 def _of_line(line: bytes) -> tuple[Results, dict[str, bytes]] | str:
-    """Texts count only if they are what the evaluation is of."""
     try:
-        read = msgspec.json.decode(line, type=Line)
-        whole = {"schema": read.schema, "environment": read.environment, "evaluations": [read.evaluation]}
-        results = json.loads(msgspec.json.encode(whole))
-    except (msgspec.MsgspecError, UsageError, UnicodeDecodeError) as error:
-        return f"this is no line of 'eval.py export': {error}"
-    texts = [text.encode() for text in (read.source, read.problem_source) if text]
-    return results, {hashlib.sha256(text).hexdigest(): text for text in texts}
+        return read_line(line)
+    except UsageError as error:
+        return str(error)

@@ -3,44 +3,22 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from harness.notes import TooNoisyToRank
 from harness.records import KernelCounts
-from harness.report.figures import duration, over_eager, over_fastest, ratio
-from harness.report.tables import Column, print_columns
+from harness.report.cases import case_columns, counted, has_news, noisy_of, timed_below, timed_of
+from harness.report.ranking import ranking
+from harness.report.tables import print_columns
+from harness.report.verdicts import STATUS_STYLE, accepted_summary, named_in_message, status_of
 from harness.report.view import View
 from harness.report.words import conditions, sentence
-from harness.verdict import (
-    Accepted,
-    Case,
-    CaseFailed,
-    CasePassed,
-    CaseTiming,
-    Evaluation,
-    Geomeans,
-    ProcessorUse,
-    Rejected,
-    Results,
-)
-
-STATUS_STYLE = {"accepted": "bold green", "rejected": "bold red", "error": "bold yellow"}
+from harness.verdict import Accepted, CasePassed, Evaluation, Rejected, Results
 
 HINT = "--check also looks for races, barriers left out and uninitialised reads"
-
-
-def status_of(evaluation: Evaluation) -> str:
-    """The variant's name as JSON has it."""
-    return str(evaluation.__struct_config__.tag)
-
-
-def _percent(timing: CaseTiming | ProcessorUse) -> str:
-    half = (timing.interval_us[1] - timing.interval_us[0]) / 2 / timing.median_us * 100
-    return f"±{half:.1f}%"
 
 
 def render(results: Results, view: View) -> str:
@@ -79,7 +57,7 @@ def _print_rankings(console: Console, evaluations: Sequence[Evaluation]) -> None
         rivals = [evaluation for evaluation in evaluations if evaluation.problem == problem]
         if len(rivals) > 1:
             what = "Ranking" if any(e.geomean_speedup is not None for e in rivals) else "Verdicts"
-            print_columns(console, f"{what} · {problem}", _ranking(rivals))
+            print_columns(console, f"{what} · {problem}", ranking(rivals))
 
 
 def _print_isolation(console: Console, isolation: dict[str, Any], verbose: bool) -> None:
@@ -92,7 +70,7 @@ def _print_isolation(console: Console, isolation: dict[str, Any], verbose: bool)
 def _print_unwatched(console: Console, results: Results) -> None:
     """That nobody saw in which state the GPU was, where something was timed on it."""
     why = results.environment.get("unwatched")
-    if why and any(evaluation.device == "cuda" and _timed(evaluation.cases) for evaluation in results.evaluations):
+    if why and any(evaluation.device == "cuda" and timed_of(evaluation.cases) for evaluation in results.evaluations):
         console.print(Text(why, style="dim"), soft_wrap=True)
 
 
@@ -102,7 +80,7 @@ def verdict_line(evaluation: Evaluation, *, names_problem: bool = False) -> Text
     name = f"{evaluation.problem} · {evaluation.submission}" if names_problem else evaluation.submission
     line = Text.assemble((status.upper(), STATUS_STYLE[status]), f"  {name}")
     if isinstance(evaluation, Accepted):
-        line.append(_accepted_summary(evaluation))
+        line.append(f"  {accepted_summary(evaluation)}")
     else:
         # A submission's own words may hold line ends: no line of theirs may look like one of ours.
         line.append(f"  {evaluation.reason}: {evaluation.message}".replace("\n", "\n    "))
@@ -116,153 +94,35 @@ def _print_verdict(console: Console, evaluation: Evaluation, *, names_problem: b
     console.print(line, soft_wrap=True)
     for note in evaluation.notes:
         console.print(Text(f"  note: {sentence(note)}", style="dim"), soft_wrap=True)
-    if not isinstance(evaluation, Accepted) and (failed := _named_in_message(evaluation)):
+    if not isinstance(evaluation, Accepted) and (failed := named_in_message(evaluation)):
         console.print(Text(f"  repeat: {failed.repeat}", style="cyan"), soft_wrap=True)
-
-
-def _named_in_message(evaluation: Evaluation) -> CaseFailed | None:
-    """The failed case that the message is about: the first with its reason."""
-    failed = [case for case in evaluation.cases if isinstance(case, CaseFailed)]
-    reason = getattr(evaluation, "reason", None)
-    return next((case for case in failed if case.reason == reason), failed[0] if failed else None)
 
 
 def _failed_on_the_emulator(evaluation: Evaluation) -> bool:
     """Whether a case was run there and rejected; what was not even built is nothing that detectors could watch."""
-    failed = isinstance(evaluation, Rejected) and _named_in_message(evaluation)
+    failed = isinstance(evaluation, Rejected) and named_in_message(evaluation)
     return bool(failed) and evaluation.device == "emulator"
 
 
-def _compared(evaluation: Accepted) -> bool:
-    return evaluation.geomean_speedup is not None or evaluation.geomean_speedup_over_best is not None
-
-
-def _accepted_summary(evaluation: Accepted) -> str:
-    count = len(evaluation.cases)
-    passed = f"  {count} case{'s' * (count != 1)} correct"
-    if any(isinstance(case, CasePassed) and case.timing for case in evaluation.cases) and not _compared(evaluation):
-        return f"{passed}; timed, with no baseline to compare with on every timed case"
-    if not _compared(evaluation):
-        return f"{passed}; not timed" + (f": {evaluation.not_timed}" if evaluation.not_timed else "")
-    text = f"{passed}; speedup over eager {over_eager(evaluation)}, over the fastest of the baselines "
-    text += over_fastest(evaluation)
-    if captured := evaluation.captured:
-        text += f"; captured: over eager {over_eager(captured)}, over the fastest {over_fastest(captured)}"
-    return f"{text} (geometric means, 95% intervals)" + ("; too noisy to rank" if evaluation.is_too_noisy else "")
-
-
-def _has_news(case: Case) -> bool:
-    """Whether there is more to say of it than that it passed, or was not reached."""
-    return isinstance(case, CaseFailed) or (isinstance(case, CasePassed) and case.timing is not None)
-
-
 def _print_cases(console: Console, evaluation: Evaluation, *, verbose: bool, brief: bool) -> None:
-    shown = [case for case in evaluation.cases if not brief or _has_news(case)]
+    shown = [case for case in evaluation.cases if not brief or has_news(case)]
     if not shown:
         return
     title = " · ".join((evaluation.problem, evaluation.submission, evaluation.device, f"seed {evaluation.seed}"))
-    print_columns(console, title, _case_columns(shown, _noisy(evaluation)))
-    if left_out := [case for case in evaluation.cases if brief and not _has_news(case)]:
-        console.print(Text(f"{_counted(left_out)}; -v shows them", style="dim"))
-    _print_versions(console, _timed(evaluation.cases))
+    print_columns(console, title, case_columns(shown, noisy_of(evaluation)))
+    if left_out := [case for case in evaluation.cases if brief and not has_news(case)]:
+        console.print(Text(f"{counted(left_out)}; -v shows them", style="dim"))
+    _print_versions(console, timed_of(evaluation.cases))
     _print_build(console, evaluation, verbose)
     if verbose:
-        _print_conditions(console, _timed(evaluation.cases))
+        _print_conditions(console, timed_of(evaluation.cases))
         _print_counts(console, evaluation)
-
-
-def _timed(cases: Sequence[Case]) -> list[CasePassed]:
-    return [case for case in cases if isinstance(case, CasePassed) and case.timing]
-
-
-def _noisy(evaluation: Evaluation) -> set[str]:
-    """The cases in which a time is too noisy to rank."""
-    return {note.case for note in evaluation.notes if isinstance(note, TooNoisyToRank)}
-
-
-def _case_columns(cases: Sequence[Case], noisy: set[str]) -> list[Column]:
-    """A row for each case; below it one for each part of a training step that is timed alone, and on a CPU one for
-    the processor time of each."""
-    timed = [case.timing for case in _timed(cases) if case.timing]
-    baselines = list(dict.fromkeys(name for timing in timed for name in timing.baselines))
-    rows: list[list[Text]] = []
-    for case in cases:
-        words = ["too noisy to rank"] if case.name in noisy else []
-        rows.append([*_case_cells(case), *_timing_cells(case.timing, baselines, words)])
-        if case.timing and case.timing.processor:
-            rows.append([Text("  processor time"), *[Text()] * 3, *_processor_cells(case.timing, baselines)])
-        for below, timing in _below(case):
-            rows.append([Text(f"  {below}"), *[Text()] * 3, *_timing_cells(timing, baselines, [])])
-            if timing.processor:
-                rows.append([Text("    processor time"), *[Text()] * 3, *_processor_cells(timing, baselines)])
-    eager = ["eager"] if "eager" in baselines else []
-    of_times = ("time", "±", "of floor", *eager, *(f"vs {name}" for name in baselines), "") if timed else ()
-    headings = ("case", "shape", "verdict", "error/eager's", *of_times)
-    cells = list(zip(*rows, strict=True))[: len(headings)]
-    return [
-        Column(heading, column, "left" if heading in ("case", "shape") else "right")
-        for heading, column in zip(headings, cells, strict=True)
-    ]
-
-
-def _below(case: Case) -> Iterator[tuple[str, CaseTiming]]:
-    """What else was timed of a case: the same calls as CUDA graphs, and each part of a training step."""
-    if not isinstance(case, CasePassed):
-        return
-    if case.timing and case.timing.captured:
-        yield "captured", case.timing.captured
-    for part, timing in case.parts.items():
-        yield f"its {part}", timing
-        if timing.captured:
-            yield f"its {part}, captured", timing.captured
-
-
-def _counted(cases: Sequence[Case]) -> str:
-    passed = sum(isinstance(case, CasePassed) for case in cases)
-    parts = [f"{passed} more passed"] if passed else []
-    return ", ".join(parts + ([f"{len(cases) - passed} were not run"] if passed < len(cases) else []))
 
 
 def _print_versions(console: Console, timed: list[CasePassed]) -> None:
     found = {name: b.version for case in timed if case.timing for name, b in case.timing.baselines.items() if b.version}
     if found:
         console.print(Text("; ".join(f"{name}: {version}" for name, version in found.items()), style="dim"))
-
-
-def _case_cells(case: Case) -> tuple[Text, ...]:
-    name, shape = Text(case.name + (" (scaled)" if case.scaled else "")), Text(case.shape)
-    if isinstance(case, CasePassed):
-        return name, shape, Text("pass", style="green"), Text(f"{case.error_ratio:.2f}")
-    if isinstance(case, CaseFailed):
-        error = "" if case.error_ratio is None else f"{case.error_ratio:,.3g}"
-        return name, shape, Text(case.reason, style="red"), Text(error)
-    return name, shape, Text("not run", style="yellow"), Text()
-
-
-def _timing_cells(timing: CaseTiming | None, baselines: Sequence[str], words: Sequence[str]) -> tuple[Text, ...]:
-    """`words` stand before what else is said of the times."""
-    if timing is None:
-        return (Text(),) * (4 + ("eager" in baselines) + len(baselines))
-    eager = timing.baselines.get("eager")
-    eager_us = [duration(eager.median_us) if eager else "–"] if "eager" in baselines else []
-    against = (ratio(timing.baselines[n].speedup) if n in timing.baselines else "–" for n in baselines)
-    said = [*words, *(["launch-bound"] if timing.launch_bound else [])]
-    if timing.device:
-        said.append(f"device says {duration(timing.device.call_us)}")
-    label = ", ".join(said)
-    time = (duration(timing.median_us), _percent(timing), f"{timing.floor_fraction:.0%}")
-    return tuple(Text(cell) for cell in (*time, *eager_us, *against, label))
-
-
-def _processor_cells(timing: CaseTiming, baselines: Sequence[str]) -> tuple[Text, ...]:
-    """As `_timing_cells`, by processor time; no memory's floor is of that."""
-    used = {name: timing.baselines[name].processor for name in baselines if name in timing.baselines}
-    assert timing.processor is not None
-    eager = used.get("eager")
-    eager_us = [duration(eager.median_us) if eager else "–"] if "eager" in baselines else []
-    against = (ratio(use.speedup) if (use := used.get(name)) else "–" for name in baselines)
-    time = (duration(timing.processor.median_us), _percent(timing.processor), "")
-    return tuple(Text(cell) for cell in (*time, *eager_us, *against, ""))
 
 
 def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> None:
@@ -286,7 +146,7 @@ def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> Non
 def _print_conditions(console: Console, timed: list[CasePassed]) -> None:
     """In which state a GPU was while each case was timed."""
     for case in timed:
-        for below, timing in [("", case.timing), *_below(case)]:
+        for below, timing in [("", case.timing), *timed_below(case)]:
             if timing and timing.conditions:
                 name = f"{case.name}, {below}" if below else case.name
                 console.print(Text(f"  {name}: {conditions(timing.conditions)}", style="dim"), soft_wrap=True)
@@ -325,41 +185,3 @@ def _bank_conflicts(count: KernelCounts) -> str:
 def _not_followed(count: KernelCounts) -> str:
     megabytes = count.not_followed_bytes / 1e6
     return f"; races were not looked for in {megabytes:,.0f} MB of accesses to large tensors" if megabytes else ""
-
-
-def _ranking(evaluations: Sequence[Evaluation]) -> list[Column]:
-    """Accepted submissions to one problem by speedup over eager, then the others, device by device: eager is another
-    there. Who has no speedup has no place."""
-    devices = list(dict.fromkeys(evaluation.device for evaluation in evaluations))
-
-    def key(evaluation: Evaluation) -> tuple[int, int, float]:
-        order = 0 if isinstance(evaluation, Accepted) else 1 if isinstance(evaluation, Rejected) else 2
-        return devices.index(evaluation.device), order, -(evaluation.geomean_speedup or 0.0)
-
-    places = dict.fromkeys(devices, 0)
-    rows = []
-    for evaluation in sorted(evaluations, key=key):
-        placed = isinstance(evaluation, Accepted) and evaluation.is_ranked
-        places[evaluation.device] += placed
-        rows.append(_ranking_cells(evaluation, places[evaluation.device] if placed else None))
-    headings = ["#", "submission", "device", "verdict", "over eager [95%]", "over the fastest baseline [95%]"]
-    if any(isinstance(evaluation, Accepted) and evaluation.captured for evaluation in evaluations):
-        headings += ["captured, over eager", "captured, over the fastest"]
-    columns = zip(headings, list(zip(*rows, strict=True))[: len(headings)], strict=True)
-    return [Column(heading, cells, "right" if "over" in heading else "left") for heading, cells in columns]
-
-
-def _ranking_cells(evaluation: Evaluation, place: int | None) -> tuple[Text, ...]:
-    status = status_of(evaluation)
-    if isinstance(evaluation, Accepted):
-        captured = evaluation.captured or Geomeans()
-        speedups = [over_eager(evaluation), over_fastest(evaluation), over_eager(captured), over_fastest(captured)]
-    else:
-        speedups = [evaluation.reason, "", "", ""]
-    return (
-        Text("–" if place is None else str(place)),
-        Text(evaluation.submission),
-        Text(evaluation.device),
-        Text(status, style=STATUS_STYLE[status]),
-        *map(Text, speedups),
-    )
