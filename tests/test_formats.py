@@ -76,7 +76,7 @@ def test_every_time_has_a_name_of_its_own():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", sorted(LISTS))
 def test_files_of_one_name_are_told_apart_by_their_sources(name):
     other = msgspec.structs.replace(TRAINED, source_sha256="f" * 64)
     found = entries(name, of(TRAINED, other, other))
@@ -84,7 +84,7 @@ def test_files_of_one_name_are_told_apart_by_their_sources(name):
     assert {"layernorm/cuda/trained/step (0123456789)", "layernorm/cuda/trained/step (ffffffffff)"} < found.keys()
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", sorted(LISTS))
 def test_the_time_of_a_wrong_submission_is_in_no_list(name):
     wrong = msgspec.structs.replace(WRONG, cases=FAST.cases)
     assert entries(name, of(wrong, NOISY, UNTIMED)) == {}
