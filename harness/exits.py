@@ -26,6 +26,7 @@ class Exit(IntEnum):
     HARNESS = 3, "the harness or the device failed and nothing is said about the submission"
     TOO_SLOW = 4, "correct, and not shown to reach --min-speedup"
     NOTHING = 5, "nothing to evaluate"
+    CLAIM = 6, "a bundle's claim does not hold"
 
 
 def of_error(error: UsageError | HarnessError) -> Exit:

@@ -18,8 +18,11 @@ LEAVES = {"errors", "garbage", "inputs", "notes", "paths", "reasons", "records",
 ALLOWED = {
     "cli": {"crash", "environment", "errors", "exits", "isolation", "options", "paths", "plan", "report", "run"}
     | {"storage", "store", "verdict"},
+    "again": {"device", "errors", "events", "paths", "plan", "problem", "report", "run", "settings", "storage"}
+    | {"store", "submission", "verdict", "version"},
     "options": {"against", "errors", "exits", "isolation", "paths", "plan", "report", "verbs"},
-    "verbs": {"device", "environment", "errors", "evaluate", "exits", "oracle", "paths", "plan", "problem", "report"}
+    "verbs": {"again", "device", "environment", "errors", "evaluate", "exits", "isolation", "oracle", "paths", "plan"}
+    | {"problem", "report"}
     | {"settings", "storage", "store", "submission", "tools", "verdict"},
     "exits": {"errors", "verdict"},
     "report": {"errors", "events", "notes", "records", "store", "tools", "verdict"},

@@ -10,19 +10,21 @@ from pathlib import Path
 from harness.errors import UsageError
 
 
-def write(path: Path, text: str) -> None:
-    """Write `text` to `path`, as UTF-8. Nothing half written is left, and what was there stays when writing fails.
+def write(path: Path, content: str | bytes) -> None:
+    """Write `content` to `path`, text as UTF-8. Nothing half written is left, and what was there stays when writing
+    fails.
 
     What cannot be replaced is written to directly: a device, a pipe, and a file whose folder may not be written to or
     that is a mount of its own. Raises OSError."""
+    data = content.encode() if isinstance(content, str) else content
     target = path.resolve()  # a link stays a link
     if target.exists() and not (target.is_file() and os.access(target.parent, os.W_OK)):
-        target.write_text(text, encoding="utf-8")
+        target.write_bytes(data)
         return
     descriptor, name = tempfile.mkstemp(prefix=f".{target.name}-", dir=target.parent)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
         os.chmod(name, _mode(target))
         _replace(Path(name), target)
     except BaseException:

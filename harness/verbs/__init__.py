@@ -7,13 +7,27 @@ from __future__ import annotations
 
 import click
 
-from harness.verbs import audit, env, export, history, import_, leaderboard, list_, profile, withdraw
+from harness.verbs import (
+    audit,
+    bundle,
+    env,
+    export,
+    history,
+    import_,
+    leaderboard,
+    list_,
+    profile,
+    rejudge,
+    verify,
+    withdraw,
+)
 
 
 def commands() -> dict[str, click.Command]:
     """The verbs by their names."""
     return {
         "audit": audit.command,
+        "bundle": bundle.command,
         "env": env.command,
         "export": export.command,
         "history": history.command,
@@ -21,5 +35,7 @@ def commands() -> dict[str, click.Command]:
         "leaderboard": leaderboard.command,
         "list": list_.command,
         "profile": profile.command,
+        "rejudge": rejudge.command,
+        "verify": verify.command,
         "withdraw": withdraw.command,
     }

@@ -30,14 +30,14 @@ def command(files: Sequence[Path], db: Path | None) -> Callable[[], Exit]:
 def read_files(files: Sequence[Path], db: Path) -> Exit:
     """Read all that can be read, name what cannot, and say how much was new. What is there already stays as it is. What
     a run had from its store, and did not judge, is left out: it was made with another date, and counts once."""
-    shipped = {hashlib.sha256(text).hexdigest(): text for text in _shipped()}
+    ours = {hashlib.sha256(text).hexdigest(): text for text in shipped()}
     new, known, refused, kept_elsewhere = 0, 0, 0, 0
     in_folders = [path for folder in files if folder.is_dir() for path in sorted(folder.rglob("*.json*"))]
     chosen = [path for path in in_folders if _holds_results(path)]
     other = len(in_folders) - len(chosen)
     with open_store(db) as store:
         for file in [*(path for path in files if not path.is_dir()), *chosen]:
-            for place, found in _results_in(file):
+            for place, found in results_in(file):
                 if isinstance(found, str):
                     refused += 1
                     print(f"{place}: {found}", file=sys.stderr)
@@ -46,7 +46,7 @@ def read_files(files: Sequence[Path], db: Path) -> Exit:
                 judged = [evaluation for evaluation in results.evaluations if not evaluation.kept_from]
                 kept_elsewhere += len(results.evaluations) - len(judged)
                 wanted = {sha for e in judged for sha in (e.source_sha256, e.problem_sha256)}
-                kept = {sha: text for sha, text in (shipped | texts).items() if sha in wanted}
+                kept = {sha: text for sha, text in (ours | texts).items() if sha in wanted}
                 added = store.add(judged, results.environment, kept)
                 new, known = new + added, known + len(judged) - added
     left_out = f" {other} files hold something else." if other else ""
@@ -62,14 +62,14 @@ def _holds_results(path: Path) -> bool:
         return b'"schema"' in file.read(64)
 
 
-def _shipped() -> Iterator[bytes]:
+def shipped() -> Iterator[bytes]:
     """The texts of this repository's submissions and problems: results that --json wrote have none."""
     for folder in (SUBMISSIONS, PROBLEMS):
         for path in folder.rglob("*.py"):
             yield path.read_bytes()
 
 
-def _results_in(file: Path) -> Iterator[tuple[str, tuple[Results, dict[str, bytes]] | str]]:
+def results_in(file: Path) -> Iterator[tuple[str, tuple[Results, dict[str, bytes]] | str]]:
     """The place of each part of a file, and its results with texts by their SHA-256, or what is wrong with it."""
     try:
         data = file.read_bytes()

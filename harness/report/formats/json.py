@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 from harness.errors import UsageError
 from harness.report.view import View
 from harness.report.words import sentence
-from harness.verdict import SCHEMA, Results
+from harness.verdict import SCHEMA, Accepted, Evaluation, Geomeans, Results
 
 
 def render(results: Results, _view: View) -> str:
@@ -41,9 +42,12 @@ def loads(data: bytes) -> Results:
     try:
         written = msgspec.json.decode(data, type=_Written)
         _require_schema(written.schema)
-        return msgspec.convert(_with_notes(msgspec.to_builtins(written)), type=Results)
-    except msgspec.MsgspecError as error:
+        results = msgspec.convert(_with_notes(msgspec.to_builtins(written)), type=Results)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"this is no file of results that eval.py wrote: {error}.") from error
+    for evaluation in results.evaluations:
+        _require_possible(evaluation)
+    return results
 
 
 class _Written(msgspec.Struct):
@@ -72,3 +76,21 @@ def _require_schema(schema: str) -> None:
             f"its schema is '{schema}', which is newer than the '{SCHEMA}' that this kernelgate reads. "
             "Update kernelgate, or write the results again with this version."
         )
+
+
+def _require_possible(evaluation: Evaluation) -> None:
+    """Raises UsageError for a speedup that no clock gives: who ranks takes its logarithm."""
+    if isinstance(evaluation, Accepted):
+        _require_speedups(evaluation)
+        _require_speedups(evaluation.captured or Geomeans())
+
+
+def _require_speedups(of: Accepted | Geomeans) -> None:
+    for name, value, interval in (
+        ("geomean_speedup", of.geomean_speedup, of.geomean_interval),
+        ("geomean_speedup_over_best", of.geomean_speedup_over_best, of.geomean_over_best_interval),
+    ):
+        if value is not None and not 0 < value < math.inf:
+            raise UsageError(f"its {name} is {value}, which no speedup is.")
+        if interval is not None and not (value is not None and 0 < interval[0] <= value <= interval[1] < math.inf):
+            raise UsageError(f"its {name} is {value} with the interval {list(interval)}, which does not hold it.")

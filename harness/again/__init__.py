@@ -1,0 +1,1 @@
+"""What was judged before is judged anew: sources of the database, and bundles with what they claim."""
