@@ -124,6 +124,7 @@ def _members(data: bytes) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             _require_names([info.filename for info in archive.infolist()])
+            _require_usual(archive.infolist())
             return {info.filename: _member(archive, info) for info in archive.infolist()}
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, ValueError, OSError) as error:
         raise UsageError(f"it is no zip file, or a damaged one ({one_line(str(error)[:200])}).") from error
@@ -134,6 +135,13 @@ def _require_names(names: list[str]) -> None:
         _require(name in LIMITS_BYTES, f"it holds '{one_line(name[:80])}', which no bundle has")
     for name in LIMITS_BYTES:
         _require(names.count(name) == 1, f"it holds {name} {names.count(name)} times, and a bundle has it once")
+
+
+def _require_usual(members: list[zipfile.ZipInfo]) -> None:
+    """Other compressions unpack more from a byte, and take more memory for it."""
+    for info in members:
+        usual = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        _require(usual, f"its {info.filename} is compressed in another way than deflated")
 
 
 def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:

@@ -141,10 +141,10 @@ def _named(kept: Sequence[Kept], name: str) -> list[Kept]:
 def _prepared(store: Store, kept: Kept, asked: Asked, folder: Path, device: str | None) -> Chosen | LeftOut:
     """A source, ready to be judged, or why it cannot be."""
     latest = kept.latest
-    name = f"{latest.submission} on {latest.problem}"
+    name = one_line(f"{latest.submission} on {latest.problem}")
     problem = _file_of(latest.problem, asked)
     if problem is None:
-        return LeftOut(name, f"since problems/ has no {latest.problem} any more; --problem may name its file")
+        return LeftOut(name, f"since problems/ has no {one_line(latest.problem)} any more; --problem may name its file")
     text = store.source(latest.source_sha256)
     if text is None:
         return LeftOut(name, "since the database has its evaluations without its text")

@@ -41,9 +41,9 @@ def verification(
         raise UsageError("The bundle's result is an error, which says nothing of its submission: there is no claim.")
     if arguments.seed == claim.seed:
         raise UsageError(f"--seed {claim.seed} is the bundle's own, which is judged anyway; give another or none.")
+    effort, device = _known_effort(claim.effort), arguments.device or _known_device(claim.device)
     source = put(folder, claim.submission, bundle.source)
     problem, note = _problem(bundle, folder, trusts_problem=trusts_problem)
-    device = arguments.device or _known_device(claim.device)
     if device == "cuda" and not has_gpu and not arguments.device:
         device = choose_device(None, read_submission(source))
     asked = replace(
@@ -52,7 +52,7 @@ def verification(
         problem=str(problem),
         device=device,
         select=_selection_of(bundle, problem),
-        effort=_known_effort(claim.effort),
+        effort=effort,
     )
     fresh = fresh_seed() if arguments.seed is None else arguments.seed
     plans = make_plan(replace(asked, seed=claim.seed)), make_plan(replace(asked, seed=fresh))

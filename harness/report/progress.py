@@ -50,7 +50,7 @@ class _Log:
         self._started_s = time.monotonic()
 
     def step(self, text: str) -> None:
-        self._console.print(f"{time.monotonic() - self._started_s:7.2f} s  {text}")
+        self._console.print(Text(f"{time.monotonic() - self._started_s:7.2f} s  {text}"))
 
 
 class _Listener:
@@ -64,7 +64,7 @@ class _Listener:
 
     def __call__(self, event: Event) -> None:
         if notice := _notice(event):
-            self._console.print(notice, highlight=False)
+            self._console.print(Text(notice), soft_wrap=True)
         elif isinstance(event, Queued):
             self._problems.add(event.problem)
         elif isinstance(event, Finished):
