@@ -62,7 +62,7 @@ def _judge(asked: Judge) -> Exit:
         answered = known(output.db, plan) if asked.may_answer and output.db else []
         results, cause, not_kept = _run(without(plan, answered), output)
         results = msgspec.structs.replace(results, evaluations=in_order(plan, [*answered, *results.evaluations]))
-        _report(results, plan, asked)
+        _report(results, plan, asked, shows_boards=asked.shows_boards and not not_kept)
     if not_kept:
         _complain(not_kept, Exit.ACCEPTED)
     if cause:
@@ -85,7 +85,7 @@ def _run(plan: RunPlan, output: Output) -> tuple[Results, UsageError | HarnessEr
     return results, cause, keeper.failure if keeper else ""
 
 
-def _report(results: Results, plan: RunPlan, asked: Judge) -> None:
+def _report(results: Results, plan: RunPlan, asked: Judge, *, shows_boards: bool) -> None:
     """Write every report that was asked for, files first: who reads standard output may go away. The terminal's report
     goes there unless another does. Raises UsageError for files that could not be written, when all else is."""
     output = asked.output
@@ -104,7 +104,7 @@ def _report(results: Results, plan: RunPlan, asked: Judge) -> None:
     for name in to_stdout:
         sys.stdout.write(formats.find(name).render(results, view))
     if not to_stdout:
-        boards_of = output.db if asked.shows_boards else None
+        boards_of = output.db if shows_boards else None
         view = replace(_view_of_stdout(plan, output), ranks=boards_of is None)
         sys.stdout.write(formats.find("terminal").render(results, view))
         if boards_of is not None:

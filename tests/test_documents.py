@@ -162,10 +162,11 @@ def test_a_cheaper_command_judges_the_same_files(block):
 
 
 def test_commands_in_prose_name_options_and_files_that_exist():
+    from harness import verbs
     from harness.options import judging
-    from harness.verbs import profile
 
-    known = options_of(judging) | options_of(profile.command) | {"-h", "--help"}
+    known = options_of(judging) | {"-h", "--help"}
+    known |= {option for command in verbs.commands().values() for option in options_of(command)}
     for document in documents():
         for span in re.findall(r"`([^`]+)`", prose(document)):
             words = span.split()

@@ -114,8 +114,9 @@ def test_older_than_leaves_out_what_that_judge_and_later_ones_judged(db):
     assert latest(db)[0].submission == "mine"
     unknown = rejudge(db, *FAST, "--older-than", "cccc")
     assert unknown.code == 2
-    assert "--older-than cccc is no judge of the database's. It has, with their first days: aaaaaaaaaaaa (2026-01-01)" in (
-        unknown.stderr
+    assert (
+        "--older-than cccc is no judge of the database's. It has, with their first days: aaaaaaaaaaaa (2026-01-01)"
+        in (unknown.stderr)
     )
 
 

@@ -4,6 +4,7 @@ import hashlib
 import math
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -233,11 +234,12 @@ def test_damaged_and_hostile_lines_are_refused_by_their_number_and_the_others_re
     (good,) = lines.read_text().splitlines()
     forged = good.replace('"evaluation":', '"source":"not what was judged","evaluation":')
     bad = [good[:-40], "[1, 2]", good.replace(SCHEMA, "kernelgate.results/99"), good.replace('"seed":1', '"seed":"x"')]
+    bad.append(good.replace('"geomean_speedup":2.0', '"geomean_speedup":-2.0'))
     lines.write_bytes(("\n".join([*bad, forged, good]) + "\n").encode() + b'{"schema": "\xff"}\n')
     run = verb("import", lines, "--db", there)
     assert run.returncode == 2
-    assert "1 new, 1 known before, 5 refused." in run.stdout
-    for number in (1, 2, 3, 4, 7):
+    assert "1 new, 1 known before, 6 refused." in run.stdout
+    for number in (1, 2, 3, 4, 5, 8):
         assert f"line {number}:" in run.stderr
     assert "Traceback" not in run.stderr
     with open_store(there) as store:
@@ -315,14 +317,110 @@ def test_a_full_disk_is_said_and_what_was_kept_stays(path):
     assert [entry.submission for entry in only_board(path).entries] == ["fast"]
 
 
-def test_what_cannot_be_kept_costs_no_verdict(tmp_path):
-    db = tmp_path / "no.db"
-    db.write_text("kernels, mostly\n" * 100)
-    file = ROOT / "submissions" / "layernorm" / "cpu_vectorised.py"
-    run = run_eval(file, "--problem", "layernorm", "-k", "random 1", "--db", db)
-    assert (run.code, run.results["evaluations"][0]["status"]) == (0, "accepted")
-    assert "The evaluations are not kept:" in run.stderr
-    assert "is no database, or a damaged one" in run.stderr
+CONTROL = (
+    ROOT / "tests" / "hostile" / "form" / "control.py", "--device", "cpu", "-k", "eps",
+    "--problem", ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py",
+)  # fmt: skip
+
+
+def verdict_without_store(db, said, **options):
+    """Judge with a database that is no use: the verdict comes, and a sentence why it is not kept."""
+    run = run_eval(*CONTROL, "--db", db, **options)
+    assert (run.code, run.results["evaluations"][0]["status"]) == (0, "accepted"), run.stderr
+    (line,) = [line for line in run.stderr.splitlines() if "not kept" in line]
+    assert line.startswith("eval.py: The evaluations are not kept: ") and said in line
+    assert "Traceback" not in run.stderr
+
+
+def test_a_file_that_is_no_database_costs_no_verdict(path):
+    path.write_text("kernels, mostly\n" * 100)
+    verdict_without_store(path, f"{path} is no database, or a damaged one")
+
+
+def test_another_programs_database_costs_no_verdict_and_is_left_alone(path):
+    with sqlite3.connect(path) as other:
+        other.execute("CREATE TABLE theirs (x)")
+    other.close()
+    before = path.read_bytes()
+    verdict_without_store(path, f"{path} is a database of another program")
+    assert path.read_bytes() == before
+    assert verb("leaderboard", "--db", path).returncode == 2
+
+
+def test_a_folder_in_place_of_a_database_costs_no_verdict(tmp_path):
+    verdict_without_store(tmp_path, f"The database {tmp_path} cannot be opened for writing")
+
+
+# A disk of its own, which is gone with the process: sh's words that mount it, and then what is run.
+ON_A_DISK = ["unshare", "--mount", "--map-root-user", "sh", "-c"]
+
+
+def on_a_disk(disk, size_kib, prepare):
+    """A program that eval.py is run by, in which the folder `disk` is a disk of that size, prepared by sh's words."""
+    mount = f"mount -t tmpfs -o size={size_kib}k none {disk}"
+    if not shutil.which("unshare") or subprocess.run([*ON_A_DISK, mount], capture_output=True).returncode:
+        pytest.skip("NOT TESTED HERE: unshare, which mounts a small disk, does not work on this machine")
+    script = f'{mount} && {prepare} && exec "$@"'
+    return [*ON_A_DISK, script, "sh", sys.executable, str(ROOT / "eval.py")]
+
+
+@pytest.fixture
+def disk(tmp_path):
+    (tmp_path / "disk").mkdir()
+    return tmp_path / "disk"
+
+
+def filled(disk):
+    return f"{{ dd if=/dev/zero of={disk}/full bs=4k 2>/dev/null || true; }}"
+
+
+@pytest.mark.parametrize("size_kib", [0, 32, 64, 96])
+def test_a_disk_that_is_full_before_the_database_is_made_costs_no_verdict(disk, size_kib):
+    fill = f"dd if=/dev/zero of={disk}/full bs=1k count={1024 - size_kib} 2>/dev/null"
+    verdict_without_store(disk / "a.db", "The disk is full", program=on_a_disk(disk, 1024, fill))
+
+
+def test_a_disk_that_fills_up_later_costs_no_verdict(disk, path):
+    keep(path, accepted("fast", 2.0))
+    prepare = f"cp {path} {disk}/a.db && {filled(disk)}"
+    verdict_without_store(disk / "a.db", "The disk is full", program=on_a_disk(disk, 1024, prepare))
+
+
+@pytest.mark.parametrize("is_there", [False, True], ids=["no database yet", "a database"])
+def test_a_read_only_folder_costs_no_verdict(disk, path, is_there):
+    keep(path, accepted("fast", 2.0))
+    put = f"cp {path} {disk}/a.db" if is_there else "true"
+    prepare = f"{put} && mount -o remount,ro {disk}"
+    verdict_without_store(disk / "a.db", "it may not be written", program=on_a_disk(disk, 1024, prepare))
+
+
+# eval.py that waits for less than half a minute.
+IMPATIENT = (
+    "from harness.store.database import open_store; open_store.__wrapped__.__kwdefaults__['wait_s'] = 0.2; "
+    "from harness.cli import main; import sys; sys.exit(main(sys.argv[1:]))"
+)
+HOLD = (
+    "import sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); "
+    "c.execute('PRAGMA locking_mode = EXCLUSIVE'); c.execute('BEGIN EXCLUSIVE'); print('held', flush=True); "
+    "sys.stdin.read()"
+)
+
+
+def test_a_database_that_another_process_holds_costs_no_verdict(path):
+    keep(path, accepted("fast", 2.0))
+    program = [sys.executable, "-c", IMPATIENT]
+    holding = [sys.executable, "-c", HOLD, str(path)]
+    with subprocess.Popen(holding, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        verdict_without_store(path, f"Another program holds the database {path}", program=program)
+        holder.stdin.close()
+    assert run_eval(*CONTROL, "--db", path, program=program).stderr == ""
+    assert [entry.submission for entry in boards_of(path)] == ["fast", "control"]
+
+
+def boards_of(path):
+    with open_store(path) as store:
+        return [entry for board in boards(store) for entry in board.entries]
 
 
 def test_reading_verbs_make_no_database(path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -174,6 +175,18 @@ def _said(path: Path) -> Iterator[None]:
         raise HarnessError(f"The database {path} cannot be opened: {error.strerror}. {_ELSEWHERE}") from error
 
 
+# Of the file that SQLite's processes share, at the least. Where it has no room SQLite tells of a failed write.
+_SHARED_MEMORY_BYTES = 32 << 10
+
+
+def _is_full(folder: Path) -> bool:
+    """Whether a folder's disk has no room for SQLite's shared memory."""
+    try:
+        return shutil.disk_usage(folder).free < _SHARED_MEMORY_BYTES
+    except OSError:
+        return False
+
+
 _ELSEWHERE = "Name another file with --db or KERNELGATE_DB, or keep nothing with --no-store."
 
 
@@ -183,7 +196,7 @@ def _in_words(path: Path, error: sqlite3.DatabaseError) -> HarnessError | UsageE
         return UsageError(f"{path} is no database, or a damaged one ({error}). {_ELSEWHERE}")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return HarnessError(f"Another program holds the database {path} and does not let go. {_ELSEWHERE}")
-    if name.startswith("SQLITE_FULL"):
+    if name.startswith("SQLITE_FULL") or (name.startswith("SQLITE_IOERR") and _is_full(path.parent)):
         return HarnessError(f"The disk is full, and the database {path} cannot grow. Make room. {_ELSEWHERE}")
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         why = "it may not be written" if os.access(path.parent, os.R_OK) else "its folder may not be read"
