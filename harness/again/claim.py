@@ -20,6 +20,8 @@ from harness.verdict import Accepted, Errored, Evaluation
 # SQLite's name for a database that is in no file.
 IN_MEMORY = Path(":memory:")
 
+VERDICT_ALONE = "--no-timing verifies the verdict alone."
+
 
 class Finding(Enum):
     """Whether a claim holds."""
@@ -78,15 +80,15 @@ def _why_untimed(claim: Accepted, again: Sequence[Accepted], there: Mapping[str,
 
 def _of_speedups(claim: Accepted, again: Sequence[Accepted]) -> tuple[Finding, str]:
     now = " and ".join(over_eager(evaluation) for evaluation in again)
-    figures = f"over eager {over_eager(claim)} was claimed, and {now} was measured"
+    figures = f"over eager {over_eager(claim)} was claimed, {now} were measured"
     if not claim.is_ranked:
-        return Finding.UNKNOWN, f"The claim's speedup is too noisy or in doubt: {figures}."
+        return Finding.UNKNOWN, f"The claim's speedup is too noisy or in doubt: {figures}. {VERDICT_ALONE}"
     match standing(claim, again):
         case Standing.RANKED:
             return Finding.HOLDS, f"The speedups agree, by the board's rule: {figures}."
         case Standing.DISAGREES:
             return Finding.FAILS, f"The speedups differ by more than 5% and more than intervals explain: {figures}."
-    return Finding.UNKNOWN, f"The speedups were not measured well enough here: {figures}."
+    return Finding.UNKNOWN, f"The speedups were not measured well enough here: {figures}. {VERDICT_ALONE}"
 
 
 def standing(claim: Accepted, again: Sequence[Accepted]) -> Standing:

@@ -113,6 +113,8 @@ def _only(found: Sequence[Stored], what: str, where: str) -> Stored:
 def _bundle(store: Store | None, stored: Stored) -> Bundle:
     """Raises UsageError where a text is not known that the evaluation is of."""
     evaluation = stored.evaluation
+    if not evaluation.problem_sha256:
+        raise UsageError("The result does not say which content of its problem it is of, so nobody can repeat it.")
     texts = {hashlib.sha256(text).hexdigest(): text for text in shipped()}
     wanted = {"source": evaluation.source_sha256, "problem": evaluation.problem_sha256}
     found = {what: (store and store.source(sha256)) or texts.get(sha256) for what, sha256 in wanted.items()}
