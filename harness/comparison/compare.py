@@ -105,7 +105,8 @@ def _timings(evaluation: Evaluation) -> dict[_Place, _Timed]:
 def _pair(place: _Place, a: _Timed, b: _Timed) -> _Pair:
     over_eager = a.has_yardstick and b.has_yardstick
     launch_bound = a.launch_bound or b.launch_bound
-    floor = floor_for(on_cpu=a.on_cpu or b.on_cpu, launch_bound=launch_bound)
+    shorter_us = min(a.timing.median_us, b.timing.median_us)
+    floor = floor_for(shorter_us, on_cpu=a.on_cpu or b.on_cpu, launch_bound=launch_bound)
     shift = two_runs.shift(a.logs(over_eager=over_eager), b.logs(over_eager=over_eager), floor)
     return _Pair(place, a.timing, b.timing, over_eager, launch_bound, a.doubt or b.doubt, shift)
 

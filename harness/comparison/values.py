@@ -92,7 +92,7 @@ class Comparison:
     test: str
     """By what it was decided."""
     differs: tuple[str, ...]
-    """In what the boards of the two differ, in words; empty where they are on one board."""
+    """In what the boards of the two differ, or may differ, in words; empty where they are on one board."""
     rows: tuple[Row, ...]
     means: tuple[Mean, ...]
     only_in_a: tuple[str, ...]

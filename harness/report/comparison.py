@@ -26,7 +26,7 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     for name, side in (("A", comparison.a), ("B", comparison.b)):
         _say(console, f"{name}  {_described(side)}")
     for difference in comparison.differs:
-        _say(console, f"Different boards, so that times may differ for that alone: {difference}", "yellow")
+        _say(console, f"Times may differ for this alone: {difference}.", "yellow")
     for name, side in (("A", comparison.a), ("B", comparison.b)):
         if side.why_untimed:
             _say(console, f"{name} has no times to compare: {side.why_untimed}", "red")
@@ -51,7 +51,7 @@ def _columns(lines: list[Row | Mean]) -> list[Column]:
         Column("A", [Text(duration(row.a_us) if row else "") for row in rows]),
         Column("B", [Text(duration(row.b_us) if row else "") for row in rows]),
         Column("B is", [Text(_word(line.difference), style=_STYLE[line.difference]) for line in lines], "left"),
-        Column("speed of B over A [95%]", [Text(_speed(line)) for line in lines]),
+        Column("B over A [95%]", [Text(_speed(line)) for line in lines]),
         Column("floor", [Text(f"{line.floor:.0%}") for line in lines]),
         Column("seen from", [Text(_seen(line)) for line in lines]),
         Column("", [Text(_label(line)) for line in lines], "left"),
@@ -91,7 +91,8 @@ def _summary(comparison: Comparison) -> str:
 
 
 def _explain(console: Console, comparison: Comparison) -> None:
-    _say(console, f"By {comparison.test}. {NO_DIFFERENCE}: no different.", "dim")
+    _say(console, f"By {comparison.test}.", "dim")
+    _say(console, f"B over A: of speeds, so that more than 1 is faster. {NO_DIFFERENCE}: no different.", "dim")
     _say(console, "floor: so much may differ from run to run where the source does not.", "dim")
     _say(console, "seen from: so large a difference is found in four comparisons of five.", "dim")
 
@@ -116,7 +117,7 @@ def print_sources(console: Console, comparison: Comparison, a: bytes | None, b: 
 
 def difference(comparison: Comparison, a: bytes, b: bytes) -> str:
     """A unified diff, without characters that a terminal obeys."""
-    before, after = (printable(text.decode(errors="replace")).split("\n") for text in (a, b))
+    before, after = (printable(text.decode(errors="replace")).splitlines() for text in (a, b))
     names = [f"{x}/{one_line(side.submission)}.py" for x, side in (("A", comparison.a), ("B", comparison.b))]
     return "\n".join(difflib.unified_diff(before, after, names[0], names[1], n=CONTEXT_LINES, lineterm=""))
 

@@ -32,7 +32,8 @@ def choose(a: Named, b: Named, *, anyway: bool) -> tuple[Stored, Stored, list[st
     if len(problems) > 1:
         raise UsageError(f"'{a.word}' and '{b.word}' are both on {', '.join(problems)}; choose one with --problem.")
     if together:
-        return *max(together, key=lambda pair: (pair[1].date, pair[0].date)), []
+        first, second = max(together, key=lambda pair: (pair[1].date, pair[0].date))
+        return first, second, _unknown(first)
     first, second = _latest(a.evaluations), _latest(b.evaluations)
     if first.digest == second.digest:
         raise UsageError(
@@ -45,6 +46,11 @@ def choose(a: Named, b: Named, *, anyway: bool) -> tuple[Stored, Stored, list[st
             f"{'; '.join(differs)}. --anyway compares them all the same."
         )
     return first, second, differs
+
+
+def _unknown(of_one_board: Stored) -> list[str]:
+    """What is the same on both sides only as far as is known."""
+    return [] if _board(of_one_board)["judge"] else [f"{_WORDS['judge']}: unknown on both sides"]
 
 
 def _together(a: Named, b: Named) -> Iterator[tuple[Stored, Stored]]:
