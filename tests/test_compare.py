@@ -33,7 +33,8 @@ from harness.verdict import SCHEMA, Accepted, Baseline, CasePassed, CaseTiming, 
 from tests.helpers import ROOT
 from tests.sample_results import passed, ratio_of
 
-H200 = ROOT / "results" / "h200"
+RESULTS = ROOT / "results"
+H200 = RESULTS / "h200"
 GOLD = ROOT / "tests" / "gold"
 
 FLOOR = math.log1p(BETWEEN_RUNS)
@@ -271,19 +272,18 @@ def parts_of(case):
 
 
 def as_submission(timing, name):
-    baseline, eager = timing.baselines.get(name), timing.baselines["eager"]
-    if baseline is None:
+    if timing is None or name not in timing.baselines or "eager" not in timing.baselines:
         return None
-    fields = {
-        f: getattr(baseline, f) for f in ("median_us", "interval_us", "samples_us", "calls_per_round", "fixed_us")
-    }
-    return CaseTiming(**fields, issue_us=baseline.issue_us, floor_us=1.0, floor_fraction=1.0, bytes_min=1,
-                      launch_bound=False, baselines={} if name == "eager" else {"eager": eager})  # fmt: skip
+    baseline, eager = timing.baselines[name], timing.baselines["eager"]
+    fields = ("median_us", "interval_us", "samples_us", "calls_per_round", "fixed_us", "issue_us")
+    return CaseTiming(**{field: getattr(baseline, field) for field in fields}, floor_us=1.0, floor_fraction=1.0,
+                      bytes_min=1, launch_bound=False, baselines={} if name == "eager" else {"eager": eager},
+                      captured=as_submission(timing.captured, name))  # fmt: skip
 
 
 def runs_of_the_same(slower=1.0):
     """Comparisons of every baseline with itself, timed anew beside another submission."""
-    for path in sorted(H200.glob("*.json")):
+    for path in sorted(RESULTS.glob("h*/*.json")):
         if b'"schema"' not in path.read_bytes()[:64]:
             continue
         evaluations = [e for e in results_json.load(path).evaluations if e.device == "cuda"]
@@ -307,17 +307,22 @@ def slowed(evaluation, slower):
 
 def test_the_same_code_is_no_different_in_19_of_20_runs():
     found = list(runs_of_the_same())
+    rows = [row for comparison in found for row in comparison.rows]
     wrong = [c for c in found if any(line.difference is not Difference.NONE for line in (*c.rows, *c.means))]
-    assert (len(found), sum(len(comparison.rows) for comparison in found)) == (117, 909)  # docs/comparing.md says it
+    assert len(found) > 100 and len(rows) > 1000  # docs/comparing.md says so
+    assert sum(row.kind is Kind.CAPTURED for row in rows) > 50
     assert len(wrong) <= 0.05 * len(found)
 
 
-def test_the_same_code_slowed_by_5_percent_is_slower_around_150_us():
-    rows = [row for c in runs_of_the_same(1.05) for row in c.rows if 100 < row.a_us < 250 and not row.launch_bound]
+def test_the_same_code_slowed_by_5_percent_is_slower_around_150_us_or_the_report_says_that_it_would_not_be_seen():
+    rows = [
+        row for comparison in runs_of_the_same(1.05) for row in comparison.rows
+        if 100 < row.a_us < 250 and not row.launch_bound and row.kind is Kind.CALLED
+    ]  # fmt: skip
     called = [row for row in rows if not row.part]
     assert len(called) > 60
-    assert sum(row.difference is Difference.SLOWER for row in called) >= 0.95 * len(called)
-    assert all(row.smallest_seen > 0.05 for row in rows if row.difference is Difference.NONE)  # and the report says so
+    assert sum(row.difference is Difference.SLOWER for row in called) >= 0.9 * len(called)
+    assert all(row.smallest_seen > 0.05 for row in rows if row.difference is Difference.NONE)
 
 
 def of_file(name, submission):

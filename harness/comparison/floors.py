@@ -1,7 +1,7 @@
 """How much the same submission differs from one run to the next, beyond what the rounds of either show.
 
-The figures are of H200s whose hosts others share. `tests/test_compare.py` compares every baseline of results/h200 that
-was timed beside several submissions with itself, which gives more than 800 pairs of runs of the same code.
+The figures are of H200s whose hosts others share. `tests/test_compare.py` compares every baseline of results/ that was
+timed beside several submissions with itself: more than 1,000 pairs of runs of the same code, on H200s and an H100.
 """
 
 from __future__ import annotations
