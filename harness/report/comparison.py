@@ -123,10 +123,11 @@ def difference(comparison: Comparison, a: bytes, b: bytes) -> str:
 
 
 def _print_diff(console: Console, diff: str) -> None:
-    if console.is_terminal and not console.no_color:
-        console.print(Syntax(diff, "diff", theme="ansi_dark", background_color="default", word_wrap=True))
-    else:
-        console.print(Text(diff), soft_wrap=True)
+    """A line of a source is one here, too, so that it can be copied."""
+    coloured = console.is_terminal and not console.no_color
+    text = Syntax("", "diff", theme="ansi_dark", background_color="default").highlight(diff) if coloured else Text(diff)
+    text.rstrip()
+    console.print(text, soft_wrap=True)
 
 
 def _say(console: Console, text: str, style: str = "") -> None:
