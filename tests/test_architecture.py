@@ -19,10 +19,13 @@ ALLOWED = {
     "cli": {"crash", "environment", "errors", "exits", "isolation", "options", "paths", "plan", "report", "run"}
     | {"storage", "store", "verdict"},
     "options": {"against", "errors", "exits", "isolation", "paths", "plan", "report", "verbs"},
-    "verbs": {"device", "environment", "errors", "evaluate", "exits", "oracle", "paths", "plan", "problem", "report"}
+    "verbs": {"comparison", "device", "notes"}
+    | {"device", "environment", "errors", "evaluate", "exits", "oracle", "paths", "plan", "problem", "report"}
     | {"settings", "storage", "store", "submission", "tools", "verdict"},
     "exits": {"errors", "verdict"},
-    "report": {"errors", "events", "notes", "records", "store", "tools", "verdict"},
+    "report": {"comparison", "errors", "events", "notes", "records", "store", "timed", "tools", "verdict"},
+    "comparison": {"notes", "timed", "verdict"},
+    "timed": {"verdict"},
     "store": {"device", "environment", "errors", "events", "plan", "submission", "verdict", "version"},
     "run": {
         "against",

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import click
 
-from harness.verbs import audit, env, export, history, import_, leaderboard, list_, profile, withdraw
+from harness.verbs import audit, compare, env, export, history, import_, leaderboard, list_, profile, withdraw
 
 
 def commands() -> dict[str, click.Command]:
     """The verbs by their names."""
     return {
         "audit": audit.command,
+        "compare": compare.command,
         "env": env.command,
         "export": export.command,
         "history": history.command,
