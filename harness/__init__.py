@@ -9,6 +9,7 @@ again/         what was judged before, judged anew: sources of the database, bun
 run            a plan becomes results
 plan           what a run will do, decided before it begins
 report/        results for people and programs, a format a file in formats/; progress
+comparison/    whether two evaluations differ in speed
 store/         evaluations that are kept in a database, and how they are ranked
 tools/         Nsight Compute and compute-sanitizer
 evaluate       one submission: right first, then timed
@@ -35,6 +36,7 @@ crash          errors that nobody foresaw
 garbage        Python's garbage collection, off where it is in the way
 events         what happens while a plan is run, as values
 verdict        what came out, as values
+timed          what was timed of a case, as one list
 notes          what is worth knowing beside it, as values
 norms          which of torch's operators normalise
 reasons        why something was rejected or could not be judged, as values

@@ -21,11 +21,13 @@ ALLOWED = {
     "again": {"device", "errors", "events", "paths", "plan", "problem", "report", "run", "settings", "storage"}
     | {"store", "submission", "verdict", "version"},
     "options": {"against", "errors", "exits", "isolation", "paths", "plan", "report", "verbs"},
-    "verbs": {"again", "device", "environment", "errors", "evaluate", "exits", "isolation", "oracle", "paths", "plan"}
-    | {"problem", "report"}
+    "verbs": {"again", "comparison", "device", "isolation", "notes"}
+    | {"device", "environment", "errors", "evaluate", "exits", "oracle", "paths", "plan", "problem", "report"}
     | {"settings", "storage", "store", "submission", "tools", "verdict"},
     "exits": {"errors", "verdict"},
-    "report": {"errors", "events", "notes", "records", "store", "tools", "verdict"},
+    "report": {"comparison", "errors", "events", "notes", "records", "store", "timed", "tools", "verdict"},
+    "comparison": {"notes", "timed", "verdict"},
+    "timed": {"verdict"},
     "store": {"device", "environment", "errors", "events", "plan", "submission", "verdict", "version"},
     "run": {
         "against",

@@ -104,14 +104,12 @@ def test_a_name_of_several_sources_is_refused_with_what_tells_them_apart(tmp_pat
         store.add(found, ENVIRONMENT, {})
     several = run("bundle", "mine", "--db", db)
     assert several.code == 2
-    assert "'mine' is several in the database: aaaaaaaaaa on rmsnorm, cuda; bbbbbbbbbb on rmsnorm, cuda." in (
-        several.stderr
-    )
+    assert f"'mine' is several in {db}: aaaaaaaaaa on rmsnorm, cuda; bbbbbbbbbb on rmsnorm, cuda." in (several.stderr)
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (("bundle", "x", "--db", "/nowhere/a.db"), "There is no database /nowhere/a.db"),
-    (("bundle", "/nowhere/a.json:x"), "it cannot be read"),
+    (("bundle", "x", "--db", "/nowhere/a.db"), "there is no database /nowhere/a.db"),
+    (("bundle", "/nowhere/a.json"), "The results /nowhere/a.json cannot be read"),
     (("verify", "/nowhere/a.zip"), "it cannot be read: No such file or directory"),
     (("verify", "/"), "it is no file"),
 ])  # fmt: skip

@@ -125,17 +125,27 @@ def test_work_beside_the_clock_is_refused_beyond_what_warming_up_takes(beside_ms
     own.processor_s = [ProcessorTime(0.1, beside_ms / 1e3)] * 9
     null.processor_s = [ProcessorTime(0.0, 0.005)] * 9
     with pytest.raises(SubmissionError) if refused else contextlib.nullcontext() as error:
-        concluding.refuse_work_beside_the_clock(own, null, results_bytes=1 << 20, processors=processors)
+        concluding.refuse_work_beside_the_clock(own, null, results_bytes=1 << 20, processors=processors, no_room=False)
     if refused:
         assert error.value.reason == Reason.WORKED_BESIDE_THE_CLOCK
         assert f"{beside_ms:.0f} ms" in error.value.message
+
+
+def test_work_beside_the_clock_on_a_device_without_room_is_no_verdict():
+    """An allocation that fails has the allocator give back what it keeps and try again, in each round."""
+    own, null = contender(SUBMISSION, 100_000.0), contender("null", 1_000.0)
+    own.processor_s = [ProcessorTime(0.1, 0.6)] * 9
+    null.processor_s = [ProcessorTime(0.0, 0.005)] * 9
+    with pytest.raises(Inconclusive, match=r"memory is full.*600 ms.*--against") as error:
+        concluding.refuse_work_beside_the_clock(own, null, results_bytes=0, processors=1, no_room=True)
+    assert error.value.reason == Reason.NOT_ENOUGH_MEMORY
 
 
 def test_single_rounds_on_a_busy_machine_are_no_work_beside_the_clock():
     own, null = contender(SUBMISSION, 100_000.0), contender("null", 1_000.0)
     own.processor_s = [ProcessorTime(0.1, 0.01)] * 5 + [ProcessorTime(0.1, 5.0)] * 4
     null.processor_s = [ProcessorTime(0.0, 0.005)] * 9
-    concluding.refuse_work_beside_the_clock(own, null, results_bytes=0, processors=1)
+    concluding.refuse_work_beside_the_clock(own, null, results_bytes=0, processors=1, no_room=True)
 
 
 @pytest.mark.parametrize("left, refused", [([True] * 9, True), ([True] * 4 + [False] * 5, False), ([], False)])

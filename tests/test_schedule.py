@@ -17,7 +17,7 @@ from harness.records import ClockLimit
 from harness.timing.data.data_set import CaseOutputs
 from harness.timing.data.sample_plan import WHOLE_CALLS, Sampler, plan_comparison
 from harness.timing.rounds import schedule
-from harness.timing.rounds.calls import choose_calls, most_calls
+from harness.timing.rounds.calls import buffer_count, choose_calls, most_calls
 from harness.timing.rounds.contender import Contender, ProcessorTime
 from harness.timing.rounds.null_cost import LONGEST_NULL_US, NullCost
 from harness.timing.rounds.round import MAPPING_TRIES, Round, play_mapped
@@ -216,6 +216,17 @@ def test_rounds_are_as_long_as_they_should_be_and_have_the_same_calls_where_they
     assert choose_calls({"a": 100.0, "b": 400.0}, 6_000.0, most=200) == {"a": 60, "b": 30}
     assert choose_calls({"a": 100.0, "b": 8_000.0}, 6_000.0, most=200) == {"a": 60, "b": 2}
     assert choose_calls({"a": 10.0, "b": 90_000.0}, 6_000.0, most=200) == {"a": 200, "b": 2}
+
+
+def test_what_workers_keep_of_all_buffers_fits_beside_their_contexts():
+    """LayerNorm of 8192x4096 floats, a worker each for eight implementations, on a GPU of 80 GiB."""
+    device = SimpleNamespace(input_bytes=10 << 30, result_bytes=52 << 30, worker_bytes=1 << 30)
+    buffers = buffer_count(device, 6_000.0, 60.0, 128 << 20, 128 << 20, workers=8)
+    assert buffers == 43
+    assert 8 * (buffers * (128 << 20) + device.worker_bytes) <= device.result_bytes
+    assert buffer_count(device, 6_000.0, 60.0, 128 << 20, 128 << 20, workers=4) == 80, "as many as the inputs allow"
+    assert buffer_count(device, 6_000.0, 600.0, 128 << 20, 128 << 20, workers=8) == 12, "as many as a round needs"
+    assert buffer_count(device, 6_000.0, 60.0, 128 << 20, 128 << 20, workers=100) == 3, "the least"
 
 
 def test_no_round_has_more_calls_than_there_are_buffers_for():

@@ -439,12 +439,32 @@ def test_what_is_timed_beside_a_submission_runs_on_all_processors(tmp_path):
     assert counts == {len(os.sched_getaffinity(0))}
 
 
-def test_what_a_stopped_process_used_may_be_added_late(monkeypatch):
-    """A host that has taken the processor away lets a stopped thread look as if it ran on for a while."""
+@pytest.mark.parametrize("late_s", [0.0, 0.01])
+def test_what_a_stopped_process_used_may_be_added_late_where_the_system_does_not_say_when(monkeypatch, late_s):
     with Sleeping() as sleeping:
         hold = Hold(sleeping.family, own_processes=1)
-        late = [0.0, 0.001, 0.002, 0.003, *[0.004] * 100]
-        monkeypatch.setattr(processes, "processor_s", lambda pids: dict.fromkeys(pids, late.pop(0)))
+        added_s = time.monotonic() + late_s
+        monkeypatch.setattr(processes, "have_left_processors", lambda pids: False)
+        monkeypatch.setattr(
+            processes, "processor_s", lambda pids: dict.fromkeys(pids, 0.004 * (time.monotonic() >= added_s))
+        )
         hold.pause()
         assert hold._processor_s == {sleeping.process.pid: 0.004}
         hold.resume()
+
+
+def test_threads_that_are_stopped_leave_their_processors_and_one_that_runs_does_not():
+    busy = subprocess.Popen(["sh", "-c", "while :; do :; done"])
+    try:
+        assert not processes.have_left_processors([busy.pid])
+        busy.send_signal(signal.SIGSTOP)
+        while not processes.all_stopped([busy.pid]):
+            pass
+        assert processes.have_left_processors([busy.pid])
+        before = processes.processor_s([busy.pid])
+        time.sleep(0.05)
+        assert processes.processor_s([busy.pid]) == before
+    finally:
+        busy.kill()
+        busy.wait()
+    assert processes.have_left_processors([busy.pid]), "it is gone"

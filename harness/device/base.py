@@ -72,7 +72,9 @@ class Device(Protocol):
     input_bytes: int
     """How much memory the inputs of one round may take."""
     result_bytes: int
-    """How much memory the outputs of a round may take, those of all implementations that are timed together."""
+    """How much memory workers may take in all for what they keep of rounds: outputs, or those of CUDA graphs."""
+    worker_bytes: int
+    """How much of that each needs beside outputs."""
 
     def reader(self, pid: int) -> Reader: ...
 
@@ -85,6 +87,10 @@ class Device(Protocol):
 
     def look(self) -> Seen | None:
         """In which state it is now, and who uses it; None where nobody tells."""
+        ...
+
+    def free_bytes(self) -> int:
+        """How much memory nobody has taken."""
         ...
 
     def bandwidth(self) -> Bandwidth:

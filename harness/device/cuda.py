@@ -179,6 +179,7 @@ class CudaDevice:
     name = "cuda"
     can_time = True
     is_cpu = False
+    worker_bytes = 640 << 20  # a context; 0.5 to 0.6 GiB on an H100
     spin_s = 0.2
 
     def __init__(self) -> None:
@@ -194,8 +195,8 @@ class CudaDevice:
         self.arena = Arena(_DeviceAllocation())
         properties = torch.cuda.get_device_properties(self.torch_device)
         # What is left is for the judge's own data, some 10 GiB beside long rows, and for what calls need meanwhile.
-        self.input_bytes = properties.total_memory // 4
-        self.result_bytes = properties.total_memory // 2
+        self.input_bytes = properties.total_memory // 8
+        self.result_bytes = properties.total_memory // 3 * 2
         self.cache_bytes = properties.L2_cache_size
         self.flush_bytes = 2 * self.cache_bytes
         self._probed = torch.empty(self.flush_bytes, dtype=torch.uint8, device="cuda")
@@ -232,6 +233,9 @@ class CudaDevice:
             self._probed.fill_(number)
         torch.cuda.synchronize()
         return time.perf_counter() - started
+
+    def free_bytes(self) -> int:
+        return torch.cuda.mem_get_info(self.torch_device)[0]
 
     def bandwidth(self) -> Bandwidth:
         measured = bandwidth.measure(self.torch_device, COPY_BYTES, self.flush_bytes, _elapsed_s)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 
 from harness.device import bandwidth
@@ -168,6 +169,7 @@ class HostDevice:
     spin_s = 0.0
     input_bytes = 320 << 20
     result_bytes = 4 << 30
+    worker_bytes = 0
 
     def __init__(self, name: str, memory: MemoryFile) -> None:
         self.name = name
@@ -188,6 +190,9 @@ class HostDevice:
 
     def look(self) -> Seen | None:
         return None  # what others use of processors is measured: harness.timing.background_load
+
+    def free_bytes(self) -> int:
+        return psutil.virtual_memory().available
 
     def bandwidth(self) -> Bandwidth:
         return bandwidth.measure(self.torch_device, COPY_BYTES, self.flush_bytes, _elapsed_s)

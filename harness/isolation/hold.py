@@ -17,9 +17,9 @@ STOP_TIMEOUT_S, STOP_LOOK_S = 5.0, 0.0005
 # with both cores busy); this is less than it takes to start a process that works instead.
 HELD_PROCESSOR_S = 1e-4
 
-# How long what a process used may still grow after it stopped: where a host takes a virtual processor away just then,
-# the thread looks as if it went on until it comes back. Who does not stand still is found so, and not by waiting.
-SETTLING_S, SETTLING_LOOK_S = 0.02, 0.0001
+# How long to wait, where the system does not say that threads have left their processors: two ticks of the slowest
+# kernels. By then what a thread used is in its process's books, unless a host has taken the processor away.
+SETTLING_S = 0.02
 
 
 class Hold:
@@ -66,15 +66,10 @@ class Hold:
         return sum(processes.processor_s({pid, *self._stopped, *self._stopped_before}).values())
 
     def _settled_processor_s(self) -> dict[int, float]:
-        """Processor time of each process that is stopped, once it says the same twice: what a thread used until it
-        stopped may be added a moment later."""
-        deadline = time.monotonic() + SETTLING_S
-        last_s, used_s = None, processes.processor_s(self._stopped)
-        while used_s != last_s and time.monotonic() < deadline:
-            if last_s is not None:
-                time.sleep(SETTLING_LOOK_S)
-            last_s, used_s = used_s, processes.processor_s(self._stopped)
-        return used_s
+        """Processor time of each process that is stopped, with all that its threads used until they stood still."""
+        if not processes.have_left_processors(self._stopped):
+            time.sleep(SETTLING_S)
+        return processes.processor_s(self._stopped)
 
     def _stops_as_before(self) -> bool:
         """Stop what `pause` stopped last time. True when that is everything: the machine has started nothing since.

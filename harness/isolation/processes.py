@@ -113,11 +113,34 @@ def all_stopped(pids: Iterable[int]) -> bool:
     return all(_threads_are(pid, "TtZX") for pid in pids)
 
 
+def have_left_processors(pids: Iterable[int]) -> bool:
+    """Wait until the threads of `pids`, which are stopped, have left their processors; False where the system does not
+    let us know, or one runs.
+
+    A thread is called stopped a moment before it leaves. An interrupt, or a host that takes the processor away, can
+    make that milliseconds, and what a thread used since the last tick is added to its process's time only then
+    (Linux, kernel/sched/cputime.c: thread_group_cputime). The kernel waits for that before it shows a thread's system
+    call (lib/syscall.c: task_current_syscall)."""
+    return all([_has_left(f"/proc/{pid}/task/{thread}") for pid in pids for thread in _threads(pid)])
+
+
+def _has_left(folder: str) -> bool:
+    try:
+        return Path(f"{folder}/syscall").read_bytes() != b"running\n"
+    except OSError:
+        return not os.path.exists(folder)  # it is gone, or the file is hidden from us
+
+
+def _threads(pid: int) -> list[str]:
+    try:
+        return os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return []
+
+
 def _threads_are(pid: int, states: str) -> bool:
     """Whether every thread of `pid` is in one of `states`; so it is when `pid` is gone."""
-    with contextlib.suppress(OSError):
-        return all(_state(f"/proc/{pid}/task/{thread}") in states for thread in os.listdir(f"/proc/{pid}/task"))
-    return True
+    return all(_state(f"/proc/{pid}/task/{thread}") in states for thread in _threads(pid))
 
 
 def _state(folder: str) -> str:

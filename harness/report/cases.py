@@ -9,7 +9,7 @@ from rich.text import Text
 from harness.notes import TooNoisyToRank
 from harness.report.figures import duration, ratio
 from harness.report.tables import Column
-from harness.report.times import Kind, timings_of
+from harness.timed import Kind, timings_of
 from harness.verdict import Case, CaseFailed, CasePassed, CaseTiming, Evaluation, ProcessorUse
 
 

@@ -31,7 +31,7 @@ def over_fastest(means: Accepted | Geomeans) -> str:
     return with_interval(means.geomean_speedup_over_best, means.geomean_over_best_interval)
 
 
-def with_interval(value: float | None, interval: tuple[float, float] | None) -> str:
+def with_interval(value: float | None, interval: tuple[float, float] | None, digits: int = 2) -> str:
     if value is None or interval is None:
         return "–"
-    return f"{value:.2f}× [{interval[0]:.2f}, {interval[1]:.2f}]"
+    return f"{value:.{digits}f}× [{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"

@@ -5,21 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import StrEnum
 
-from harness.verdict import Accepted, Case, CasePassed, CaseTiming, Results, Timing, reach
+from harness.timed import Kind, timings_of
+from harness.verdict import Accepted, CasePassed, Results, Timing, reach
 
 # Digits of a SHA-256 that tell apart sources of one name.
 SHOWN_DIGITS = 10
-
-
-class Kind(StrEnum):
-    """How a call was timed."""
-
-    CALLED = "called"
-    """From Python."""
-    CAPTURED = "captured"
-    """Launched as a CUDA graph."""
 
 
 @dataclass(frozen=True)
@@ -68,17 +59,6 @@ def named(results: Results) -> dict[str, Time]:
             name += ", again"
         by_name[name] = time
     return by_name
-
-
-def timings_of(case: Case) -> Iterator[tuple[str, Kind, CaseTiming]]:
-    """What was timed of a case, each with its part and kind: the whole call, then each part of a training step."""
-    if not isinstance(case, CasePassed):
-        return
-    for part, timing in {"": case.timing, **case.parts}.items():
-        if timing:
-            yield part, Kind.CALLED, timing
-            if timing.captured:
-                yield part, Kind.CAPTURED, timing.captured
 
 
 def _of_evaluation(evaluation: Accepted) -> Iterator[Time]:

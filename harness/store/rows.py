@@ -56,12 +56,8 @@ def environment_row(environment: Mapping[str, Any]) -> dict[str, str]:
     return {"digest": _digest(content), "content": content.decode()}
 
 
-def row(evaluation: Evaluation, environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Rows of the tables board, evaluation and content, by their columns."""
-    content = msgspec.json.encode(evaluation)
-    kept = environment_row(environment)
-    accepted = evaluation if isinstance(evaluation, Accepted) else None
-    called, captured = accepted or Geomeans(), (accepted and accepted.captured) or Geomeans()
+def board_of(evaluation: Evaluation, environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What is compared with it: a row of the table board."""
     return {
         "problem": evaluation.problem,
         "problem_sha256": evaluation.problem_sha256,
@@ -70,6 +66,16 @@ def row(evaluation: Evaluation, environment: Mapping[str, Any]) -> dict[str, Any
         "device": evaluation.device,
         "model": model_of(evaluation.device, environment),
         "versions": versions_of(evaluation.device, environment),
+    }
+
+
+def row(evaluation: Evaluation, environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Rows of the tables board, evaluation and content, by their columns."""
+    content = msgspec.json.encode(evaluation)
+    kept = environment_row(environment)
+    accepted = evaluation if isinstance(evaluation, Accepted) else None
+    called, captured = accepted or Geomeans(), (accepted and accepted.captured) or Geomeans()
+    return board_of(evaluation, environment) | {
         "digest": _digest(content, kept["content"].encode()),
         "date": str(environment.get("date", "")),
         "environment": kept["digest"],
@@ -86,6 +92,11 @@ def row(evaluation: Evaluation, environment: Mapping[str, Any]) -> dict[str, Any
         "log_captured_over_best": _log(captured.geomean_speedup_over_best),
         "content": zlib.compress(content),
     }
+
+
+def stored_of(evaluation: Evaluation, environment: Mapping[str, Any]) -> Stored:
+    """It as the store would have it, by the same digest."""
+    return Stored(row(evaluation, environment)["digest"], evaluation, environment)
 
 
 def evaluation_of(content: bytes) -> Evaluation:

@@ -120,16 +120,25 @@ def refuse_the_impossible(times: CaseTimes, device: Device, bandwidth: float) ->
         )
 
 
-def refuse_work_beside_the_clock(submission: Contender, null: Contender, results_bytes: int, processors: int) -> None:
+def refuse_work_beside_the_clock(
+    submission: Contender, null: Contender, results_bytes: int, processors: int, *, no_room: bool
+) -> None:
     """Raises SubmissionError when the submission used more of the processors between its timed calls than it needs.
 
     It may take what the null kernel takes there, what its warm-up calls take while they are timed, and what it costs to
     give back the `results_bytes` of a call, each three times, and ALLOWED_BESIDE_S of each of the `processors` that its
-    calls work on. Medians of all rounds count."""
+    calls work on. Medians of all rounds count. Raises Inconclusive instead where the device had `no_room` for the
+    results of one more call: whoever allocates then waits, gives back what it can, and tries again."""
     a_call_s = float(np.median([used.timed for used in submission.processor_s])) / submission.calls
     gives_back_s = submission.calls * results_bytes * GIVING_BACK_S_PER_BYTE
     own_s, null_s = (float(np.median([used.beside for used in c.processor_s])) for c in (submission, null))
     limit_s = ALLOWED_BESIDE_S * processors + 3 * (null_s + WARM_UP_CALLS * a_call_s + gives_back_s)
+    if own_s > limit_s and no_room:
+        raise Inconclusive(
+            Reason.NOT_ENOUGH_MEMORY,
+            f"The device's memory is full, and the submission spent {own_s * 1e3:.3g} ms of the processors in each "
+            "round on finding room. Free memory on the device, or compare with fewer implementations (--against).",
+        )
     if own_s > limit_s:
         raise SubmissionError(
             Reason.WORKED_BESIDE_THE_CLOCK,

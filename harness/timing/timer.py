@@ -160,7 +160,8 @@ class Timer:
         times = self._times(part, contenders, runners)
         given_back_bytes = part.written_bytes if self._device.is_cpu else 0  # on a GPU torch keeps them
         processors = len(PROCESSORS) if self._device.is_cpu else 1
-        concluding.refuse_work_beside_the_clock(contenders[0], null, given_back_bytes, processors)
+        no_room = self._device.free_bytes() < part.written_bytes
+        concluding.refuse_work_beside_the_clock(contenders[0], null, given_back_bytes, processors, no_room=no_room)
         concluding.refuse_work_left_on_the_device(contenders[0])
         self._refuse_the_impossible(times)
         concluding.require_a_time(contenders[0], part)

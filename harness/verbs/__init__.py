@@ -10,6 +10,7 @@ import click
 from harness.verbs import (
     audit,
     bundle,
+    compare,
     env,
     export,
     history,
@@ -28,6 +29,7 @@ def commands() -> dict[str, click.Command]:
     return {
         "audit": audit.command,
         "bundle": bundle.command,
+        "compare": compare.command,
         "env": env.command,
         "export": export.command,
         "history": history.command,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -16,10 +16,10 @@ from harness.exits import Exit
 from harness.paths import results_db
 from harness.report.board import SHOWN_DIGITS
 from harness.report.files import write
-from harness.store import Store, Stored, history, open_store
-from harness.verbs.database import existing, of_file, of_problem
-from harness.verbs.import_ import results_in, shipped
-from harness.verdict import Evaluation
+from harness.store import Store, Stored, open_store
+from harness.verbs.database import of_file, of_problem
+from harness.verbs.import_ import shipped
+from harness.verbs.sides import Wanted, named
 
 
 @click.command(
@@ -33,16 +33,18 @@ from harness.verdict import Evaluation
     "-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help="Where it goes (default: NAME.bundle.zip)."
 )
 @of_problem
+@click.option("--device", type=click.Choice(["cuda", "cpu", "emulator"]), help="Only on this device.")
 @of_file
-def command(result: str, out: Path | None, problem: str | None, db: Path | None) -> Callable[[], Exit]:
-    return partial(write_bundle, result, out, problem, db)
+def command(
+    result: str, out: Path | None, problem: str | None, device: str | None, db: Path | None
+) -> Callable[[], Exit]:
+    return partial(write_bundle, result, out, Wanted(problem, device), db or results_db())
 
 
-def write_bundle(result: str, out: Path | None, problem: str | None, db: Path | None) -> Exit:
+def write_bundle(result: str, out: Path | None, wanted: Wanted, db: Path) -> Exit:
     """Write it, and say its digest. Raises UsageError where there is no such evaluation, several, or no text of it."""
-    file, _, name = result.rpartition(":")
-    with _database(db or results_db(), must_exist=not file) as store:
-        stored = _of_file(Path(file), name, problem) if file else _of_database(store, result, problem)
+    with _database(db) as store:
+        stored = _evaluation(result, store, db, wanted)
         bundle = _bundle(store, stored)
     target = out or Path(f"{bundle.evaluation.submission}.bundle.zip")
     try:
@@ -55,59 +57,37 @@ def write_bundle(result: str, out: Path | None, problem: str | None, db: Path | 
 
 
 @contextlib.contextmanager
-def _database(db: Path, *, must_exist: bool) -> Iterator[Store | None]:
-    """The store; None where there is none and none is needed."""
-    if not must_exist and not db.exists():
+def _database(db: Path) -> Iterator[Store | None]:
+    """The database, where there is one: a file of results may need none."""
+    if not db.exists():
         yield None
         return
-    with open_store(existing(db)) as store:
+    with open_store(db) as store:
         yield store
 
 
-def _of_database(store: Store | None, name: str, problem: str | None) -> Stored:
-    """The latest evaluation of the one source on the one problem and device that is named so."""
-    assert store is not None
-    plain = name.removesuffix(".py").rpartition("/")[2]
-    found = by_digest(store, name) or history(store, plain, problem)
-    found = [stored for stored in found if stored.evaluation.submission == plain] or found  # a name before a digest
-    return _only(found, f"'{name}'", "the database")
+def _evaluation(word: str, store: Store | None, db: Path, wanted: Wanted) -> Stored:
+    """The one whose digest begins so, or the latest of what `word` names, if that is of one source on one problem and
+    device."""
+    if of_digest := _of_digest(word, store):
+        return of_digest[-1]
+    found = named(word, store, db, wanted)
+    sources = {(e.problem, e.device, e.source_sha256) for e in (stored.evaluation for stored in found.evaluations)}
+    if len(sources) > 1:
+        listed = "; ".join(
+            f"{sha256[:SHOWN_DIGITS]} on {problem}, {device}" for problem, device, sha256 in sorted(sources)
+        )
+        raise UsageError(
+            f"'{word}' is several in {found.found_in}: {listed}. Say --problem or --device, the beginning of a "
+            "source's SHA-256, or that of an evaluation's digest, which 'eval.py history' shows."
+        )
+    return found.evaluations[-1]
 
 
-def by_digest(store: Store, beginning: str) -> list[Stored]:
-    """The evaluation whose digest begins so, or none."""
-    if len(beginning) < SHOWN_DIGITS:
+def _of_digest(beginning: str, store: Store | None) -> list[Stored]:
+    if store is None or len(beginning) < SHOWN_DIGITS:
         return []
     return list(store.stored("evaluation.digest LIKE ? || '%'", (beginning,)))
-
-
-def _of_file(file: Path, name: str, problem: str | None) -> Stored:
-    """The latest in a file of results."""
-    found: list[Stored] = []
-    for place, part in results_in(file):
-        if isinstance(part, str):
-            raise UsageError(f"{place}: {part}")
-        results, _texts = part
-        found += [Stored("", e, results.environment) for e in results.evaluations if _is_named(e, name, problem)]
-    return _only(found, f"'{name}'", str(file))
-
-
-def _is_named(evaluation: Evaluation, name: str, problem: str | None) -> bool:
-    is_it = evaluation.submission == name or (bool(name) and evaluation.source_sha256.startswith(name))
-    return is_it and problem in (None, evaluation.problem)
-
-
-def _only(found: Sequence[Stored], what: str, where: str) -> Stored:
-    """The latest, if all are of one source on one problem and device."""
-    sources = {(e.problem, e.device, e.source_sha256[:SHOWN_DIGITS]) for e in (stored.evaluation for stored in found)}
-    if not sources:
-        raise UsageError(f"{where} has no evaluation of {what}.")
-    if len(sources) > 1:
-        listed = "; ".join(f"{sha256} on {problem}, {device}" for problem, device, sha256 in sorted(sources))
-        raise UsageError(
-            f"{what} is several in {where}: {listed}. Say --problem, or the beginning of a source's SHA-256, or that "
-            "of an evaluation, which 'eval.py history' shows."
-        )
-    return found[-1]
 
 
 def _bundle(store: Store | None, stored: Stored) -> Bundle:

@@ -37,7 +37,7 @@ def read_files(files: Sequence[Path], db: Path) -> Exit:
     other = len(in_folders) - len(chosen)
     with open_store(db) as store:
         for file in [*(path for path in files if not path.is_dir()), *chosen]:
-            for place, found in results_in(file):
+            for place, found in _results_in(file):
                 if isinstance(found, str):
                     refused += 1
                     print(f"{place}: {found}", file=sys.stderr)
@@ -69,7 +69,7 @@ def shipped() -> Iterator[bytes]:
             yield path.read_bytes()
 
 
-def results_in(file: Path) -> Iterator[tuple[str, tuple[Results, dict[str, bytes]] | str]]:
+def _results_in(file: Path) -> Iterator[tuple[str, tuple[Results, dict[str, bytes]] | str]]:
     """The place of each part of a file, and its results with texts by their SHA-256, or what is wrong with it."""
     try:
         data = file.read_bytes()

@@ -37,11 +37,11 @@ def buffer_count(
     device: Device, round_us: float, floor_us: float, call_bytes: int, result_bytes: int, workers: int
 ) -> int:
     """Buffers for rounds of `round_us` in a case whose calls take at least `floor_us`, read `call_bytes` and write
-    `result_bytes`. Each of `workers` keeps the results of its last round."""
+    `result_bytes`. Each of `workers` keeps the results of its last round, or graphs of the calls on all buffers."""
     wanted = min(MAX_CALLS, max(MIN_CALLS, int(round_us / max(floor_us, SHORTEST_CALL_US))))
-    buffers = device.input_bytes // max(call_bytes, 1)
-    room = min(most_calls(buffers), device.result_bytes // (workers * max(result_bytes, 1)))
-    return with_spare(max(1, min(wanted, room)))
+    for_results = max(device.result_bytes // workers - device.worker_bytes, 0)
+    buffers = min(device.input_bytes // max(call_bytes, 1), for_results // max(result_bytes, 1))
+    return with_spare(max(1, min(wanted, most_calls(buffers))))
 
 
 def with_spare(calls: int) -> int:
