@@ -1,7 +1,7 @@
 """What is measured, in order of importance: each step's command, what it leaves, and how long it may take.
 
 Seconds are estimates for one H200 and 16 cores with nothing built, from measured parts: a build 30 to 80 s, a start of
-eval.py 4 s, a timed call 0.9 s with two baselines, the corpus of hostile files 250 s one by one.
+eval.py 4 s, a timed part 1.2 s for each baseline, the corpus of hostile files 250 s one by one.
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ def gpu() -> Plan:
         *([_evaluation(problem, FEWER_PEERS)] for problem in problems.values()),
         [_shapes()],
         [_repeatability()],
+        [_replay()],
         [_counters()],
         [_profile(HEADLINE)],
         [_profile(BACKWARD)],
@@ -181,10 +182,10 @@ def _evaluation(problem: Problem, against: str) -> Step:
     folders = sorted({str(file.parent.relative_to(ROOT)) for file in files})
     for_more = any(read_submission(file).also_for for file in files)
     alone = ("--problem", problem.name) if for_more else ()
-    parts = sum(case.timed for case in problem.cases) * (3 if problem.gradients is not None else 1)
+    parts = sum(case.timed for case in problem.cases) * (2 if problem.gradients is not None else 1)
     on_cpu = 25 * sum("cuda_sources" not in file.read_text() for file in files)
     out = ("--json", f"{FOLDER}/{problem.name}.json")
-    of_a_part = 0.9 * (1 + against.count(","))  # called and captured
+    of_a_part = 1.2 * (1 + against.count(","))  # called and captured; of a training step half is called alone
     seconds = 20 + len(files) * (3 + 0.05 * len(problem.cases) + of_a_part * parts) + on_cpu
     return Step(
         name=problem.name,
@@ -306,6 +307,20 @@ def _repeatability() -> Step:
         seconds=195,
         limit_s=300,
         dry_run=("benchmarks/repeatability.py", ON_CPU, *ONE_TIMED_CASE, "--runs", "2", *out),
+        reads=(HEADLINE, "problems/layernorm.py"),
+    )
+
+
+def _replay() -> Step:
+    """The same kernel and one that is 5% slower, on the board and by `compare`, on a case of some 200 µs."""
+    out = ("--json", f"{FOLDER}/replay.json")
+    return Step(
+        name="replay",
+        words=("benchmarks/replay.py", HEADLINE, "-k", "headline", *out),
+        files=("replay.json",),
+        seconds=300,
+        limit_s=580,
+        dry_run=("benchmarks/replay.py", ON_CPU, *ONE_TIMED_CASE, "--runs", "1", "--quick", *out),
         reads=(HEADLINE, "problems/layernorm.py"),
     )
 

@@ -21,7 +21,9 @@ import plan
 STEPS = [step for steps in (plan.gpu(), plan.cpu()) for together in steps for step in together]
 
 # Scripts that give eval.py what they do not know themselves.
-PASS_ON = {f"benchmarks/{name}.py" for name in ("same_twice", "clock_accuracy", "repeatability", "warm_evaluation")}
+PASS_ON = {
+    f"benchmarks/{name}.py" for name in ("same_twice", "clock_accuracy", "repeatability", "replay", "warm_evaluation")
+}
 
 
 def module(path):
