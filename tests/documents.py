@@ -7,7 +7,7 @@ What a block is decides how it is tested (tests/test_documents.py reads, tests/t
 - behind `<!-- needs: gpu -->`: run where a GPU is, else its options and files are checked, and the test is skipped
   by name;
 - `sh` behind `<!-- evaluate command -->` or `<!-- test command -->`: run by .ci/run and the tests it starts;
-- `python` behind `<!-- submission: NAME from FILE; OPTIONS -->`: judged as a submission with NAME as in FILE;
+- `python` behind `<!-- submission: OPTIONS -->`: a whole submission, judged with these options;
 - `python` behind `<!-- problem: FILE -->`: a problem, against which the submission FILE must be accepted and one that
   is its reference rejected;
 - any language behind `<!-- quote: … -->`: made by benchmarks/write_documents.py from a file that the page runs;

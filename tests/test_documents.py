@@ -49,13 +49,24 @@ def test_files_that_the_documents_link_exist():
             assert (document.parent / target).exists(), f"{document.name} links {target}"
 
 
-def test_options_in_the_readme_are_those_of_the_command():
+def test_the_page_of_the_command_has_its_options():
     from harness.options import judging
 
     known = options_of(judging)
-    shown = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", README.split("## The command")[1].split("## ")[0]))
+    shown = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", (ROOT / "docs" / "cli.md").read_text()))
     assert shown <= known
     assert known - shown <= {"--quiet", "--verbose"}
+
+
+def test_the_readme_is_read_in_three_minutes():
+    lines = [line for line in prose(ROOT / "README.md").splitlines() if not line.startswith(("|", "<!--"))]
+    assert len(" ".join(lines).split()) <= 800
+
+
+def test_every_page_is_found_from_the_index_of_questions():
+    linked = set(re.findall(r"\]\(([^)#:]+)", (ROOT / "docs" / "README.md").read_text()))
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"README.md"} | {"path/README.md"}
+    assert pages - linked == set()
 
 
 def options_of(command):
