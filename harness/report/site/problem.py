@@ -1,0 +1,192 @@
+"""The page of a problem: its boards, its cases with who wins them, and its reference."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.report.figures import duration, with_interval
+from harness.report.site import cases, names
+from harness.report.site.entries import ROWS_OF_A_PAGE, board_table, entry_row
+from harness.report.site.gather import Gathered, subject_of
+from harness.report.site.source import Source, source_of
+from harness.report.site.table import Cell, Heading, Row, Table, without_empty
+from harness.report.site.texts import count_of, day
+from harness.report.site.wins import Won, wins
+from harness.store import Board, Standing
+from harness.verdict import Case, Evaluation
+
+# What a page has room for.
+MOST_CASES = 150
+MOST_WINNERS = 5
+MOST_BOARDS_WITH_CASES = 4
+
+
+# A board's place among those of the problem, the board, and its first entry on a page.
+Part = tuple[int, Board, int]
+
+
+@dataclass(frozen=True)
+class BoardShown:
+    """A board, or as much of it as one page has room for."""
+
+    title: str
+    facts: str
+    table: Table
+    wins: Table | None
+    cases: Table | None
+    standings: Sequence[str]
+    """A sentence on each standing but ranked that occurs."""
+
+
+@dataclass(frozen=True)
+class ProblemPage:
+    """What the template shows, one of several pages where there are many entries."""
+
+    problem: str
+    number: int
+    pages: int
+    file: str
+    following: str
+    preceding: str
+    boards: Sequence[BoardShown]
+    source: Source | None
+    source_sha256: str
+
+
+def problem_pages(
+    gathered: Gathered, problem: str, evaluations: Mapping[int, Mapping[str, Evaluation]], text: str | None
+) -> Iterator[ProblemPage]:
+    """The pages. `evaluations` has the latest of each entry, by the board's place and the key of its page; `text` is
+    the reference where it is kept."""
+    key, boards = names.problem_key(problem), gathered.boards_of(problem)
+    parts = [
+        (place, board, start)
+        for place, board in enumerate(boards)
+        for start in range(0, max(board.count, 1), ROWS_OF_A_PAGE)
+    ]
+    pages = list(_filled(parts, lambda part: min(part[1].count - part[2], ROWS_OF_A_PAGE)))
+    for number, page in enumerate(pages, 1):
+        shown = [_board(board, start, evaluations[place], number == 1 and place < MOST_BOARDS_WITH_CASES)
+                 for place, board, start in page]  # fmt: skip
+        yield ProblemPage(
+            problem=problem,
+            number=number,
+            pages=len(pages),
+            file=names.page(key, number),
+            following=names.page(key, number + 1) if number < len(pages) else "",
+            preceding=names.page(key, number - 1) if number > 1 else "",
+            boards=shown,
+            source=source_of(text, {}) if text is not None and number == 1 else None,
+            source_sha256=boards[0].problem_sha256 if boards else "",
+        )
+
+
+def _filled(parts: Sequence[Part], size: Callable[[Part], int]) -> Iterator[list[Part]]:
+    """The parts, as many together as make ROWS_OF_A_PAGE rows."""
+    page: list[Part] = []
+    used = 0
+    for part in parts:
+        if page and used + size(part) > ROWS_OF_A_PAGE:
+            yield page
+            page, used = [], 0
+        page.append(part)
+        used += size(part)
+    yield page
+
+
+def _board(board: Board, start: int, evaluations: Mapping[str, Evaluation], with_cases: bool) -> BoardShown:
+    entries = board.entries[start : start + ROWS_OF_A_PAGE]
+    rows = []
+    for entry in entries:
+        evaluation = evaluations.get(subject_of(board, entry).key)
+        dtypes = cases.dtypes_of(evaluation.cases) if evaluation else []
+        rows.append(entry_row(board, entry, dtypes, "../", ""))
+    titles = {subject_of(board, entry).key: entry.submission for entry in board.entries}
+    won = wins(_counting(board, evaluations)) if with_cases else []
+    count = count_of(board.count, "entry", "entries")
+    reached = f", entries {start + 1} to {start + len(entries)}" if len(entries) < board.count else ""
+    judge = f"judge {board.judge or 'unknown'}"
+    return BoardShown(
+        title=f"{board.device} · {board.model}",
+        facts=f"{board.versions}; {judge}; {count}{reached}; latest of {day(board.date)}",
+        table=board_table(f"Board of {board.problem} on {board.device}, {board.model}", rows, ""),
+        wins=_wins_table(won, titles) if won else None,
+        cases=_cases_table(won, _all_cases(evaluations.values()), titles) if with_cases else None,
+        standings=[
+            f"{standing.value}: {standing.meaning}"
+            for standing in sorted({entry.standing for entry in entries} - {Standing.RANKED})
+        ],
+    )
+
+
+def _counting(board: Board, evaluations: Mapping[str, Evaluation]) -> dict[str, Evaluation]:
+    """Those of entries that may win."""
+    lost = {Standing.REJECTED, Standing.WITHDRAWN}
+    keys = [subject_of(board, entry).key for entry in board.entries if entry.standing not in lost]
+    return {key: evaluations[key] for key in keys if key in evaluations}
+
+
+def _all_cases(evaluations: Iterable[Evaluation]) -> list[Case]:
+    """Each case once, as one of the evaluations has it."""
+    found: dict[str, Case] = {}
+    for evaluation in evaluations:
+        for case in evaluation.cases:
+            found.setdefault(case.name, case)
+    return list(found.values())
+
+
+def _wins_table(won: Sequence[Won], titles: Mapping[str, str]) -> Table:
+    counts: dict[str, int] = {}
+    for one in won:
+        for key in one.winners:
+            counts[key] = counts.get(key, 0) + 1
+    headings = [Heading("submission", "left"), Heading("cases won"), Heading("of those timed")]
+    rows = [
+        Row(
+            [
+                Cell(titles.get(key, key), href=f"../submissions/{key}.html"),
+                Cell(str(count), value=count),
+                Cell(f"{count / len(won):.0%}", value=count / len(won)),
+            ]
+        )
+        for key, count in sorted(counts.items(), key=lambda item: -item[1])[:MOST_CASES]
+    ]
+    return Table("How many cases each submission wins", headings, rows, sortable=True)
+
+
+def _cases_table(won: Sequence[Won], every: Sequence[Case], titles: Mapping[str, str]) -> Table:
+    by_name = {one.case.name: one for one in won}
+    headings = [
+        Heading("case", "left"),
+        Heading("shape", "left"),
+        Heading("dtype", "left"),
+        Heading("won by", "left"),
+        Heading("winners"),
+        Heading("its time"),
+        Heading("of floor"),
+        Heading("over eager [95%]"),
+    ]
+    rows = [_case_row(case, by_name.get(case.name), titles) for case in every[:MOST_CASES]]
+    return without_empty(Table("Cases, and who wins them", headings, rows, sortable=True), keep=3)
+
+
+def _case_row(case: Case, won: Won | None, titles: Mapping[str, str]) -> Row:
+    shown = won.case if won else case
+    cells = [Cell(shown.name + (" (scaled)" if shown.scaled else "")), Cell(shown.shape), Cell(cases.dtype_of(shown))]
+    timing = shown.timing
+    if won is None or timing is None:
+        return Row([*cells, *[Cell("")] * 5])
+    names_of = [titles.get(key, key) for key in won.winners[:MOST_WINNERS]]
+    more = f" and {len(won.winners) - MOST_WINNERS} more" if len(won.winners) > MOST_WINNERS else ""
+    eager = timing.baselines["eager"].speedup
+    return Row(
+        [
+            *cells,
+            Cell(", ".join(names_of) + more, href=f"../submissions/{won.winners[0]}.html"),
+            Cell(f"{len(won.winners)} of {won.timed}", value=len(won.winners)),
+            Cell(duration(timing.median_us), value=timing.median_us),
+            Cell(f"{timing.floor_fraction:.0%}", value=timing.floor_fraction),
+            Cell(with_interval(eager.ratio, eager.interval), value=eager.ratio),
+        ]
+    )

@@ -1,0 +1,170 @@
+(() => {
+  "use strict";
+
+  const form = document.getElementById("pickers");
+  const place = document.getElementById("comparison");
+  const z = Number(place.dataset.z);
+  const isKey = (key) => /^[0-9a-f]{16}$/.test(key || "");
+  const known = new Map();   // by key: what data/KEY.js said, or null where there is none
+
+  window.kernelgate = (told) => { known.set(told.key, told); };
+
+  const load = (key) => new Promise((resolve) => {
+    if (known.has(key)) { resolve(known.get(key)); return; }
+    const script = document.createElement("script");
+    script.src = `data/${key}.js`;
+    script.onload = () => resolve(known.get(key) ?? null);
+    script.onerror = () => resolve(null);
+    document.head.append(script);
+  });
+
+  // ------------------------------------------------------------ elements: texts are never HTML
+  const element = (tag, words, more = {}) => {
+    const made = document.createElement(tag);
+    if (words !== undefined) made.append(words);
+    for (const [name, value] of Object.entries(more)) made.setAttribute(name, value);
+    return made;
+  };
+  const link = (one) => element("a", one.name, { href: `submissions/${one.key}.html` });
+  const paragraph = (...parts) => {
+    const made = element("p");
+    made.append(...parts);
+    return made;
+  };
+
+  // ------------------------------------------------------------ figures
+  const duration = (us) => {
+    if (us === null || us === undefined) return "–";
+    if (us >= 1000) return `${Number((us / 1000).toPrecision(3))} ms`;
+    return us >= 0.1 ? `${Number(us.toPrecision(3))} µs` : `${Number((us * 1000).toPrecision(2))} ns`;
+  };
+  // The rule by which entries of a board tie: the 95% interval of the difference of logarithms has 0 in it.
+  const compareKnown = (a, b) => {
+    if (!a || !b) return null;
+    const log = a[0] - b[0], reach = z * Math.sqrt(a[1] + b[1]);
+    return {
+      ratio: Math.exp(log), low: Math.exp(log - reach), high: Math.exp(log + reach),
+      word: Math.abs(log) <= reach ? "no different" : log > 0 ? "faster" : "slower",
+      smallest: Math.exp(reach) - 1,
+    };
+  };
+  const withInterval = (found) =>
+    found ? `${found.ratio.toFixed(2)}× [${found.low.toFixed(2)}, ${found.high.toFixed(2)}]` : "–";
+  const percent = (share) => `${(share * 100).toFixed(1)}%`;
+
+  // ------------------------------------------------------------ the comparison
+  const warnings = (a, b) => {
+    const said = [];
+    if (a.problem !== b.problem) said.push(`They are of two problems, ${a.problem} and ${b.problem}: nothing is comparable but their sources.`);
+    for (const [name, words] of [["device", "devices"], ["model", "models of devices"], ["versions", "versions"], ["judge", "judges"]]) {
+      if (a[name] !== b[name]) said.push(`Measured with two ${words}: ${a[name]}, and ${b[name]}.`);
+    }
+    return said;
+  };
+
+  const summary = (a, b) => {
+    const found = compareKnown(a.mean, b.mean);
+    const made = element("p", undefined, { class: "verdict" });
+    if (!found) { made.append("Their speedups over eager are not known, or only one of them is."); return made; }
+    const words = { faster: "A is faster than B", slower: "A is slower than B", "no different": "A and B are no different" };
+    made.append(`${words[found.word]}: ${withInterval(found)} times as fast, over all cases; `
+      + `a difference of ${percent(found.smallest)} could have been seen.`);
+    return made;
+  };
+
+  const casesTable = (a, b) => {
+    const others = new Map(b.cases.map((one) => [one.name, one]));
+    const shared = a.cases.filter((one) => others.has(one.name));
+    if (!shared.length || a.problem !== b.problem) return paragraph("No timed case is common to both.");
+    const region = element("div", undefined, { class: "scroll", role: "region", tabindex: "0", "aria-label": "Case by case" });
+    const table = element("table");
+    const head = element("tr");
+    for (const words of ["case", "shape", "A", "B", "captured, A", "captured, B", "A over B [95%]", "A is", "could have seen"]) {
+      head.append(element("th", words, { scope: "col" }));
+    }
+    const body = element("tbody");
+    for (const one of shared) {
+      const other = others.get(one.name), found = compareKnown(one.known, other.known);
+      const kind = { faster: "good", slower: "bad" }[found?.word] ?? "";
+      const row = element("tr");
+      row.append(
+        element("th", one.name, { scope: "row" }), element("td", one.shape), element("td", duration(one.us)),
+        element("td", duration(other.us)), element("td", duration(one.captured_us)), element("td", duration(other.captured_us)),
+        element("td", withInterval(found)), element("td", found?.word ?? "–", { class: kind }),
+        element("td", found ? percent(found.smallest) : "–"));
+      body.append(row);
+    }
+    const top = element("thead");
+    top.append(head);
+    table.append(top, body);
+    region.append(table);
+    return region;
+  };
+
+  // ------------------------------------------------------------ the sources, line by line
+  const MOST_CELLS = 4e6;
+  const difference = (a, b) => {
+    let start = 0, endA = a.length, endB = b.length;
+    while (start < endA && start < endB && a[start] === b[start]) start++;
+    while (endA > start && endB > start && a[endA - 1] === b[endB - 1]) { endA--; endB--; }
+    const rows = endA - start, columns = endB - start;
+    if (rows * columns > MOST_CELLS) return null;
+    // Lengths of the longest common subsequences of what is left.
+    const width = columns + 1, lengths = new Uint16Array((rows + 1) * width);
+    for (let i = rows - 1; i >= 0; i--) {
+      for (let j = columns - 1; j >= 0; j--) {
+        lengths[i * width + j] = a[start + i] === b[start + j] ? lengths[(i + 1) * width + j + 1] + 1
+          : Math.max(lengths[(i + 1) * width + j], lengths[i * width + j + 1]);
+      }
+    }
+    const found = [];
+    let i = 0, j = 0;
+    while (i < rows || j < columns) {
+      if (i < rows && j < columns && a[start + i] === b[start + j]) { found.push([" ", a[start + i]]); i++; j++; }
+      else if (j < columns && (i === rows || lengths[i * width + j + 1] >= lengths[(i + 1) * width + j])) { found.push(["+", b[start + j++]]); }
+      else { found.push(["-", a[start + i++]]); }
+    }
+    const before = a.slice(Math.max(0, start - 3), start).map((line) => [" ", line]);
+    const behind = a.slice(endA, endA + 3).map((line) => [" ", line]);
+    return [...before, ...found, ...behind];
+  };
+
+  const sources = (a, b) => {
+    const made = element("section");
+    made.append(element("h2", "Sources"));
+    if (a.source === null || b.source === null) { made.append(paragraph("The text of one of them is not kept here, or too long.")); return made; }
+    if (a.source === b.source) { made.append(paragraph("They are the same text.")); return made; }
+    const found = difference(a.source.split("\n"), b.source.split("\n"));
+    if (!found) { made.append(paragraph("They have too little in common to be shown line by line.")); return made; }
+    const shown = element("pre", undefined, { class: "difference", tabindex: "0", role: "region", "aria-label": "Difference of the sources" });
+    for (const [sign, line] of found) {
+      shown.append(element(sign === "+" ? "ins" : sign === "-" ? "del" : "span", `${sign} ${line}\n`));
+    }
+    made.append(paragraph("Lines of B alone begin with +, of A alone with −."), shown);
+    return made;
+  };
+
+  const show = async () => {
+    const asked = new URLSearchParams(location.hash.slice(1) || location.search.slice(1));
+    const keys = ["a", "b"].map((name) => asked.get(name));
+    keys.forEach((key, n) => { form.elements[n].value = isKey(key) ? key : ""; });
+    place.replaceChildren();
+    if (!keys.every(isKey)) return;
+    const [a, b] = await Promise.all(keys.map(load));
+    if (!a || !b) { place.append(paragraph("One of the two is not on this site.")); return; }
+    const heading = element("h2");
+    heading.append("A: ", link(a), ", B: ", link(b));
+    place.append(heading, summary(a, b), ...warnings(a, b).map((said) => element("p", said, { class: "warning" })));
+    for (const one of [a, b]) place.append(paragraph(`${one === a ? "A" : "B"}, ${one.problem} on ${one.device}, ${one.date}: ${one.verdict}`));
+    place.append(casesTable(a, b), sources(a, b));
+  };
+
+  form.hidden = false;
+  form.addEventListener("change", () => {
+    const asked = new URLSearchParams();
+    for (const field of form.elements) if (field.value) asked.set(field.name, field.value);
+    location.hash = asked;
+  });
+  addEventListener("hashchange", show);
+  show();
+})();

@@ -1,0 +1,54 @@
+"""Texts of others, as pages show them."""
+
+from __future__ import annotations
+
+import unicodedata
+
+# A message of a page at the most; the raw JSON has all of it.
+LONGEST_CHARACTERS = 4000
+
+
+def plain(text: str) -> str:
+    """With characters that nobody sees, or that turn the order of others round, as their numbers: a name must not look
+    like another one."""
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(c if not _is_hidden(c) else f"\\u{{{ord(c):x}}}" for c in text)
+
+
+def _is_hidden(character: str) -> bool:
+    return character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co")
+
+
+def shortened(text: str, characters: int = LONGEST_CHARACTERS) -> str:
+    """As much of it as a page has room for."""
+    return text if len(text) <= characters else f"{text[:characters]} … ({len(text) - characters:,} characters more)"
+
+
+def bytes_of(count: float) -> str:
+    """A number of bytes in the unit that reads best."""
+    for unit in ("B", "kB", "MB"):
+        if count < 999.5:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
+
+def rate(bytes_per_us: float) -> str:
+    """Bytes a microsecond as bytes a second."""
+    return f"{bytes_of(bytes_per_us * 1e6)}/s" if bytes_per_us < 1e6 else f"{bytes_per_us / 1e6:.3g} TB/s"
+
+
+def times(value: float) -> str:
+    """A ratio at an axis."""
+    return f"{value:.3g}×"
+
+
+def day(date: str) -> str:
+    """The day of an ISO 8601 date."""
+    return date[:10] or "unknown"
+
+
+def count_of(number: int, thing: str, things: str = "") -> str:
+    """`1 case`, `2 cases`."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
