@@ -52,7 +52,6 @@ def times_table(cases: Sequence[CasePassed]) -> Table:
     baselines = baselines_of(cases)
     headings = [
         Heading("case", "left"),
-        Heading("", "left"),
         Heading("shape", "left"),
         Heading("dtype", "left"),
         Heading("time"),
@@ -72,12 +71,12 @@ def times_table(cases: Sequence[CasePassed]) -> Table:
 def _times_row(case: CasePassed, what: str, timing: CaseTiming, baselines: Sequence[str]) -> Row:
     eager = timing.baselines.get("eager")
     of_eager = [_time(eager.median_us if eager else None)] if "eager" in baselines else []
+    name = _name(case) if what == "called" else f"{_name(case)}, {what}"
     said = ["launch-bound"] if timing.launch_bound else []
     if timing.device:
         said.append(f"device says {duration(timing.device.call_us)}")
     cells = [
-        Cell(_name(case)),
-        Cell(what),
+        Cell(name),
         Cell(case.shape),
         Cell(dtype_of(case)),
         _time(timing.median_us),

@@ -3,6 +3,7 @@ what it compares from `data/`; without it the page has a list of neighbours on t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -136,11 +137,10 @@ def _case(case: CasePassed) -> dict[str, Any]:
 def _ascii(value: dict[str, Any]) -> str:
     """JSON that a script element may hold, too."""
     written = msgspec.json.encode(value).decode().replace("<", "\\u003c")
-    return "".join(c if ord(c) < 128 else "".join(_unit(c)) for c in written)
+    return re.sub("[^\x00-\x7f]", _units, written)
 
 
-def _unit(character: str) -> Iterator[str]:
+def _units(found: re.Match[str]) -> str:
     """A character as JavaScript's units of 16 bits."""
-    units = character.encode("utf-16-be")
-    for at in range(0, len(units), 2):
-        yield f"\\u{units[at]:02x}{units[at + 1]:02x}"
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))

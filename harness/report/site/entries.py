@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from harness.report.figures import with_interval
-from harness.report.site.gather import Gathered, Subject, subject_of
+from harness.report.site.gather import subject_of
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
 from harness.report.site.texts import day
 from harness.store import Board, Entry, Standing
@@ -17,20 +18,29 @@ ROWS_OF_A_PAGE = 350
 # Digits of a SHA-256 that name a source, as the terminal shows it.
 SHOWN_DIGITS = 10
 
-_KINDS = {Standing.RANKED: "good", Standing.REJECTED: "bad", Standing.WITHDRAWN: "bad"}
+_KINDS = {
+    Standing.RANKED: "good",
+    Standing.PROVISIONAL: "faint",
+    Standing.UNRANKED: "faint",
+    Standing.REJECTED: "bad",
+    Standing.WITHDRAWN: "bad",
+}
 
 Placed = tuple[Board, Entry]
 
 
-def board_table(label: str, rows: Sequence[Row], name: str) -> Table:
-    """Rows of `entry_row`."""
+def board_table(label: str, rows: Sequence[Row], name: str = "", without: Sequence[str] = ()) -> Table:
+    """Rows of `entry_row`, `without` some of the columns."""
     headings = [
-        Heading("problem", "left"), Heading("device", "left"), Heading("dtype", "left"), Heading("#"),
-        Heading("submission", "left"), Heading("standing", "left"), Heading("over eager [95%]"),
+        Heading("#"), Heading("submission", "left"), Heading("problem", "left"), Heading("over eager [95%]"),
         Heading("over the fastest"), Heading("captured, over eager"), Heading("captured, over the fastest"),
-        Heading("runs"), Heading("latest", "left"), Heading("source", "left"),
+        Heading("standing", "left"), Heading("device", "left"), Heading("dtype", "left"), Heading("runs"),
+        Heading("latest", "left"), Heading("source", "left"),
     ]  # fmt: skip
-    return without_empty(Table(label, headings, rows, sortable=True, name=name, names_rows=4), keep=6)
+    columns = [n for n, heading in enumerate(headings) if heading.text not in without]
+    kept = [replace(row, cells=[row.cells[n] for n in columns]) for row in rows]
+    table = Table(label, [headings[n] for n in columns], kept, sortable=True, name=name, names_rows=1)
+    return without_empty(table, keep=3)
 
 
 def entry_row(board: Board, entry: Entry, dtypes: Sequence[str], base: str, problem_href: str) -> Row:
@@ -38,12 +48,11 @@ def entry_row(board: Board, entry: Entry, dtypes: Sequence[str], base: str, prob
     subject = subject_of(board, entry)
     device = "emulator" if board.device == "emulator" else f"{board.device}, {board.model}"
     cells = [
-        Cell(board.problem, href=problem_href), Cell(device), Cell(", ".join(dtypes)),
         Cell("–" if entry.rank is None else str(entry.rank), value=entry.rank),
-        Cell(entry.submission, href=f"{base}submissions/{subject.key}.html"),
-        Cell(entry.standing.value, kind=_KINDS.get(entry.standing, "unsure")),
+        Cell(entry.submission, href=f"{base}submissions/{subject.key}.html"), Cell(board.problem, href=problem_href),
         _mean(entry.over_eager), _mean(entry.over_fastest), _mean(entry.captured_over_eager),
-        _mean(entry.captured_over_fastest), Cell(str(entry.evaluations), value=entry.evaluations),
+        _mean(entry.captured_over_fastest), Cell(entry.standing.value, kind=_KINDS.get(entry.standing, "unsure")),
+        Cell(device), Cell(", ".join(dtypes)), Cell(str(entry.evaluations), value=entry.evaluations),
         Cell(day(entry.date)), Cell(entry.source_sha256[:SHOWN_DIGITS], kind="digest"),
     ]  # fmt: skip
     data = {
@@ -53,11 +62,6 @@ def entry_row(board: Board, entry: Entry, dtypes: Sequence[str], base: str, prob
         "standing": entry.standing.value,
     }
     return Row(cells, data)
-
-
-def shown_subjects(gathered: Gathered) -> set[Subject]:
-    """Those with an entry on a board that is shown."""
-    return {subject_of(board, entry) for board in gathered.latest for entry in board.entries}
 
 
 def shared_out(boards: Sequence[Board], room: int = ROWS_OF_A_PAGE) -> list[Placed]:

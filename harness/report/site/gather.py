@@ -54,8 +54,8 @@ class Gathered:
         return sorted({subject.problem for subject in self.of_subjects})
 
     def boards_of(self, problem: str) -> list[Board]:
-        """The latest ones."""
-        return [board for board in self.latest if board.problem == problem]
+        """The latest ones, those with the most entries first."""
+        return sorted((b for b in self.latest if b.problem == problem), key=lambda b: -b.count)
 
     def standing_of(self, subject: Subject) -> Standing | None:
         """On the board of its latest evaluation."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.report.site import names
 from harness.report.site.entries import ROWS_OF_A_PAGE, board_table, entry_row, shared_out
@@ -50,6 +50,9 @@ def index_pages(gathered: Gathered, dtypes_of: DtypesOf) -> Iterator[IndexPage]:
         rows = [
             entry_row(board, entry, dtypes_of(board, entry), "", f"problems/{names.problem_key(board.problem)}.html")
             for board, entry in shown
+        ]
+        rows = [
+            replace(row, kind="" if n and shown[n - 1][0] is shown[n][0] else "begins") for n, row in enumerate(rows)
         ]
         yield IndexPage(
             file=names.page("index", number),

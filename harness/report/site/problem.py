@@ -35,6 +35,8 @@ class BoardShown:
     table: Table
     wins: Table | None
     cases: Table | None
+    """Those that are timed."""
+    untimed: Table | None
     standings: Sequence[str]
     """A sentence on each standing but ranked that occurs."""
 
@@ -105,14 +107,18 @@ def _board(board: Board, start: int, evaluations: Mapping[str, Evaluation], with
     titles = {subject_of(board, entry).key: entry.submission for entry in board.entries}
     won = wins(_counting(board, evaluations)) if with_cases else []
     count = count_of(board.count, "entry", "entries")
+    every = _without_times(won, evaluations.values()) if with_cases else []
     reached = f", entries {start + 1} to {start + len(entries)}" if len(entries) < board.count else ""
     judge = f"judge {board.judge or 'unknown'}"
     return BoardShown(
         title=f"{board.device} · {board.model}",
         facts=f"{board.versions}; {judge}; {count}{reached}; latest of {day(board.date)}",
-        table=board_table(f"Board of {board.problem} on {board.device}, {board.model}", rows, ""),
+        table=board_table(
+            f"Board of {board.problem} on {board.device}, {board.model}", rows, without=("problem", "device")
+        ),
         wins=_wins_table(won, titles) if won else None,
-        cases=_cases_table(won, _all_cases(evaluations.values()), titles) if with_cases else None,
+        cases=_cases_table("Timed cases, and who wins them", won, [one.case for one in won], titles) if won else None,
+        untimed=_cases_table("Cases that are judged and not timed", [], every, titles) if every else None,
         standings=[
             f"{standing.value}: {standing.meaning}"
             for standing in sorted({entry.standing for entry in entries} - {Standing.RANKED})
@@ -127,12 +133,14 @@ def _counting(board: Board, evaluations: Mapping[str, Evaluation]) -> dict[str, 
     return {key: evaluations[key] for key in keys if key in evaluations}
 
 
-def _all_cases(evaluations: Iterable[Evaluation]) -> list[Case]:
-    """Each case once, as one of the evaluations has it."""
+def _without_times(won: Sequence[Won], evaluations: Iterable[Evaluation]) -> list[Case]:
+    """Each case that nobody has a time on, once, as one of the evaluations has it."""
     found: dict[str, Case] = {}
     for evaluation in evaluations:
         for case in evaluation.cases:
             found.setdefault(case.name, case)
+    for one in won:
+        found.pop(one.case.name, None)
     return list(found.values())
 
 
@@ -155,7 +163,7 @@ def _wins_table(won: Sequence[Won], titles: Mapping[str, str]) -> Table:
     return Table("How many cases each submission wins", headings, rows, sortable=True)
 
 
-def _cases_table(won: Sequence[Won], every: Sequence[Case], titles: Mapping[str, str]) -> Table:
+def _cases_table(label: str, won: Sequence[Won], every: Sequence[Case], titles: Mapping[str, str]) -> Table:
     by_name = {one.case.name: one for one in won}
     headings = [
         Heading("case", "left"),
@@ -168,7 +176,7 @@ def _cases_table(won: Sequence[Won], every: Sequence[Case], titles: Mapping[str,
         Heading("over eager [95%]"),
     ]
     rows = [_case_row(case, by_name.get(case.name), titles) for case in every[:MOST_CASES]]
-    return without_empty(Table("Cases, and who wins them", headings, rows, sortable=True), keep=3)
+    return without_empty(Table(label, headings, rows, sortable=True), keep=3)
 
 
 def _case_row(case: Case, won: Won | None, titles: Mapping[str, str]) -> Row:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 
-from markupsafe import Markup, escape
-from pygments.lexer import Lexer
-from pygments.lexers import CudaLexer, PythonLexer
+from markupsafe import Markup
+from pygments.lexers import PythonLexer
 from pygments.token import Token, _TokenType
 
+from harness.report.site.cuda import QuickCuda, looks_like_code
 from harness.report.site.texts import plain, shortened
 from harness.verdict import CaseFailed, CasePassed, Evaluation
 
 # Room for the source on a page: with the rest of the page it stays below 300 kB.
 MOST_BYTES = 170_000
 MOST_CHARACTERS = 120_000
-
-# A string of so many lines is taken for C++ or CUDA.
-LINES_OF_CODE = 3
 
 # Elements that say nothing to a screen reader, and are short: a source has thousands.
 _TAGS: tuple[tuple[_TokenType, str, str], ...] = (
@@ -106,11 +104,16 @@ def _said_of_lines(message: str, file: str) -> Iterator[tuple[int, str]]:
 
 def _coloured(text: str) -> Iterator[str]:
     """HTML without line ends inside its elements."""
-    for kind, value in _merged(_tokens(text)):
-        before, after = kind
-        for part in re.split("(\n)", value):
-            shown = escape(plain(part))
-            yield part if part == "\n" else f"{before}{shown}{after}" if part.strip() else str(shown)
+    for (before, after), value in _merged(_tokens(plain(text))):
+        escaped = escape(value, quote=False)
+        if "\n" not in escaped:
+            yield f"{before}{escaped}{after}"
+            continue
+        for number, part in enumerate(escaped.split("\n")):
+            if number:
+                yield "\n"
+            if part:
+                yield f"{before}{part}{after}" if before and not part.isspace() else part
 
 
 def _lines(parts: Iterator[str]) -> Iterator[str]:
@@ -140,30 +143,23 @@ def _merged(tokens: Iterator[tuple[_TokenType, str]]) -> Iterator[tuple[tuple[st
         yield tags, begun
 
 
+# Strings of several lines. One in a comment would be taken for one, which costs a colour.
+_LONG_STRINGS = re.compile(r"""([rRbBuUfF]{0,2}(?:\"{3}[\s\S]*?\"{3}|'{3}[\s\S]*?'{3}))""")
+_PYTHON, _CUDA = PythonLexer(), QuickCuda()
+
+
 def _tokens(text: str) -> Iterator[tuple[_TokenType, str]]:
     """Of Python, and of C++ where a string has lines of it. No lexer sees the text as a whole and changes it: lines
     keep their numbers."""
-    for kind, value in _run(_PYTHON, text):
-        if kind in Token.Literal.String and kind is not Token.Literal.String.Doc and value.count("\n") >= LINES_OF_CODE:
-            yield from _run(_CUDA, value)
+    for number, part in enumerate(_LONG_STRINGS.split(text)):
+        if number % 2 == 0:
+            yield from ((kind, value) for _, kind, value in _PYTHON.get_tokens_unprocessed(part))
+        elif looks_like_code(part):
+            yield from ((kind, value) for _, kind, value in _CUDA.get_tokens_unprocessed(part))
         else:
-            yield kind, value
+            yield Token.Literal.String, part
 
 
-def _run(lexer: Lexer, text: str) -> Iterator[tuple[_TokenType, str]]:
-    gathered: tuple[_TokenType, str] | None = None
-    for _, kind, value in lexer.get_tokens_unprocessed(text):
-        if gathered and gathered[0] is kind and kind in Token.Literal.String:
-            gathered = (kind, gathered[1] + value)  # Python's strings come line by line
-            continue
-        if gathered:
-            yield gathered
-        gathered = (kind, value)
-    if gathered:
-        yield gathered
-
-
-_PYTHON, _CUDA = PythonLexer(), CudaLexer()
 _KNOWN: dict[_TokenType, tuple[str, str]] = {}
 
 

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from harness.records import KernelResources
 from harness.report.figures import with_interval
 from harness.report.site import cases, names, sentences
-from harness.report.site.charts.picture import Chart
-from harness.report.site.charts.samples import samples
+from harness.report.site.charts.picture import Chart, Key
+from harness.report.site.charts.samples import KEYS, samples
 from harness.report.site.charts.sizes import roofline, times_by_size
 from harness.report.site.charts.speedups import speedups
 from harness.report.site.charts.trend import trend
@@ -60,10 +61,13 @@ class SubmissionPage:
     cases_left_out: int
     plots: Sequence[Chart]
     samples: Sequence[Chart]
+    keys_of_samples: Sequence[Key]
     history: Table
     history_left_out: int
     source: Source | None
     kernels: Table | None
+    spilling: int
+    """Kernels that spill registers."""
     seen: Sequence[str]
     environment: Sequence[tuple[str, str]]
     related: Sequence[Link]
@@ -93,10 +97,12 @@ def submission_page(gathered: Gathered, subject: Subject, stored: Stored, text: 
         cases_left_out=max(0, len(evaluation.cases) - cases.MOST_CASES),
         plots=[plot for plot in (*plots, trend(history, subject.source_sha256)) if plot],
         samples=samples(timed),
+        keys_of_samples=KEYS,
         history=_history(history, subject),
         history_left_out=max(0, len(history) - MOST_HISTORY),
         source=None if text is None else source_of(text, findings_of(evaluation, f"{evaluation.submission}.py")),
         kernels=_kernels(evaluation),
+        spilling=sum(bool(kernel.spill_store_bytes or kernel.spill_load_bytes) for kernel in _built(evaluation)),
         seen=_seen(timed)[:MOST_CONDITIONS],
         environment=_flat(stored.environment)[:MOST_ENVIRONMENT],
         related=[
@@ -127,7 +133,7 @@ def _history(evaluations: Sequence[Glance], subject: Subject) -> Table:
         Heading("over eager [95%]"),
         Heading("source", "left"),
         Heading("judge", "left"),
-        Heading("seed"),
+        Heading("seed", "left"),
         Heading("evaluation", "left"),
     ]
     rows = [_history_row(glance, subject) for glance in list(reversed(evaluations))[:MOST_HISTORY]]
@@ -154,8 +160,8 @@ def _history_row(glance: Glance, subject: Subject) -> Row:
 
 def _kernels(evaluation: Evaluation) -> Table | None:
     """What the compiler said of each kernel."""
-    build = evaluation.build
-    if build is None or not build.kernels:
+    built = _built(evaluation)
+    if not built:
         return None
     headings = [
         Heading("kernel", "left"),
@@ -174,9 +180,13 @@ def _kernels(evaluation: Evaluation) -> Table | None:
                 _spilled(kernel.spill_load_bytes),
             ]
         )
-        for kernel in build.kernels[:MOST_KERNELS]
+        for kernel in built[:MOST_KERNELS]
     ]
     return Table("Registers and spills of each kernel", headings, rows, sortable=True)
+
+
+def _built(evaluation: Evaluation) -> Sequence[KernelResources]:
+    return evaluation.build.kernels if evaluation.build else ()
 
 
 def _spilled(count: int) -> Cell:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-import unicodedata
+import re
 
 # A message of a page at the most; the raw JSON has all of it.
 LONGEST_CHARACTERS = 4000
+
+
+# Unicode's categories Cc but tab and line end, Cf, Cs and Co.
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e"
+    "\u2060-\u206f\ud800-\uf8ff\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff\U000f0000-\U0010ffff]"
+)
 
 
 def plain(text: str) -> str:
@@ -13,11 +21,7 @@ def plain(text: str) -> str:
     like another one."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(c if not _is_hidden(c) else f"\\u{{{ord(c):x}}}" for c in text)
-
-
-def _is_hidden(character: str) -> bool:
-    return character not in "\n\t" and unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co")
+    return _HIDDEN.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
 
 
 def shortened(text: str, characters: int = LONGEST_CHARACTERS) -> str:

@@ -14,10 +14,13 @@ from harness.verdict import CasePassed, CaseTiming, Conditions, Timing
 # Cases that a page has room for.
 MOST_CASES = 30
 
+# A drift below this share is not told.
+LEAST_DRIFT = 0.02
+
 # Samples that a plot has room for: of more, some are shown.
 MOST_SAMPLES = 200
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 260, 120, 48, 8, 8, 100
-_KEYS = (Key("submission", 0, "circle"), Key("eager, beside it", 1, "line"), Key("SM clock", 6, "dashes"))
+KEYS = (Key("submission", 0, "circle"), Key("eager, beside it", 1, "line"), Key("SM clock", 6, "dashes"))
 
 
 def samples(cases: Sequence[CasePassed]) -> list[Chart]:
@@ -44,14 +47,7 @@ def _chart(name: str, timing: CaseTiming) -> Chart:
     parts.append(text((_LEFT + _WIDTH) / 2, _HEIGHT - 5, "round, in order", "tick", "middle"))
     drift = _drift(mine)
     said = f"{name}: {len(mine)} rounds from {duration(min(mine))} to {duration(max(mine))}. {drift}"
-    return Chart(
-        name, picture(_WIDTH, _HEIGHT, said, parts), _keys(timing), " ".join(filter(None, (drift, _seen(timing))))
-    )
-
-
-def _keys(timing: CaseTiming) -> list[Key]:
-    has_clock = bool(timing.conditions and len(_rounds(timing.conditions)) > 1)
-    return [key for key, shown in zip(_KEYS, (True, "eager" in timing.baselines, has_clock), strict=True) if shown]
+    return Chart(name, picture(_WIDTH, _HEIGHT, said, parts), (), " ".join(filter(None, (drift, _seen(timing)))))
 
 
 def _band(interval: Sequence[float], y: Linear) -> str:
@@ -90,13 +86,13 @@ def _clock(conditions: Conditions | None) -> list[str]:
 
 
 def _drift(found: Sequence[float]) -> str:
-    """How the second half compares with the first, where that is more than neighbours differ."""
+    """How the second half compares with the first, where that is more than LEAST_DRIFT and than neighbours differ."""
     if len(found) < 6:
         return ""
     half = len(found) // 2
     first, second = _median(found[:half]), _median(found[-half:])
     step = _median([abs(b - a) for a, b in pairwise(found)])
-    if abs(second - first) <= 2 * step:
+    if abs(second - first) <= max(2 * step, LEAST_DRIFT * first):
         return ""
     return f"Drifts: the second half is {second / first - 1:+.1%}."
 

@@ -47,8 +47,6 @@ class Series:
 
     key: Key
     points: Sequence[Point]
-    is_joined: bool = False
-    """A line goes through its points."""
 
     @property
     def is_line(self) -> bool:
@@ -65,7 +63,7 @@ def times_by_size(cases: Sequence[CasePassed], submission: str) -> Chart | None:
         Series(Key(_FLOOR, 7, "dashes"), floor),
         *(Series(key, _points(measured, key.label, _time)) for key in _baselines(measured)),
         *_captured(measured, _time),
-        Series(Key(submission, 0, "circle"), [Point(t.bytes_min, t.median_us, case) for case, t in measured], True),
+        Series(Key(submission, 0, "circle"), [Point(t.bytes_min, t.median_us, case) for case, t in measured]),
     ]
     return _chart("Time against size", series, duration, "Each mark is a case. The floor moves every byte once.")
 

@@ -44,7 +44,7 @@ def speedups(cases: Sequence[CasePassed]) -> Chart | None:
         "Speedup of each case",
         picture(WIDTH, y + _UNDER, _said(shown), [*axis, *bars, one]),
         [Key(_LABELS[series], series, "bar") for series in used],
-        "The dark line is 1×, where nothing is gained. Whiskers are 95% intervals."
+        "The thick line is 1×, where nothing is gained. Whiskers are 95% intervals."
         + (f" {left_out} more cases stand in the table." if left_out else ""),
     )
 

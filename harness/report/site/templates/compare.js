@@ -67,7 +67,7 @@
     const made = element("p", undefined, { class: "verdict" });
     if (!found) { made.append("Their speedups over eager are not known, or only one of them is."); return made; }
     const words = { faster: "A is faster than B", slower: "A is slower than B", "no different": "A and B are no different" };
-    made.append(`${words[found.word]}: ${withInterval(found)} times as fast, over all cases; `
+    made.append(`${words[found.word]}: ${withInterval(found)} over all cases; `
       + `a difference of ${percent(found.smallest)} could have been seen.`);
     return made;
   };
@@ -140,7 +140,7 @@
     for (const [sign, line] of found) {
       shown.append(element(sign === "+" ? "ins" : sign === "-" ? "del" : "span", `${sign} ${line}\n`));
     }
-    made.append(paragraph("Lines of B alone begin with +, of A alone with −."), shown);
+    made.append(paragraph("Lines of B alone begin with +, of A alone with -."), shown);
     return made;
   };
 

@@ -18,7 +18,7 @@
   // ------------------------------------------------------------ tables that can be sorted
   const valueOf = (row, column) => {
     const cell = row.cells[column];
-    if (cell.dataset.v !== undefined) return Number(cell.dataset.v);
+    if (cell.dataset.v !== undefined) return cell.dataset.v === "" ? null : Number(cell.dataset.v);
     const text = cell.textContent.trim();
     return text === "" || text === "–" ? null : text;
   };
@@ -30,6 +30,7 @@
     const down = heading.getAttribute("aria-sort") === "ascending";
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+    table.classList.add("sorted");
     const body = table.tBodies[0];
     const rows = [...body.rows].map((row) => [valueOf(row, column), row]);
     rows.sort(([a], [b]) => {
