@@ -17,6 +17,7 @@ from harness.paths import results_db
 from harness.verbs.database import existing, of_file
 from harness.verbs.import_ import read_files
 
+NEEDED = ("jinja2", "markupsafe", "pygments")
 MISSING = (
     "The site is made with {} (pip install 'kernelgate[html]'), which is not installed here. 'eval.py leaderboard' "
     "shows the boards without it."
@@ -42,7 +43,10 @@ def write_site(out: Path, results: Sequence[Path], db: Path | None) -> Exit:
     try:
         from harness.report.site.build import build_site
     except ModuleNotFoundError as error:
-        raise UsageError(MISSING.format(error.name)) from error
+        package = str(error.name).partition(".")[0]
+        if package not in NEEDED:
+            raise
+        raise UsageError(MISSING.format(package)) from error
     with _database(results, db) as (read, code):
         built = build_site(read, out)
     print(f"{built.index}: {built.pages} pages.")

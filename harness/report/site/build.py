@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.errors import UsageError
@@ -13,10 +13,12 @@ from harness.report import files
 from harness.report.formats import json
 from harness.report.site import cases
 from harness.report.site.compare import compare_page, compared
+from harness.report.site.fitting import fitted
 from harness.report.site.gather import Gathered, Subject, board_key, gather, subject_of
 from harness.report.site.index import index_pages
 from harness.report.site.problem import problem_pages
 from harness.report.site.render import page
+from harness.report.site.source import MOST_BYTES
 from harness.report.site.submission import submission_page
 from harness.store import Store, Stored, open_store
 from harness.verdict import SCHEMA, Evaluation, Results
@@ -25,6 +27,8 @@ FOLDERS = ("problems", "submissions", "raw", "sources", "data")
 
 # The first page of a site says it.
 GENERATOR = '<meta name="generator" content="kernelgate">'
+
+LARGEST_PAGE_BYTES = 299_000
 
 # A board's values and a source's SHA-256.
 Place = tuple[tuple[str, ...], str]
@@ -114,12 +118,23 @@ def _write_some(gathered: Gathered, subjects: Sequence[Subject], db: Path, out: 
 def _write_submission(store: Store, gathered: Gathered, subject: Subject, out: Path) -> Iterator[Path]:
     (stored,) = store.stored("evaluation.digest = ?", (gathered.of_subjects[subject][-1].digest,))
     text = _text(store, subject.source_sha256)
-    shown = submission_page(gathered, subject, stored, text)
-    yield _write(out / "submissions" / f"{subject.key}.html", page("submission.html", page=shown, root="../"))
+    yield _write(out / "submissions" / f"{subject.key}.html", _submission(gathered, subject, stored, text))
     yield _write(out / "raw" / f"{subject.key}.json", _raw(stored))
     yield _write(out / "data" / f"{subject.key}.js", compared(subject, stored, text))
     if text is not None:
         yield _write(out / "sources" / f"{subject.key}.txt", text)
+
+
+def _submission(gathered: Gathered, subject: Subject, stored: Stored, text: str | None) -> str:
+    """The page; where it is too large, with less of the source, and where that is not enough without samples."""
+    shown = submission_page(gathered, subject, stored, text)
+    made = page("submission.html", page=shown, root="../")
+    if (excess := len(made.encode()) - LARGEST_PAGE_BYTES) > 0:
+        shown = submission_page(gathered, subject, stored, text, max(0, MOST_BYTES - excess))
+        made = page("submission.html", page=shown, root="../")
+    if len(made.encode()) > LARGEST_PAGE_BYTES:
+        made = page("submission.html", page=replace(shown, samples=()), root="../")
+    return made
 
 
 def _write_problem(
@@ -128,7 +143,11 @@ def _write_problem(
     boards = gathered.boards_of(problem)
     text = _text(store, boards[0].problem_sha256) if boards else None
     evaluations = {
-        place: {subject_of(board, entry).key: latest[board_key(board), entry.source_sha256] for entry in board.entries}
+        place: {
+            subject_of(board, entry).key: latest[board_key(board), entry.source_sha256]
+            for entry in board.entries
+            if not gathered.is_older(board)
+        }
         for place, board in enumerate(boards)
     }
     return {
@@ -147,7 +166,7 @@ def _latest(store: Store, gathered: Gathered) -> dict[Place, Evaluation]:
         if glance.board in shown
     }
     digests = set(wanted.values())
-    found = {stored.digest: stored.evaluation for stored in store.stored() if stored.digest in digests}
+    found = {stored.digest: fitted(stored.evaluation) for stored in store.stored() if stored.digest in digests}
     return {place: found[digest] for place, digest in wanted.items()}
 
 

@@ -13,17 +13,18 @@ import msgspec
 
 from harness.report.figures import with_interval
 from harness.report.site import cases, sentences
+from harness.report.site.fitting import fitted
 from harness.report.site.gather import Gathered, Subject, subject_of
 from harness.report.site.known import Known, known, known_of_case, known_of_mean
 from harness.report.site.table import Cell, Heading, Row, Table
-from harness.report.site.texts import day, plain
+from harness.report.site.texts import day, named, plain
 from harness.store import Board, Entry, Stored
 from harness.store.rows import Z_95, model_of, versions_of
 from harness.verdict import Accepted, CasePassed
 
 # What the page has room for.
-MOST_PAIRS = 200
-MOST_CHOICES = 1200
+MOST_PAIRS = 100
+MOST_CHOICES = 800
 
 # A source that is longer is not compared line by line.
 MOST_CHARACTERS = 300_000
@@ -52,7 +53,9 @@ def compare_page(gathered: Gathered) -> ComparePage:
     """Neighbours on the boards, and what can be chosen."""
     placed = [(board, entry) for board in gathered.latest for entry in board.entries]
     choices = [
-        Choice(subject_of(board, entry).key, plain(f"{board.problem}, {board.device}: {entry.submission}"))
+        Choice(
+            subject_of(board, entry).key, f"{named(board.problem)}, {named(board.device)}: {named(entry.submission)}"
+        )
         for board, entry in placed
     ]
     headings = [
@@ -79,32 +82,32 @@ def _neighbours(board: Board) -> Iterator[Row]:
 def _pair(board: Board, first: Entry, fast: Known, second: Entry, slow: Known) -> Row:
     a, b = subject_of(board, first).key, subject_of(board, second).key
     value, interval = fast.over(slow)
-    differs = fast.differs(slow)
+    differs, names = fast.differs(slow), [named(first.submission), named(second.submission)]
     return Row(
         [
-            Cell(first.submission, href=f"submissions/{a}.html"),
-            Cell(second.submission, href=f"submissions/{b}.html"),
-            Cell(board.problem),
-            Cell(board.device),
+            Cell(names[0], href=f"submissions/{a}.html"),
+            Cell(names[1], href=f"submissions/{b}.html"),
+            Cell(named(board.problem)),
+            Cell(named(board.device)),
             Cell(with_interval(value, interval), value=value),
             Cell("faster" if differs else "no different", kind="good" if differs else ""),
-            Cell(f"{first.submission} and {second.submission}", href=f"compare.html#a={a}&b={b}"),
+            Cell(" and ".join(names), href=f"compare.html#a={a}&b={b}"),
         ]
     )
 
 
 def compared(subject: Subject, stored: Stored, text: str | None) -> str:
     """What the script loads of one submission: a call with JSON, which is ASCII."""
-    evaluation = stored.evaluation
-    device, environment = evaluation.device, stored.environment
+    evaluation = fitted(stored.evaluation)
+    device, environment = stored.evaluation.device, stored.environment
     value: dict[str, Any] = {
         "key": subject.key,
         "name": plain(evaluation.submission),
         "problem": plain(evaluation.problem),
         "device": plain(evaluation.device),
-        "model": plain(model_of(device, environment)),
-        "versions": plain(versions_of(device, environment)),
-        "judge": plain(str(environment.get("judge") or "unknown")),
+        "model": plain(named(model_of(device, environment))),
+        "versions": plain(named(versions_of(device, environment))),
+        "judge": plain(named(str(environment.get("judge") or "unknown"))),
         "date": plain(day(stored.date)),
         "verdict": plain(sentences.verdict(evaluation)),
         "mean": _mean(evaluation) if isinstance(evaluation, Accepted) else None,

@@ -8,7 +8,7 @@ from dataclasses import replace
 from harness.report.figures import with_interval
 from harness.report.site.gather import subject_of
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
-from harness.report.site.texts import day
+from harness.report.site.texts import day, named, shortened
 from harness.store import Board, Entry, Standing
 from harness.store.board import Mean
 
@@ -25,6 +25,9 @@ _KINDS = {
     Standing.REJECTED: "bad",
     Standing.WITHDRAWN: "bad",
 }
+
+# Dtypes of a row that are shown, and how much of each.
+_DTYPES, _DTYPE = 8, 16
 
 Placed = tuple[Board, Entry]
 
@@ -46,18 +49,20 @@ def board_table(label: str, rows: Sequence[Row], name: str = "", without: Sequen
 def entry_row(board: Board, entry: Entry, dtypes: Sequence[str], base: str, problem_href: str) -> Row:
     """An entry; `base` leads from the page to the site's root."""
     subject = subject_of(board, entry)
-    device = "emulator" if board.device == "emulator" else f"{board.device}, {board.model}"
+    device = "emulator" if board.device == "emulator" else f"{named(board.device)}, {named(board.model)}"
+    dtypes = [shortened(dtype, _DTYPE) for dtype in dtypes[:_DTYPES]]
     cells = [
         Cell("–" if entry.rank is None else str(entry.rank), value=entry.rank),
-        Cell(entry.submission, href=f"{base}submissions/{subject.key}.html"), Cell(board.problem, href=problem_href),
+        Cell(named(entry.submission), href=f"{base}submissions/{subject.key}.html"),
+        Cell(named(board.problem), href=problem_href),
         _mean(entry.over_eager), _mean(entry.over_fastest), _mean(entry.captured_over_eager),
         _mean(entry.captured_over_fastest), Cell(entry.standing.value, kind=_KINDS.get(entry.standing, "unsure")),
         Cell(device), Cell(", ".join(dtypes)), Cell(str(entry.evaluations), value=entry.evaluations),
         Cell(day(entry.date)), Cell(entry.source_sha256[:SHOWN_DIGITS], kind="digest"),
     ]  # fmt: skip
     data = {
-        "problem": board.problem,
-        "device": board.device,
+        "problem": named(board.problem),
+        "device": named(board.device),
         "dtype": " ".join(dtypes),
         "standing": entry.standing.value,
     }

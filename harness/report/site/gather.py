@@ -40,6 +40,8 @@ class Gathered:
 
     latest: Sequence[Board]
     """Of each problem, device and model the board with the latest evaluation."""
+    older: Sequence[Board]
+    """The others."""
     of_subjects: Mapping[Subject, Sequence[Glance]]
     """A source's evaluations, oldest first."""
     of_names: Mapping[tuple[str, str, str], Sequence[Glance]]
@@ -54,8 +56,17 @@ class Gathered:
         return sorted({subject.problem for subject in self.of_subjects})
 
     def boards_of(self, problem: str) -> list[Board]:
-        """The latest ones, those with the most entries first."""
-        return sorted((b for b in self.latest if b.problem == problem), key=lambda b: -b.count)
+        """The latest ones, those with the most entries first; then the older ones."""
+        latest = sorted((board for board in self.latest if board.problem == problem), key=lambda board: -board.count)
+        return [*latest, *(board for board in self.older if board.problem == problem)]
+
+    def is_older(self, board: Board) -> bool:
+        """Whether a later board is of the same problem, device and model."""
+        return board_key(board) in self._older
+
+    @cached_property
+    def _older(self) -> frozenset[tuple[str, ...]]:
+        return frozenset(map(board_key, self.older))
 
     def standing_of(self, subject: Subject) -> Standing | None:
         """On the board of its latest evaluation."""
@@ -94,8 +105,11 @@ def gather(store: Store) -> Gathered:
         of_subjects.setdefault(Subject(glance.source_sha256, glance.problem, glance.device), []).append(glance)
         of_names.setdefault((glance.problem, glance.device, glance.submission), []).append(glance)
     every = boards(store, older=True, limit=sys.maxsize)
+    latest = boards(store, limit=sys.maxsize)
+    shown = set(map(board_key, latest))
     return Gathered(
-        latest=boards(store, limit=sys.maxsize),
+        latest=latest,
+        older=[board for board in every if board_key(board) not in shown],
         of_subjects=of_subjects,
         of_names=of_names,
         standings={

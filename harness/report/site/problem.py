@@ -7,19 +7,22 @@ from dataclasses import dataclass
 
 from harness.report.figures import duration, with_interval
 from harness.report.site import cases, names
-from harness.report.site.entries import ROWS_OF_A_PAGE, board_table, entry_row
+from harness.report.site.entries import board_table, entry_row
 from harness.report.site.gather import Gathered, subject_of
 from harness.report.site.source import Source, source_of
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
-from harness.report.site.texts import count_of, day
+from harness.report.site.texts import count_of, day, named
 from harness.report.site.wins import Won, wins
-from harness.store import Board, Standing
+from harness.store import Board, Entry, Standing
 from harness.verdict import Case, Evaluation
 
 # What a page has room for.
 MOST_CASES = 150
 MOST_WINNERS = 5
-MOST_BOARDS_WITH_CASES = 4
+MOST_BOARDS_WITH_CASES = 3
+ROWS_OF_A_PAGE = 150
+MOST_TIMED = 60
+MOST_SOURCE_BYTES = 60_000
 
 
 # A board's place among those of the problem, the board, and its first entry on a page.
@@ -31,6 +34,7 @@ class BoardShown:
     """A board, or as much of it as one page has room for."""
 
     title: str
+    is_older: bool
     facts: str
     table: Table
     wins: Table | None
@@ -69,17 +73,25 @@ def problem_pages(
     ]
     pages = list(_filled(parts, lambda part: min(part[1].count - part[2], ROWS_OF_A_PAGE)))
     for number, page in enumerate(pages, 1):
-        shown = [_board(board, start, evaluations[place], number == 1 and place < MOST_BOARDS_WITH_CASES)
-                 for place, board, start in page]  # fmt: skip
+        shown = [
+            _board(
+                board,
+                start,
+                evaluations[place],
+                older=gathered.is_older(board),
+                with_cases=number == 1 and place < MOST_BOARDS_WITH_CASES,
+            )
+            for place, board, start in page
+        ]
         yield ProblemPage(
-            problem=problem,
+            problem=named(problem),
             number=number,
             pages=len(pages),
             file=names.page(key, number),
             following=names.page(key, number + 1) if number < len(pages) else "",
             preceding=names.page(key, number - 1) if number > 1 else "",
             boards=shown,
-            source=source_of(text, {}) if text is not None and number == 1 else None,
+            source=source_of(text, {}, MOST_SOURCE_BYTES) if text is not None and number == 1 else None,
             source_sha256=boards[0].problem_sha256 if boards else "",
         )
 
@@ -97,33 +109,45 @@ def _filled(parts: Sequence[Part], size: Callable[[Part], int]) -> Iterator[list
     yield page
 
 
-def _board(board: Board, start: int, evaluations: Mapping[str, Evaluation], with_cases: bool) -> BoardShown:
+def _board(
+    board: Board, start: int, evaluations: Mapping[str, Evaluation], *, older: bool, with_cases: bool
+) -> BoardShown:
     entries = board.entries[start : start + ROWS_OF_A_PAGE]
-    rows = []
-    for entry in entries:
-        evaluation = evaluations.get(subject_of(board, entry).key)
-        dtypes = cases.dtypes_of(evaluation.cases) if evaluation else []
-        rows.append(entry_row(board, entry, dtypes, "../", ""))
-    titles = {subject_of(board, entry).key: entry.submission for entry in board.entries}
+    titles = {subject_of(board, entry).key: named(entry.submission) for entry in board.entries}
     won = wins(_counting(board, evaluations)) if with_cases else []
-    count = count_of(board.count, "entry", "entries")
-    every = _without_times(won, evaluations.values()) if with_cases else []
-    reached = f", entries {start + 1} to {start + len(entries)}" if len(entries) < board.count else ""
-    judge = f"judge {board.judge or 'unknown'}"
+    untimed = _without_times(won, evaluations.values()) if with_cases else []
+    timed = [one.case for one in won[:MOST_TIMED]]
     return BoardShown(
-        title=f"{board.device} · {board.model}",
-        facts=f"{board.versions}; {judge}; {count}{reached}; latest of {day(board.date)}",
-        table=board_table(
-            f"Board of {board.problem} on {board.device}, {board.model}", rows, without=("problem", "device")
-        ),
+        title=f"{named(board.device)} · {named(board.model)}",
+        is_older=older,
+        facts=_facts(board, start, len(entries)),
+        table=_entries_table(board, entries, evaluations),
         wins=_wins_table(won, titles) if won else None,
-        cases=_cases_table("Timed cases, and who wins them", won, [one.case for one in won], titles) if won else None,
-        untimed=_cases_table("Cases that are judged and not timed", [], every, titles) if every else None,
+        cases=_cases_table("Timed cases, and who wins them", won, timed, titles) if won else None,
+        untimed=_cases_table("Cases that are judged and not timed", [], untimed, titles) if untimed else None,
         standings=[
             f"{standing.value}: {standing.meaning}"
             for standing in sorted({entry.standing for entry in entries} - {Standing.RANKED})
         ],
     )
+
+
+def _facts(board: Board, start: int, shown: int) -> str:
+    """What makes it a board of its own, and how much of it stands here."""
+    reached = f", entries {start + 1} to {start + shown}" if shown < board.count else ""
+    return (
+        f"{named(board.versions)}; judge {named(board.judge) or 'unknown'}; cases {named(board.cases)}; "
+        f"{count_of(board.count, 'entry', 'entries')}{reached}; latest of {day(board.date)}"
+    )
+
+
+def _entries_table(board: Board, entries: Sequence[Entry], evaluations: Mapping[str, Evaluation]) -> Table:
+    rows = []
+    for entry in entries:
+        evaluation = evaluations.get(subject_of(board, entry).key)
+        rows.append(entry_row(board, entry, cases.dtypes_of(evaluation.cases) if evaluation else [], "../", ""))
+    label = f"Board of {named(board.problem)} on {named(board.device)}, {named(board.model)}"
+    return board_table(label, rows, without=("problem", "device"))
 
 
 def _counting(board: Board, evaluations: Mapping[str, Evaluation]) -> dict[str, Evaluation]:

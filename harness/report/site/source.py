@@ -19,6 +19,9 @@ from harness.verdict import CaseFailed, CasePassed, Evaluation
 MOST_BYTES = 170_000
 MOST_CHARACTERS = 120_000
 
+# Findings of one line that are shown.
+MOST_FOUND = 5
+
 # Elements that say nothing to a screen reader, and are short: a source has thousands.
 _TAGS: tuple[tuple[_TokenType, str, str], ...] = (
     (Token.Comment.Preproc, "<b class=p>", "</b>"),
@@ -59,15 +62,16 @@ class Source:
         return [line for line in self.lines if line.found]
 
 
-def source_of(text: str, found: Mapping[int, Sequence[str]]) -> Source:
-    """A Python file with C++ and CUDA in it. `found` has what was found, by lines from 1."""
+def source_of(text: str, found: Mapping[int, Sequence[str]], room: int = MOST_BYTES) -> Source:
+    """A Python file with C++ and CUDA in it, as much as `room` bytes hold. `found` has what was found, by
+    lines from 1."""
     whole = text.count("\n") + (not text.endswith("\n"))
     lines, used = [], 0
     for number, code in enumerate(_lines(_coloured(text[:MOST_CHARACTERS])), 1):
         used += len(code) + 12
-        if used > MOST_BYTES or number > whole:
+        if used > room or number > whole:
             break
-        lines.append(Line(number, Markup(code), found.get(number, ())))
+        lines.append(Line(number, Markup(code), found.get(number, ())[:MOST_FOUND]))
     return Source(lines, whole - len(lines))
 
 

@@ -15,10 +15,11 @@ from harness.report.site.charts.sizes import roofline, times_by_size
 from harness.report.site.charts.speedups import speedups
 from harness.report.site.charts.trend import trend
 from harness.report.site.entries import SHOWN_DIGITS
+from harness.report.site.fitting import fitted
 from harness.report.site.gather import Gathered, Subject
-from harness.report.site.source import Source, findings_of, source_of
+from harness.report.site.source import MOST_BYTES, Source, findings_of, source_of
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
-from harness.report.site.texts import shortened
+from harness.report.site.texts import named, shortened
 from harness.report.words import conditions, sentence
 from harness.store import Glance, Stored
 from harness.verdict import CaseFailed, CasePassed, Evaluation
@@ -29,7 +30,7 @@ MOST_NOTE_CHARACTERS = 500
 MOST_HISTORY = 60
 MOST_KERNELS = 60
 MOST_CONDITIONS = 60
-MOST_ENVIRONMENT = 60
+MOST_ENVIRONMENT = 50
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class SubmissionPage:
     verdicts: Table
     cases_left_out: int
     plots: Sequence[Chart]
+    timed_cases: int
     samples: Sequence[Chart]
     keys_of_samples: Sequence[Key]
     history: Table
@@ -73,11 +75,14 @@ class SubmissionPage:
     related: Sequence[Link]
 
 
-def submission_page(gathered: Gathered, subject: Subject, stored: Stored, text: str | None) -> SubmissionPage:
-    """The page of the latest evaluation, `stored`; `text` is the source where it is kept."""
-    evaluation = stored.evaluation
+def submission_page(
+    gathered: Gathered, subject: Subject, stored: Stored, text: str | None, room: int = MOST_BYTES
+) -> SubmissionPage:
+    """The page of the latest evaluation, `stored`; `text` is the source where it is kept, for which there is `room` in
+    bytes."""
+    evaluation, name = fitted(stored.evaluation), stored.evaluation.submission
     timed = cases.timed(evaluation.cases)
-    of_name = gathered.of_names[subject.problem, subject.device, evaluation.submission]
+    of_name = gathered.of_names[subject.problem, subject.device, name]
     history = sorted({g.digest: g for g in [*of_name, *gathered.of_subjects[subject]]}.values(), key=_date)
     plots = [speedups(timed), times_by_size(timed, "submission"), roofline(timed, "submission")]
     return SubmissionPage(
@@ -96,17 +101,19 @@ def submission_page(gathered: Gathered, subject: Subject, stored: Stored, text: 
         verdicts=cases.verdicts_table(evaluation.cases),
         cases_left_out=max(0, len(evaluation.cases) - cases.MOST_CASES),
         plots=[plot for plot in (*plots, trend(history, subject.source_sha256)) if plot],
+        timed_cases=len(timed),
         samples=samples(timed),
         keys_of_samples=KEYS,
         history=_history(history, subject),
         history_left_out=max(0, len(history) - MOST_HISTORY),
-        source=None if text is None else source_of(text, findings_of(evaluation, f"{evaluation.submission}.py")),
+        source=None if text is None else source_of(text, findings_of(evaluation, f"{name}.py"), room),
         kernels=_kernels(evaluation),
         spilling=sum(bool(kernel.spill_store_bytes or kernel.spill_load_bytes) for kernel in _built(evaluation)),
         seen=_seen(timed)[:MOST_CONDITIONS],
         environment=_flat(stored.environment)[:MOST_ENVIRONMENT],
         related=[
-            Link(f"{other.problem}, {other.device}", f"{other.key}.html") for other in gathered.related(subject)[:20]
+            Link(f"{named(other.problem)}, {named(other.device)}", f"{other.key}.html")
+            for other in gathered.related(subject)[:20]
         ],
     )
 
@@ -117,7 +124,7 @@ def _date(glance: Glance) -> str:
 
 def _board(gathered: Gathered, subject: Subject) -> str:
     found = gathered.standing_of(subject)
-    return f"{found.board.model}, {found.board.versions}" if found else ""
+    return f"{named(found.board.model)}, {named(found.board.versions)}" if found else ""
 
 
 def _several_lines(evaluation: Evaluation) -> str:

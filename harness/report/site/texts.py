@@ -7,6 +7,9 @@ import re
 # A message of a page at the most; the raw JSON has all of it.
 LONGEST_CHARACTERS = 4000
 
+# A name at the most.
+LONGEST_NAME = 80
+
 
 # Unicode's categories Cc but tab and line end, Cf, Cs and Co.
 _HIDDEN = re.compile(
@@ -27,6 +30,11 @@ def plain(text: str) -> str:
 def shortened(text: str, characters: int = LONGEST_CHARACTERS) -> str:
     """As much of it as a page has room for."""
     return text if len(text) <= characters else f"{text[:characters]} … ({len(text) - characters:,} characters more)"
+
+
+def named(text: str) -> str:
+    """A name as a page shows it."""
+    return shortened(text, LONGEST_NAME)
 
 
 def bytes_of(count: float) -> str:

@@ -81,6 +81,11 @@ def mark(x: float, y: float, form: str, series: int, size: float = 3.5) -> str:
     return f'<path class="m s{series} {form}" d="M{x:.1f} {y:.1f}{outline}"/>'
 
 
+def dots(points: Sequence[tuple[float, float]], series: int) -> str:
+    """Points of a series that need no words of their own."""
+    return f'<path class="dots s{series}" d="{"".join(f"M{x:.1f} {y:.1f}h0" for x, y in points)}"/>'
+
+
 def sample(key: Key) -> str:
     """A key's mark, in a picture of 18 by 12."""
     if key.form == "bar":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from harness.report.figures import duration
-from harness.report.site.charts.picture import Chart, Key, left_axis, mark, picture, polyline, text, titled
+from harness.report.site.charts.picture import Chart, Key, dots, left_axis, picture, polyline, text, titled
 from harness.report.site.charts.scale import Linear, drawable, linear_over
 from harness.report.words import held_down_by
 from harness.verdict import CasePassed, CaseTiming, Conditions, Timing
@@ -18,7 +18,7 @@ MOST_CASES = 30
 LEAST_DRIFT = 0.02
 
 # Samples that a plot has room for: of more, some are shown.
-MOST_SAMPLES = 200
+MOST_SAMPLES = 60
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 260, 120, 48, 8, 8, 100
 KEYS = (Key("submission", 0, "circle"), Key("eager, beside it", 1, "line"), Key("SM clock", 6, "dashes"))
 
@@ -29,8 +29,11 @@ def samples(cases: Sequence[CasePassed]) -> list[Chart]:
 
 
 def _drawable(timing: Timing) -> list[float]:
-    found = [value for value in timing.samples_us if drawable(value)]
-    return found[:: max(1, len(found) // MOST_SAMPLES)]
+    return _thinned([value for value in timing.samples_us if drawable(value)])
+
+
+def _thinned(values: list[float]) -> list[float]:
+    return values[:: max(1, -(-len(values) // MOST_SAMPLES))]
 
 
 def _chart(name: str, timing: CaseTiming) -> Chart:
@@ -41,9 +44,7 @@ def _chart(name: str, timing: CaseTiming) -> Chart:
     parts = left_axis(y, duration, _LEFT, _WIDTH - _RIGHT)
     parts += [_band(interval, y), *_clock(timing.conditions), *_eager(timing, y)]
     parts.append(polyline([(x.at(n), y.at(us)) for n, us in enumerate(mine)], "l s0 thin"))
-    parts += [
-        titled(mark(x.at(n), y.at(us), "circle", 0, 2.2), f"round {n + 1}: {duration(us)}") for n, us in enumerate(mine)
-    ]
+    parts.append(dots([(x.at(n), y.at(us)) for n, us in enumerate(mine)], 0))
     parts.append(text((_LEFT + _WIDTH) / 2, _HEIGHT - 5, "round, in order", "tick", "middle"))
     drift = _drift(mine)
     said = f"{name}: {len(mine)} rounds from {duration(min(mine))} to {duration(max(mine))}. {drift}"
@@ -70,8 +71,8 @@ def _eager(timing: CaseTiming, y: Linear) -> list[str]:
     return [polyline([(x.at(n), y.at(us * factor)) for n, us in enumerate(found)], "l s1 thin")]
 
 
-def _rounds(conditions: Conditions) -> list[int]:
-    return [mhz for mhz in conditions.sm_mhz_of_rounds if mhz is not None]
+def _rounds(conditions: Conditions) -> list[float]:
+    return _thinned([float(mhz) for mhz in conditions.sm_mhz_of_rounds if mhz is not None])
 
 
 def _clock(conditions: Conditions | None) -> list[str]:
@@ -82,7 +83,7 @@ def _clock(conditions: Conditions | None) -> list[str]:
     x = Linear(0, len(found) - 1, _LEFT, _WIDTH - _RIGHT)
     y = linear_over(found, _BOTTOM, _TOP)
     line = polyline([(x.at(n), y.at(mhz)) for n, mhz in enumerate(found)], "l s6 dashes thin")
-    return [titled(line, f"SM clock from {min(found)} to {max(found)} MHz")]
+    return [titled(line, f"SM clock from {min(found):.0f} to {max(found):.0f} MHz")]
 
 
 def _drift(found: Sequence[float]) -> str:
@@ -114,5 +115,5 @@ def _seen(timing: CaseTiming) -> str:
     if seen.discarded:
         said.append(f"{seen.discarded} sets of rounds were played again.")
     if clocks := _rounds(seen):
-        said.append(f"SM at {min(clocks)} to {max(clocks)} MHz.")
+        said.append(f"SM at {min(clocks):.0f} to {max(clocks):.0f} MHz.")
     return " ".join(said)

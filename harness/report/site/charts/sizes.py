@@ -27,6 +27,9 @@ from harness.report.site.charts.scale import Log, drawable, log_over
 from harness.report.site.texts import bytes_of, rate
 from harness.verdict import CasePassed, CaseTiming, Timing
 
+# Cases that one plot has room for.
+MOST_CASES = 30
+
 _FLOOR = "floor"
 _X_TITLE = "bytes that a call must move"
 _Words = Callable[[float], str]
@@ -97,7 +100,7 @@ def roofline(cases: Sequence[CasePassed], submission: str) -> Chart | None:
 
 
 def _measured(cases: Sequence[CasePassed]) -> Iterator[tuple[str, CaseTiming]]:
-    for case in cases:
+    for case in cases[:MOST_CASES]:
         timing = case.timing
         if timing and all(map(drawable, (timing.bytes_min, timing.median_us, timing.floor_us))):
             yield case.name, timing

@@ -13,7 +13,7 @@ from harness.report.site.texts import plain, times
 from harness.verdict import CasePassed, CaseTiming, Speedup
 
 # Cases that one plot has room for.
-MOST_CASES = 40
+MOST_CASES = 30
 _LEFT, _BAR, _GAP, _UNDER = 112, 9, 9, 34
 
 # What is compared, with its number among the series.

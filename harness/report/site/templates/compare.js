@@ -159,6 +159,7 @@
     place.append(casesTable(a, b), sources(a, b));
   };
 
+  form.elements.b.append(...[...form.elements.a.options].map((option) => option.cloneNode(true)));
   form.hidden = false;
   form.addEventListener("change", () => {
     const asked = new URLSearchParams();
