@@ -326,7 +326,7 @@ def test_compilers_messages_stand_beside_their_lines(tmp_path):
 
 def test_a_page_shows_what_was_measured(everything, pages):
     page = page_of(everything, pages, sites.of_source(sites.FAST, "fast"))
-    assert "Accepted: 3 cases correct; over eager 2.79× [2.71, 2.86]" in page.text
+    assert "Accepted: 3 cases correct; speedup over eager 2.79× [2.71, 2.86]" in page.text
     plots = [
         "Speedup of each case",
         "Time against size",

@@ -141,7 +141,7 @@ def _write_problem(
     store: Store, gathered: Gathered, problem: str, latest: Mapping[Place, Evaluation], out: Path
 ) -> set[Path]:
     boards = gathered.boards_of(problem)
-    text = _text(store, boards[0].problem_sha256) if boards else None
+    reference = next(((b.problem_sha256, text) for b in boards if (text := _text(store, b.problem_sha256))), None)
     evaluations = {
         place: {
             subject_of(board, entry).key: latest[board_key(board), entry.source_sha256]
@@ -152,7 +152,7 @@ def _write_problem(
     }
     return {
         _write(out / "problems" / shown.file, page("problem.html", page=shown, root="../"))
-        for shown in problem_pages(gathered, problem, evaluations, text)
+        for shown in problem_pages(gathered, problem, evaluations, reference)
     }
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from harness.report.figures import duration, ratio
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
 from harness.report.site.texts import bytes_of
+from harness.report.times import Kind, timings_of
 from harness.verdict import Case, CaseFailed, CasePassed, CaseTiming
 
 # Rows of a page's tables of cases; the raw JSON has all of them.
@@ -29,20 +30,6 @@ def dtypes_of(cases: Sequence[Case]) -> list[str]:
     return sorted({name for case in cases for name in dtype_of(case).split(", ")})
 
 
-def timed(cases: Sequence[Case]) -> list[CasePassed]:
-    """Those that have a time."""
-    return [case for case in cases if isinstance(case, CasePassed) and case.timing]
-
-
-def timings_of(case: CasePassed) -> Iterator[tuple[str, CaseTiming]]:
-    """What was timed of a case: the call, the same as a CUDA graph, and each part of a training step."""
-    for what, timing in (("", case.timing), *case.parts.items()):
-        if timing:
-            yield what or "called", timing
-            if timing.captured:
-                yield f"{what}, captured" if what else "captured", timing.captured
-
-
 def baselines_of(cases: Sequence[CasePassed]) -> list[str]:
     """Names of all baselines, in the order in which they occur."""
     return list(dict.fromkeys(name for case in cases if case.timing for name in case.timing.baselines))
@@ -63,19 +50,27 @@ def times_table(cases: Sequence[CasePassed]) -> Table:
         Heading("moves", title="bytes that a call must move"),
         Heading("", "left"),
     ]
-    rows = [_times_row(case, what, timing, baselines) for case in cases for what, timing in timings_of(case)]
+    rows = [
+        _times_row(case, _what(part, kind), timing, baselines)
+        for case in cases
+        for part, kind, timing in timings_of(case)
+    ]
     return without_empty(Table("Times of each case", headings, rows[:MOST_TIMES], sortable=True))
+
+
+def _what(part: str, kind: Kind) -> str:
+    """What a time is of, where it is not the whole call."""
+    return ", ".join(filter(None, (part, kind if kind is Kind.CAPTURED else "")))
 
 
 def _times_row(case: CasePassed, what: str, timing: CaseTiming, baselines: Sequence[str]) -> Row:
     eager = timing.baselines.get("eager")
     of_eager = [_time(eager.median_us if eager else None)] if "eager" in baselines else []
-    name = _name(case) if what == "called" else f"{_name(case)}, {what}"
     said = ["launch-bound"] if timing.launch_bound else []
     if timing.device:
         said.append(f"device says {duration(timing.device.call_us)}")
     cells = [
-        Cell(name),
+        Cell(f"{_name(case)}, {what}" if what else _name(case)),
         Cell(case.shape),
         Cell(dtype_of(case)),
         _time(timing.median_us),
@@ -86,7 +81,7 @@ def _times_row(case: CasePassed, what: str, timing: CaseTiming, baselines: Seque
         Cell(bytes_of(timing.bytes_min), value=timing.bytes_min),
         Cell(", ".join(said)),
     ]
-    return Row(cells, kind="" if what == "called" else "below")
+    return Row(cells, kind="below" if what else "")
 
 
 def _time(us: float | None) -> Cell:

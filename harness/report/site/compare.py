@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from harness.report.cases import timed_of
 from harness.report.figures import with_interval
 from harness.report.site import cases, sentences
 from harness.report.site.fitting import fitted
@@ -111,7 +112,7 @@ def compared(subject: Subject, stored: Stored, text: str | None) -> str:
         "date": plain(day(stored.date)),
         "verdict": plain(sentences.verdict(evaluation)),
         "mean": _mean(evaluation) if isinstance(evaluation, Accepted) else None,
-        "cases": [_case(case) for case in cases.timed(evaluation.cases)[: cases.MOST_CASES]],
+        "cases": [_case(case) for case in timed_of(evaluation.cases)[: cases.MOST_CASES]],
         "source": plain(text) if text is not None and len(text) <= MOST_CHARACTERS else None,
     }
     return f"kernelgate({_ascii(value)});\n"

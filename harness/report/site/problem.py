@@ -61,10 +61,13 @@ class ProblemPage:
 
 
 def problem_pages(
-    gathered: Gathered, problem: str, evaluations: Mapping[int, Mapping[str, Evaluation]], text: str | None
+    gathered: Gathered,
+    problem: str,
+    evaluations: Mapping[int, Mapping[str, Evaluation]],
+    reference: tuple[str, str] | None,
 ) -> Iterator[ProblemPage]:
-    """The pages. `evaluations` has the latest of each entry, by the board's place and the key of its page; `text` is
-    the reference where it is kept."""
+    """The pages. `evaluations` has the latest of each entry, by the board's place and the key of its page; `reference`
+    is the problem's file by its SHA-256, of the first board whose file is kept."""
     key, boards = names.problem_key(problem), gathered.boards_of(problem)
     parts = [
         (place, board, start)
@@ -91,8 +94,8 @@ def problem_pages(
             following=names.page(key, number + 1) if number < len(pages) else "",
             preceding=names.page(key, number - 1) if number > 1 else "",
             boards=shown,
-            source=source_of(text, {}, MOST_SOURCE_BYTES) if text is not None and number == 1 else None,
-            source_sha256=boards[0].problem_sha256 if boards else "",
+            source=source_of(reference[1], {}, MOST_SOURCE_BYTES) if reference and number == 1 else None,
+            source_sha256=reference[0] if reference else "",
         )
 
 

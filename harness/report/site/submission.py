@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.records import KernelResources
+from harness.report.cases import timed_of
 from harness.report.figures import with_interval
 from harness.report.site import cases, names, sentences
 from harness.report.site.charts.picture import Chart, Key
@@ -20,6 +21,8 @@ from harness.report.site.gather import Gathered, Subject
 from harness.report.site.source import MOST_BYTES, Source, findings_of, source_of
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
 from harness.report.site.texts import named, shortened
+from harness.report.times import timings_of
+from harness.report.verdicts import named_in_message
 from harness.report.words import conditions, sentence
 from harness.store import Glance, Stored
 from harness.verdict import CaseFailed, CasePassed, Evaluation
@@ -81,7 +84,7 @@ def submission_page(
     """The page of the latest evaluation, `stored`; `text` is the source where it is kept, for which there is `room` in
     bytes."""
     evaluation, name = fitted(stored.evaluation), stored.evaluation.submission
-    timed = cases.timed(evaluation.cases)
+    timed = timed_of(evaluation.cases)
     of_name = gathered.of_names[subject.problem, subject.device, name]
     history = sorted({g.digest: g for g in [*of_name, *gathered.of_subjects[subject]]}.values(), key=_date)
     plots = [speedups(timed), times_by_size(timed, "submission"), roofline(timed, "submission")]
@@ -93,7 +96,7 @@ def submission_page(
         standing=sentences.standing(gathered.standing_of(subject)),
         board=_board(gathered, subject),
         problem_href=f"../problems/{names.problem_key(subject.problem)}.html",
-        failure=sentences.first_failure(evaluation),
+        failure=named_in_message(evaluation),
         message=_several_lines(evaluation),
         notes=[shortened(sentence(note), MOST_NOTE_CHARACTERS) for note in evaluation.notes[:MOST_NOTES]],
         notes_left_out=max(0, len(evaluation.notes) - MOST_NOTES),
@@ -203,9 +206,9 @@ def _spilled(count: int) -> Cell:
 def _seen(timed: Sequence[CasePassed]) -> list[str]:
     """In which state the GPU was, case by case."""
     return [
-        f"{case.name}, {what}: {conditions(timing.conditions)}"
+        f"{', '.join(filter(None, (case.name, part, kind)))}: {conditions(timing.conditions)}"
         for case in timed
-        for what, timing in cases.timings_of(case)
+        for part, kind, timing in timings_of(case)
         if timing.conditions
     ]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.report.site.cases import timed
+from harness.report.cases import timed_of
 from harness.report.site.known import Known, known_of_case
 from harness.verdict import CasePassed, Evaluation
 
@@ -30,7 +30,7 @@ def wins(evaluations: Mapping[str, Evaluation]) -> list[Won]:
     """For each timed case, by keys of pages."""
     found: dict[str, list[tuple[Known, str, CasePassed]]] = {}
     for key, evaluation in evaluations.items():
-        for case in timed(evaluation.cases):
+        for case in timed_of(evaluation.cases):
             known = known_of_case(case.timing) if case.timing else None
             if known:
                 found.setdefault(case.name, []).append((known, key, case))
