@@ -18,9 +18,9 @@ def verdict(evaluation: Evaluation) -> str:
     return f"{word}, {evaluation.reason}: {first}."
 
 
-def standing(found: Standing | None) -> str:
-    """Its place on its board, or why it has none."""
-    if found is None:
+def standing(found: Standing | None, evaluation: Evaluation) -> str:
+    """Its place on its board, or why it has none, unless the verdict says that."""
+    if found is None or (found.entry.standing is Why.REJECTED and isinstance(evaluation, Rejected)):
         return ""
     entry, others = found.entry, found.board.entries
     if entry.standing is Why.WITHDRAWN:

@@ -93,7 +93,7 @@ def submission_page(
         evaluation=evaluation,
         stored=stored,
         verdict=sentences.verdict(evaluation),
-        standing=sentences.standing(gathered.standing_of(subject)),
+        standing=sentences.standing(gathered.standing_of(subject), evaluation),
         board=_board(gathered, subject),
         problem_href=f"../problems/{names.problem_key(subject.problem)}.html",
         failure=named_in_message(evaluation),

@@ -14,7 +14,7 @@ from harness.report.site.charts.scale import Scale
 from harness.report.site.texts import plain
 
 WIDTH, HEIGHT = 380, 250
-LEFT, RIGHT, TOP, BOTTOM = 54, 12, 10, 38
+LEFT, RIGHT, TOP, BOTTOM = 54, 20, 10, 38
 
 # Marks of series, each with another form as well as another colour.
 FORMS = ("circle", "square", "diamond", "up", "down", "cross", "ring", "box")

@@ -76,7 +76,7 @@ def _bar(scale: Log, y: float, series: int, speedup: Speedup, case: str) -> str:
 
 
 def _label(name: str, y: float) -> str:
-    short = name if len(name) <= 18 else f"{name[:17]}…"
+    short = name if len(name) <= 16 else f"{name[:15]}…"
     return f"<g>{text(_LEFT - 6, y, short, 'tick', 'end')}<title>{escape(plain(name))}</title></g>"
 
 
