@@ -51,8 +51,9 @@ def test_files_that_the_documents_link_exist():
 
 def test_options_in_the_readme_are_those_of_the_command():
     from harness.options import judging
+    from harness.verbs import report
 
-    known = options_of(judging)
+    known = options_of(judging) | options_of(report.command)
     shown = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", README.split("## The command")[1].split("## ")[0]))
     assert shown <= known
     assert known - shown <= {"--quiet", "--verbose"}
