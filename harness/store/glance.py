@@ -18,6 +18,8 @@ class Glance:
     """What it is compared on: the values of `harness.store.rows.BOARD`."""
     problem: str
     device: str
+    model: str
+    """Of the device."""
     date: str
     """ISO 8601, in UTC."""
     submission: str
@@ -48,5 +50,5 @@ def glances(store: Store) -> list[Glance]:
 
 
 _AS_THEY_ARE = (
-    "digest", "problem", "device", "date", "submission", "source_sha256", "seed", "status", "judge",
+    "digest", "problem", "device", "model", "date", "submission", "source_sha256", "seed", "status", "judge",
 )  # fmt: skip

@@ -9,14 +9,12 @@ from harness.report.figures import with_interval
 from harness.report.site.gather import subject_of
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
 from harness.report.site.texts import day, named, shortened
+from harness.report.times import SHOWN_DIGITS
 from harness.store import Board, Entry, Standing
 from harness.store.board import Mean
 
 # Rows of one page: it stays below 300 kB.
 ROWS_OF_A_PAGE = 350
-
-# Digits of a SHA-256 that name a source, as the terminal shows it.
-SHOWN_DIGITS = 10
 
 _KINDS = {
     Standing.RANKED: "good",
@@ -29,15 +27,13 @@ _KINDS = {
 # Dtypes of a row that are shown, and how much of each.
 _DTYPES, _DTYPE = 8, 16
 
-Placed = tuple[Board, Entry]
-
 
 def board_table(label: str, rows: Sequence[Row], name: str = "", without: Sequence[str] = ()) -> Table:
     """Rows of `entry_row`, `without` some of the columns."""
     headings = [
         Heading("#"), Heading("submission", "left"), Heading("problem", "left"), Heading("over eager [95%]"),
-        Heading("over the fastest"), Heading("captured, over eager"), Heading("captured, over the fastest"),
-        Heading("standing", "left"), Heading("device", "left"), Heading("dtype", "left"), Heading("runs"),
+        Heading("over the fastest"), Heading("standing", "left"), Heading("device", "left"), Heading("dtype", "left"),
+        Heading("captured, over eager"), Heading("captured, over the fastest"), Heading("runs"),
         Heading("latest", "left"), Heading("source", "left"),
     ]  # fmt: skip
     columns = [n for n, heading in enumerate(headings) if heading.text not in without]
@@ -55,9 +51,10 @@ def entry_row(board: Board, entry: Entry, dtypes: Sequence[str], base: str, prob
         Cell("–" if entry.rank is None else str(entry.rank), value=entry.rank),
         Cell(named(entry.submission), href=f"{base}submissions/{subject.key}.html"),
         Cell(named(board.problem), href=problem_href),
-        _mean(entry.over_eager), _mean(entry.over_fastest), _mean(entry.captured_over_eager),
-        _mean(entry.captured_over_fastest), Cell(entry.standing.value, kind=_KINDS.get(entry.standing, "unsure")),
-        Cell(device), Cell(", ".join(dtypes)), Cell(str(entry.evaluations), value=entry.evaluations),
+        _mean(entry.over_eager), _mean(entry.over_fastest),
+        Cell(entry.standing.value, kind=_KINDS.get(entry.standing, "unsure")), Cell(device), Cell(", ".join(dtypes)),
+        _mean(entry.captured_over_eager), _mean(entry.captured_over_fastest),
+        Cell(str(entry.evaluations), value=entry.evaluations),
         Cell(day(entry.date)), Cell(entry.source_sha256[:SHOWN_DIGITS], kind="digest"),
     ]  # fmt: skip
     data = {
@@ -69,10 +66,10 @@ def entry_row(board: Board, entry: Entry, dtypes: Sequence[str], base: str, prob
     return Row(cells, data)
 
 
-def shared_out(boards: Sequence[Board], room: int = ROWS_OF_A_PAGE) -> list[Placed]:
+def shared_out(boards: Sequence[Board], room: int = ROWS_OF_A_PAGE) -> list[tuple[Board, Entry]]:
     """The first entries of each board, as many of each as there is room for, one at the least."""
     most = max((board.count for board in boards), default=0)
-    counts = range(most, 1, -1)
+    counts = range(min(most, room), 1, -1)
     each = next((n for n in counts if sum(min(n, board.count) for board in boards) <= room), 1)
     return [(board, entry) for board in boards for entry in board.entries[:each]]
 

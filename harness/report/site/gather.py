@@ -27,7 +27,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Placed:
     """An entry and the board it stands on."""
 
     board: Board
@@ -46,7 +46,7 @@ class Gathered:
     """A source's evaluations, oldest first."""
     of_names: Mapping[tuple[str, str, str], Sequence[Glance]]
     """Evaluations by problem, device and a submission's name, oldest first."""
-    standings: Mapping[tuple[tuple[str, ...], str], Standing]
+    standings: Mapping[tuple[tuple[str, ...], str], Placed]
     """By a board's values and a source's SHA-256; older boards' too."""
     evaluations: int
 
@@ -68,7 +68,7 @@ class Gathered:
     def _older(self) -> frozenset[tuple[str, ...]]:
         return frozenset(map(board_key, self.older))
 
-    def standing_of(self, subject: Subject) -> Standing | None:
+    def standing_of(self, subject: Subject) -> Placed | None:
         """On the board of its latest evaluation."""
         return self.standings.get((self.of_subjects[subject][-1].board, subject.source_sha256))
 
@@ -113,9 +113,7 @@ def gather(store: Store) -> Gathered:
         of_subjects=of_subjects,
         of_names=of_names,
         standings={
-            (board_key(board), entry.source_sha256): Standing(board, entry)
-            for board in every
-            for entry in board.entries
+            (board_key(board), entry.source_sha256): Placed(board, entry) for board in every for entry in board.entries
         },
         evaluations=len(found),
     )

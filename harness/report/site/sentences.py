@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.report.site.gather import Standing
+from harness.report.site.gather import Placed
 from harness.report.site.texts import count_of, shortened
 from harness.report.verdicts import accepted_summary
-from harness.store import Standing as Why
+from harness.store import Standing
 from harness.verdict import Accepted, Evaluation, Rejected
 
 
@@ -18,12 +18,12 @@ def verdict(evaluation: Evaluation) -> str:
     return f"{word}, {evaluation.reason}: {first}."
 
 
-def standing(found: Standing | None, evaluation: Evaluation) -> str:
+def standing(found: Placed | None, evaluation: Evaluation) -> str:
     """Its place on its board, or why it has none, unless the verdict says that."""
-    if found is None or (found.entry.standing is Why.REJECTED and isinstance(evaluation, Rejected)):
+    if found is None or (found.entry.standing is Standing.REJECTED and isinstance(evaluation, Rejected)):
         return ""
     entry, others = found.entry, found.board.entries
-    if entry.standing is Why.WITHDRAWN:
+    if entry.standing is Standing.WITHDRAWN:
         return f"Withdrawn: {shortened(entry.withdrawn, 400)}"
     if entry.rank is None:
         return f"{entry.standing.value.capitalize()}: {entry.standing.meaning}"

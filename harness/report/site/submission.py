@@ -15,13 +15,12 @@ from harness.report.site.charts.samples import KEYS, samples
 from harness.report.site.charts.sizes import roofline, times_by_size
 from harness.report.site.charts.speedups import speedups
 from harness.report.site.charts.trend import trend
-from harness.report.site.entries import SHOWN_DIGITS
 from harness.report.site.fitting import fitted
 from harness.report.site.gather import Gathered, Subject
 from harness.report.site.source import MOST_BYTES, Source, findings_of, source_of
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
 from harness.report.site.texts import named, shortened
-from harness.report.times import timings_of
+from harness.report.times import SHOWN_DIGITS, timings_of
 from harness.report.verdicts import named_in_message
 from harness.report.words import conditions, sentence
 from harness.store import Glance, Stored
@@ -142,6 +141,7 @@ def _history(evaluations: Sequence[Glance], subject: Subject) -> Table:
         Heading("verdict", "left"),
         Heading("over eager [95%]"),
         Heading("source", "left"),
+        Heading("device", "left"),
         Heading("judge", "left"),
         Heading("seed", "left"),
         Heading("evaluation", "left"),
@@ -161,7 +161,8 @@ def _history_row(glance: Glance, subject: Subject) -> Row:
             Cell(glance.reason or glance.status, kind=kind),
             Cell(with_interval(mean.value, mean.interval) if mean else "–", value=mean.value if mean else None),
             Cell(glance.source_sha256[:SHOWN_DIGITS], href=href, kind="digest"),
-            Cell(glance.judge or "unknown"),
+            Cell(named(glance.model)),
+            Cell(named(glance.judge) or "unknown"),
             Cell(glance.seed),
             Cell(glance.digest[:SHOWN_DIGITS], kind="digest"),
         ]

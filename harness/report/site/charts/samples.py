@@ -20,7 +20,11 @@ LEAST_DRIFT = 0.02
 # Samples that a plot has room for: of more, some are shown.
 MOST_SAMPLES = 60
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 260, 120, 48, 8, 8, 100
-KEYS = (Key("submission", 0, "circle"), Key("eager, beside it", 1, "line"), Key("SM clock", 6, "dashes"))
+KEYS = (
+    Key("submission", 0, "circle"),
+    Key("eager, beside it", 1, "line"),
+    Key("SM clock, where it changed", 6, "dashes"),
+)
 
 
 def samples(cases: Sequence[CasePassed]) -> list[Chart]:
@@ -76,9 +80,9 @@ def _rounds(conditions: Conditions) -> list[float]:
 
 
 def _clock(conditions: Conditions | None) -> list[str]:
-    """The SM clock of each round, on a scale of its own."""
+    """The SM clock of each round where it changed, on a scale of its own."""
     found = _rounds(conditions) if conditions else []
-    if len(found) < 2:
+    if not found or min(found) == max(found):
         return []
     x = Linear(0, len(found) - 1, _LEFT, _WIDTH - _RIGHT)
     y = linear_over(found, _BOTTOM, _TOP)
@@ -114,6 +118,7 @@ def _seen(timing: CaseTiming) -> str:
         said.append(f"Throttled: {held_down_by(seen.throttled)}.")
     if seen.discarded:
         said.append(f"{seen.discarded} sets of rounds were played again.")
-    if clocks := _rounds(seen):
+    clocks = _rounds(seen)
+    if clocks and min(clocks) < max(clocks):
         said.append(f"SM at {min(clocks):.0f} to {max(clocks):.0f} MHz.")
     return " ".join(said)

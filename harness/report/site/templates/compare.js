@@ -144,10 +144,15 @@
     return made;
   };
 
+  const choose = (field, key) => {
+    if (![...field.options].some((option) => option.value === key)) field.append(new Option(key, key));
+    field.value = key;
+  };
+
   const show = async () => {
     const asked = new URLSearchParams(location.hash.slice(1) || location.search.slice(1));
     const keys = ["a", "b"].map((name) => asked.get(name));
-    keys.forEach((key, n) => { form.elements[n].value = isKey(key) ? key : ""; });
+    keys.forEach((key, n) => choose(form.elements[n], isKey(key) ? key : ""));
     place.replaceChildren();
     if (!keys.every(isKey)) return;
     const [a, b] = await Promise.all(keys.map(load));

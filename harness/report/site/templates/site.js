@@ -93,8 +93,8 @@
     copy.type = "button";
     copy.textContent = "Copy";
     copy.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(command.textContent);
-      copy.textContent = "Copied";
+      const copied = navigator.clipboard.writeText(command.textContent);
+      copy.textContent = await copied.then(() => "Copied", () => "It cannot be copied here");
     });
     command.after(copy);
   }
