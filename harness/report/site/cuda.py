@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from pygments.lexer import Lexer
 from pygments.lexers import CudaLexer
+from pygments.regexopt import regex_opt
 from pygments.token import Token, _TokenType
 
 _KEYWORDS = """
@@ -26,7 +27,7 @@ _BUILTINS = CudaLexer.variables | CudaLexer.functions
 
 
 def _words(*sets: set[str]) -> str:
-    return "|".join(sorted(set().union(*sets)))
+    return regex_opt(sorted(set[str]().union(*sets))).replace("(", "(?:").replace("(?:?:", "(?:")
 
 
 _SIGNIFICANT = re.compile(
