@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import gc
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -103,6 +104,7 @@ _given: list[tuple[Gathered, Path, Path]] = []
 
 def _begin(gathered: Gathered, db: Path, out: Path) -> None:
     _given.append((gathered, db, out))
+    gc.freeze()  # what was gathered stays to the end, and need not be looked through each time
 
 
 def _write_part(subjects: Sequence[Subject]) -> set[Path]:

@@ -59,7 +59,7 @@
     const fits = (row, field) => {
       if (!field.value) return true;
       if (field.name === "text") return row.textContent.toLowerCase().includes(field.value.toLowerCase());
-      const value = row.dataset[field.name];
+      const value = row.dataset[field.name] ?? "";
       return field.name === "dtype" ? value.split(" ").includes(field.value) : value === field.value;
     };
     const apply = () => {
