@@ -273,8 +273,9 @@ def test_figures_that_no_clock_gave_make_a_page(figure, tmp_path):
 
     db = tmp_path / "odd.db"
     with open_store(db) as store:
-        store.add([msgspec.convert(written, Evaluation)], sites.ENVIRONMENT, {})
-    assert build_site(db, tmp_path / "site").pages == 4
+        odd = msgspec.convert(written, Evaluation)
+        store.add([odd, sites.of_source(odd, "beside it")], sites.ENVIRONMENT, {})
+    assert build_site(db, tmp_path / "site").pages == 5
 
 
 # ---------------------------------------------------------------------- what pages say

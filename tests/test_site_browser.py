@@ -1,13 +1,12 @@
 """The site in a real browser: it is read without a network and without JavaScript, in both themes, on narrow screens
 and wide ones, by keyboard and by screen reader; with JavaScript it is sorted, filtered and compared."""
 
-import re
 import shutil
 
 import pytest
 
+from harness.comparison import Side, compare
 from harness.report.site import names
-from harness.store import boards, open_store
 from tests import sites
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -195,24 +194,51 @@ def test_links_lead_from_the_board_to_a_submission_its_problem_and_a_comparison(
     assert seen.said == []
 
 
-def test_a_comparison_has_an_address_and_says_what_the_board_says(visit, everything):
+def test_a_comparison_has_an_address_and_says_what_the_command_says(visit):
+    """`eval.py compare` decides, and turning the two round turns what it says."""
+    a, b = LIGHT, measured("rung4_vectorised_registers")
+    found = compare(a, b, (side(a), side(b)))
+    expected = [(row.name, str(row.difference)) for row in found.rows]
+    assert {word for _, word in expected} > {"slower"}
     seen = visit()
     page = seen.goto(PAGES["compared"])
     page.wait_for_selector("#comparison table")
-    said = page.locator("#comparison .verdict").text_content()
-    assert re.match(r"A is faster than B: 1\.\d\d× \[1\.\d\d, 1\.\d\d\] over all cases; a difference of", said)
-    with open_store(everything[0]) as store:
-        (board,) = [b for b in boards(store, "layernorm") if b.model == "NVIDIA H200"]
-    ranks = {entry.submission: entry.rank for entry in board.entries}
-    assert ranks["speed_of_light"] < ranks["rung4_vectorised_registers"]
-    rows = seen.rows("#comparison table")
-    assert [row[0] for row in rows] == [case.name for case in LIGHT.cases if case.timing]
-    assert {row[7] for row in rows} <= {"faster", "slower", "no different"}
+    shown = [(row[0], row[3]) for row in seen.rows("#comparison table")]
+    assert shown[: len(expected)] == expected
+    assert [name for name, _ in shown[len(expected) :]] == ["geometric mean, called"]
+    counts = [
+        f"{word} on {n}" for word in ("faster", "slower", "no different") if (n := sum(w == word for _, w in expected))
+    ]
+    assert page.locator("#comparison .verdict").text_content() == f"B is {', '.join(counts)} of {len(expected)} times."
     # The other way round, chosen by hand: the address follows.
     page.locator("select[name=a]").select_option(key_of("rung4_vectorised_registers"))
+    page.wait_for_function("document.querySelector('#comparison h2').textContent.startsWith('A: rung4')")
     page.locator("select[name=b]").select_option(key_of("speed_of_light"))
-    page.wait_for_function("document.querySelector('#comparison .verdict')?.textContent.startsWith('A is slower')")
+    page.wait_for_function("document.querySelector('#comparison .verdict')?.textContent.startsWith('B is faster')")
+    turned = {"slower": "faster", "faster": "slower", "no different": "no different"}
+    shown = [(row[0], row[3]) for row in seen.rows("#comparison table")]
+    assert shown[: len(expected)] == [(name, turned[word]) for name, word in expected]
     assert page.url.endswith(f"#a={key_of('rung4_vectorised_registers')}&b={key_of('speed_of_light')}")
+    assert seen.said == []
+
+
+def side(evaluation):
+    return Side(
+        "", evaluation.problem, evaluation.submission, evaluation.source_sha256, "cuda", "", 1, "", "accepted", ""
+    )
+
+
+def test_two_that_were_not_tested_name_the_command_that_tests_them(visit):
+    seen = visit()
+    a, b = LIGHT, next(e for e in sites.measured().evaluations if e.device == "cpu")
+    page = seen.goto(f"compare.html#a={key_of(a.submission)}&b={key_of(b.submission)}")
+    page.wait_for_selector("#comparison table")
+    command = f"eval.py compare {a.source_sha256[:10]} {b.source_sha256[:10]}"
+    assert page.locator("#comparison code").text_content() == command
+    text = page.locator("#comparison").text_content()
+    assert "Measured with two devices: cuda, and cpu." in text
+    assert not {"faster", "slower", "no different"} & set(text.split())
+    assert seen.said == []
 
 
 def test_a_comparison_shows_how_the_sources_differ(visit):

@@ -8,6 +8,6 @@ from harness.store.pairs import Named, choose
 from harness.store.rows import Stored, stored_of
 
 __all__ = [
-    "Board", "Entry", "Glance", "Keeper", "Named", "Standing", "Store", "Stored", "boards", "choose", "glances", "history",
-    "open_store", "stored_of", "texts_of",
+    "Board", "Entry", "Glance", "Keeper", "Named", "Standing", "Store", "Stored", "boards", "choose", "glances",
+    "history", "open_store", "stored_of", "texts_of",
 ]  # fmt: skip

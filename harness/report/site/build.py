@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.report import files
 from harness.report.formats import json
 from harness.report.site import cases
-from harness.report.site.compare import compare_page, compared
+from harness.report.site.compare import compare_page, compared, told
 from harness.report.site.fitting import fitted
 from harness.report.site.gather import Gathered, Subject, board_key, gather, subject_of
 from harness.report.site.index import index_pages
@@ -21,6 +21,7 @@ from harness.report.site.problem import problem_pages
 from harness.report.site.render import page
 from harness.report.site.source import MOST_BYTES
 from harness.report.site.submission import submission_page
+from harness.report.site.tested import Pair, Tested, as_data, pairs_of, partners_of, tested
 from harness.store import Store, Stored, open_store
 from harness.verdict import SCHEMA, Evaluation, Results
 
@@ -77,54 +78,69 @@ def _require_site(out: Path) -> None:
 
 def _write_pages(store: Store, gathered: Gathered, db: Path, out: Path) -> set[Path]:
     """Submissions first: what links to a page is written behind it."""
-    subjects = list(gathered.of_subjects)
-    written = _write_submissions(gathered, subjects, db, out)
+    pairs = pairs_of(gathered)
+    work = _Work(gathered, partners_of(pairs), db, out)
+    written, found = _do(work, [*gathered.of_subjects], pairs)
     latest = _latest(store, gathered)
     for problem in gathered.problems:
         written |= _write_problem(store, gathered, problem, latest, out)
-    written.add(_write(out / "compare.html", page("compare.html", page=compare_page(gathered), root="")))
+    written.add(_write(out / "compare.html", page("compare.html", page=compare_page(gathered, found), root="")))
     dtypes = _dtypes(latest)
     for index in index_pages(gathered, lambda board, entry: dtypes[board_key(board), entry.source_sha256]):
         written.add(_write(out / index.file, page("index.html", page=index, root="")))
     return written
 
 
-def _write_submissions(gathered: Gathered, subjects: Sequence[Subject], db: Path, out: Path) -> set[Path]:
-    """In several processes, where there are many."""
+@dataclass(frozen=True)
+class _Work:
+    """What pages of submissions are made of, in whatever process."""
+
+    gathered: Gathered
+    partners: Mapping[Subject, Sequence[str]]
+    db: Path
+    out: Path
+
+    def do(self, subjects: Sequence[Subject], pairs: Sequence[Pair]) -> tuple[set[Path], list[Tested]]:
+        """Write the pages of `subjects`, and test `pairs`."""
+        with open_store(self.db) as store:
+            written = {path for subject in subjects for path in self._submission(store, subject)}
+            found = [tested(store, pair) for pair in pairs]
+        return written | {_write(self.out / "data" / f"{t.pair.key}.js", told(as_data(t))) for t in found}, found
+
+    def _submission(self, store: Store, subject: Subject) -> Iterator[Path]:
+        gathered, out = self.gathered, self.out
+        (stored,) = store.stored("evaluation.digest = ?", (gathered.of_subjects[subject][-1].digest,))
+        text = _text(store, subject.source_sha256)
+        data = compared(subject, stored, text, self.partners.get(subject, ()))
+        yield _write(out / "submissions" / f"{subject.key}.html", _submission(gathered, subject, stored, text))
+        yield _write(out / "raw" / f"{subject.key}.json", _raw(stored))
+        yield _write(out / "data" / f"{subject.key}.js", data)
+        if text is not None:
+            yield _write(out / "sources" / f"{subject.key}.txt", text)
+
+
+def _do(work: _Work, subjects: Sequence[Subject], pairs: Sequence[Pair]) -> tuple[set[Path], list[Tested]]:
+    """In several processes, where there is much to do."""
     processes = min(len(os.sched_getaffinity(0)), len(subjects) // PAGES_OF_A_PROCESS)
     if processes < 2:
-        return _write_some(gathered, subjects, db, out)
-    parts = [subjects[n :: processes * 4] for n in range(processes * 4)]
-    with concurrent.futures.ProcessPoolExecutor(processes, initializer=_begin, initargs=(gathered, db, out)) as pool:
-        return set().union(*pool.map(_write_part, parts))
+        return work.do(subjects, pairs)
+    parts = [(subjects[n :: processes * 4], pairs[n :: processes * 4]) for n in range(processes * 4)]
+    with concurrent.futures.ProcessPoolExecutor(processes, initializer=_begin, initargs=(work,)) as pool:
+        done = list(pool.map(_do_part, parts))
+    by_pair = {one.pair: one for _, found in done for one in found}
+    return set[Path]().union(*(paths for paths, _ in done)), [by_pair[pair] for pair in pairs]
 
 
-_given: list[tuple[Gathered, Path, Path]] = []
+_given: list[_Work] = []
 
 
-def _begin(gathered: Gathered, db: Path, out: Path) -> None:
-    _given.append((gathered, db, out))
+def _begin(work: _Work) -> None:
+    _given.append(work)
     gc.freeze()  # what was gathered stays to the end, and need not be looked through each time
 
 
-def _write_part(subjects: Sequence[Subject]) -> set[Path]:
-    gathered, db, out = _given[0]
-    return _write_some(gathered, subjects, db, out)
-
-
-def _write_some(gathered: Gathered, subjects: Sequence[Subject], db: Path, out: Path) -> set[Path]:
-    with open_store(db) as store:
-        return {path for subject in subjects for path in _write_submission(store, gathered, subject, out)}
-
-
-def _write_submission(store: Store, gathered: Gathered, subject: Subject, out: Path) -> Iterator[Path]:
-    (stored,) = store.stored("evaluation.digest = ?", (gathered.of_subjects[subject][-1].digest,))
-    text = _text(store, subject.source_sha256)
-    yield _write(out / "submissions" / f"{subject.key}.html", _submission(gathered, subject, stored, text))
-    yield _write(out / "raw" / f"{subject.key}.json", _raw(stored))
-    yield _write(out / "data" / f"{subject.key}.js", compared(subject, stored, text))
-    if text is not None:
-        yield _write(out / "sources" / f"{subject.key}.txt", text)
+def _do_part(part: tuple[Sequence[Subject], Sequence[Pair]]) -> tuple[set[Path], list[Tested]]:
+    return _given[0].do(*part)
 
 
 def _submission(gathered: Gathered, subject: Subject, stored: Stored, text: str | None) -> str:

@@ -1,12 +1,11 @@
 """The page that compares two submissions. A script reads which from the address (`compare.html#a=KEY&b=KEY`) and loads
-what it compares from `data/`; without it the page has a list of neighbours on the boards."""
+what it shows from `data/`; without it the page has a list of neighbours on the boards."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -16,12 +15,12 @@ from harness.report.figures import with_interval
 from harness.report.site import cases, sentences
 from harness.report.site.fitting import fitted
 from harness.report.site.gather import Gathered, Subject, subject_of
-from harness.report.site.known import Known, known, known_of_case, known_of_mean
 from harness.report.site.table import Cell, Heading, Row, Table
+from harness.report.site.tested import Tested
 from harness.report.site.texts import day, named, plain
-from harness.store import Board, Entry, Stored
-from harness.store.rows import Z_95, model_of, versions_of
-from harness.verdict import Accepted, CasePassed
+from harness.store import Stored
+from harness.store.rows import model_of, versions_of
+from harness.verdict import CasePassed
 
 # What the page has room for.
 MOST_PAIRS = 100
@@ -46,59 +45,52 @@ class ComparePage:
     pairs: Table
     choices: Sequence[Choice]
     choices_left_out: int
-    z: float
-    """Half the width of a 95% interval in standard errors."""
 
 
-def compare_page(gathered: Gathered) -> ComparePage:
+def compare_page(gathered: Gathered, found: Sequence[Tested]) -> ComparePage:
     """Neighbours on the boards, and what can be chosen."""
-    placed = [(board, entry) for board in gathered.latest for entry in board.entries]
     choices = [
         Choice(
             subject_of(board, entry).key, f"{named(board.problem)}, {named(board.device)}: {named(entry.submission)}"
         )
-        for board, entry in placed
+        for board in gathered.latest
+        for entry in board.entries
     ]
     headings = [
-        Heading("faster", "left"),
-        Heading("than", "left"),
+        Heading("A", "left"),
+        Heading("B", "left"),
         Heading("problem", "left"),
         Heading("device", "left"),
-        Heading("times as fast [95%]"),
-        Heading("", "left"),
+        Heading("B over A [95%]"),
+        Heading("B is", "left"),
         Heading("case by case", "left"),
     ]
-    rows = [row for board in gathered.latest for row in _neighbours(board)][:MOST_PAIRS]
+    rows = [row for one in found if one.pair.neighbours for row in _pair(one)][:MOST_PAIRS]
     pairs = Table("Neighbours on the boards", headings, rows, sortable=True)
-    return ComparePage(pairs, choices[:MOST_CHOICES], max(0, len(choices) - MOST_CHOICES), Z_95)
+    return ComparePage(pairs, choices[:MOST_CHOICES], max(0, len(choices) - MOST_CHOICES))
 
 
-def _neighbours(board: Board) -> Iterator[Row]:
-    """Each entry with the next, as far as their speedups are known."""
-    found = [(entry, speed) for entry in board.entries if (speed := known_of_mean(entry.over_eager))]
-    for (first, fast), (second, slow) in pairwise(found):
-        yield _pair(board, first, fast, second, slow)
-
-
-def _pair(board: Board, first: Entry, fast: Known, second: Entry, slow: Known) -> Row:
-    a, b = subject_of(board, first).key, subject_of(board, second).key
-    value, interval = fast.over(slow)
-    differs, names = fast.differs(slow), [named(first.submission), named(second.submission)]
-    return Row(
+def _pair(found: Tested) -> Iterator[Row]:
+    a, b = (subject.key for subject in found.pair.subjects)
+    names, mean = [named(name) for name in found.pair.names], found.mean
+    if mean is None:
+        return
+    kind = {"faster": "good", "slower": "bad"}.get(mean.difference, "")
+    yield Row(
         [
             Cell(names[0], href=f"submissions/{a}.html"),
             Cell(names[1], href=f"submissions/{b}.html"),
-            Cell(named(board.problem)),
-            Cell(named(board.device)),
-            Cell(with_interval(value, interval), value=value),
-            Cell("faster" if differs else "no different", kind="good" if differs else ""),
+            Cell(named(found.pair.problem)),
+            Cell(named(found.pair.device)),
+            Cell(with_interval(mean.speed.ratio, mean.speed.interval), value=mean.speed.ratio),
+            Cell(mean.difference, kind=kind),
             Cell(" and ".join(names), href=f"compare.html#a={a}&b={b}"),
         ]
     )
 
 
-def compared(subject: Subject, stored: Stored, text: str | None) -> str:
-    """What the script loads of one submission: a call with JSON, which is ASCII."""
+def compared(subject: Subject, stored: Stored, text: str | None, partners: Sequence[str]) -> str:
+    """What the script loads of one submission; `partners` are those that it was tested with."""
     evaluation = fitted(stored.evaluation)
     device, environment = stored.evaluation.device, stored.environment
     value: dict[str, Any] = {
@@ -111,37 +103,29 @@ def compared(subject: Subject, stored: Stored, text: str | None) -> str:
         "judge": plain(named(str(environment.get("judge") or "unknown"))),
         "date": plain(day(stored.date)),
         "verdict": plain(sentences.verdict(evaluation)),
-        "mean": _mean(evaluation) if isinstance(evaluation, Accepted) else None,
+        "sha256": plain(named(evaluation.source_sha256)),
+        "tested": partners,
         "cases": [_case(case) for case in timed_of(evaluation.cases)[: cases.MOST_CASES]],
         "source": plain(text) if text is not None and len(text) <= MOST_CHARACTERS else None,
     }
-    return f"kernelgate({_ascii(value)});\n"
-
-
-def _mean(evaluation: Accepted) -> list[float] | None:
-    if evaluation.geomean_speedup is None or evaluation.geomean_interval is None:
-        return None
-    found = known(evaluation.geomean_speedup, evaluation.geomean_interval)
-    return [found.log, found.variance] if found else None
+    return told(value)
 
 
 def _case(case: CasePassed) -> dict[str, Any]:
     timing = case.timing
     assert timing is not None
-    found = known_of_case(timing)
     return {
         "name": plain(case.name),
-        "shape": plain(case.shape),
         "us": timing.median_us,
         "captured_us": timing.captured.median_us if timing.captured else None,
-        "known": [found.log, found.variance] if found else None,
     }
 
 
-def _ascii(value: dict[str, Any]) -> str:
-    """JSON that a script element may hold, too."""
+def told(value: dict[str, Any]) -> str:
+    """A call with JSON, which is ASCII and which a script element may hold, too."""
     written = msgspec.json.encode(value).decode().replace("<", "\\u003c")
-    return re.sub("[^\x00-\x7f]", _units, written)
+    written = re.sub("[^\x00-\x7f]", _units, written)
+    return f"kernelgate({written});\n"
 
 
 def _units(found: re.Match[str]) -> str:

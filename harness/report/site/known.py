@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 
 from harness.report.site.charts.scale import drawable
-from harness.store.board import Mean
 from harness.store.rows import Z_95
 from harness.verdict import CaseTiming
 
@@ -22,11 +21,6 @@ class Known:
         """Whether the 95% interval of the difference leaves out 0."""
         return (self.log - other.log) ** 2 > Z_95**2 * (self.variance + other.variance)
 
-    def over(self, other: Known) -> tuple[float, tuple[float, float]]:
-        """How many times as fast, with the 95% interval."""
-        log, reach = self.log - other.log, Z_95 * math.sqrt(self.variance + other.variance)
-        return math.exp(log), (math.exp(log - reach), math.exp(log + reach))
-
 
 def known(value: float, interval: tuple[float, float]) -> Known | None:
     """Of a speedup with a 95% interval; none for figures that are no speedup."""
@@ -40,8 +34,3 @@ def known_of_case(timing: CaseTiming) -> Known | None:
     """The speedup over eager of a case."""
     eager = timing.baselines.get("eager")
     return known(eager.speedup.ratio, eager.speedup.interval) if eager else None
-
-
-def known_of_mean(mean: Mean | None) -> Known | None:
-    """An entry's speedup over eager."""
-    return known(mean.value, mean.interval) if mean and mean.interval else None

@@ -3,7 +3,6 @@
 
   const form = document.getElementById("pickers");
   const place = document.getElementById("comparison");
-  const z = Number(place.dataset.z);
   const isKey = (key) => /^[0-9a-f]{16}$/.test(key || "");
   const known = new Map();   // by key: what data/KEY.js said, or null where there is none
 
@@ -38,18 +37,7 @@
     if (us >= 1000) return `${Number((us / 1000).toPrecision(3))} ms`;
     return us >= 0.1 ? `${Number(us.toPrecision(3))} µs` : `${Number((us * 1000).toPrecision(2))} ns`;
   };
-  // The rule by which entries of a board tie: the 95% interval of the difference of logarithms has 0 in it.
-  const compareKnown = (a, b) => {
-    if (!a || !b) return null;
-    const log = a[0] - b[0], reach = z * Math.sqrt(a[1] + b[1]);
-    return {
-      ratio: Math.exp(log), low: Math.exp(log - reach), high: Math.exp(log + reach),
-      word: Math.abs(log) <= reach ? "no different" : log > 0 ? "faster" : "slower",
-      smallest: Math.exp(reach) - 1,
-    };
-  };
-  const withInterval = (found) =>
-    found ? `${found.ratio.toFixed(2)}× [${found.low.toFixed(2)}, ${found.high.toFixed(2)}]` : "–";
+  const withInterval = ([ratio, low, high]) => `${ratio.toFixed(2)}× [${low.toFixed(2)}, ${high.toFixed(2)}]`;
   const percent = (share) => `${(share * 100).toFixed(1)}%`;
 
   // ------------------------------------------------------------ the comparison
@@ -62,43 +50,67 @@
     return said;
   };
 
-  const summary = (a, b) => {
-    const found = compareKnown(a.mean, b.mean);
-    const made = element("p", undefined, { class: "verdict" });
-    if (!found) { made.append("Their speedups over eager are not known, or only one of them is."); return made; }
-    const words = { faster: "A is faster than B", slower: "A is slower than B", "no different": "A and B are no different" };
-    made.append(`${words[found.word]}: ${withInterval(found)} over all cases; `
-      + `a difference of ${percent(found.smallest)} could have been seen.`);
-    return made;
+  // A test is of two in one order, how the second stands to the first: the other way round everything is turned.
+  const TURNED = { faster: "slower", slower: "faster", "no different": "no different" };
+  const turned = (line) => {
+    const [ratio, low, high] = line.speed;
+    return { ...line, us: line.us && [line.us[1], line.us[0]], speed: [1 / ratio, 1 / high, 1 / low], word: TURNED[line.word] };
   };
 
-  const casesTable = (a, b) => {
-    const others = new Map(b.cases.map((one) => [one.name, one]));
-    const shared = a.cases.filter((one) => others.has(one.name));
-    if (!shared.length || a.problem !== b.problem) return paragraph("No timed case is common to both.");
+  const summary = (rows) => {
+    const sure = rows.filter((row) => row.seen !== null);
+    const said = ["faster", "slower", "no different"].map((word) => [word, sure.filter((row) => row.word === word).length]);
+    said.push(["in doubt", rows.length - sure.length]);
+    const parts = said.filter(([, number]) => number).map(([word, number]) => `${word} on ${number}`);
+    return element("p", `B is ${parts.join(", ")} of ${rows.length} time${rows.length === 1 ? "" : "s"}.`, { class: "verdict" });
+  };
+
+  const table = (headings, rows) => {
     const region = element("div", undefined, { class: "scroll", role: "region", tabindex: "0", "aria-label": "Case by case" });
-    const table = element("table");
-    const head = element("tr");
-    for (const words of ["case", "shape", "A", "B", "captured, A", "captured, B", "A over B [95%]", "A is", "could have seen"]) {
-      head.append(element("th", words, { scope: "col" }));
-    }
-    const body = element("tbody");
-    for (const one of shared) {
-      const other = others.get(one.name), found = compareKnown(one.known, other.known);
-      const kind = { faster: "good", slower: "bad" }[found?.word] ?? "";
+    const made = element("table"), head = element("tr"), top = element("thead"), body = element("tbody");
+    head.append(...headings.map((words) => element("th", words, { scope: "col" })));
+    for (const [name, ...cells] of rows) {
       const row = element("tr");
-      row.append(
-        element("th", one.name, { scope: "row" }), element("td", one.shape), element("td", duration(one.us)),
-        element("td", duration(other.us)), element("td", duration(one.captured_us)), element("td", duration(other.captured_us)),
-        element("td", withInterval(found)), element("td", found?.word ?? "–", { class: kind }),
-        element("td", found ? percent(found.smallest) : "–"));
+      row.append(element("th", name, { scope: "row" }), ...cells.map(([words, kind]) => element("td", words, kind ? { class: kind } : {})));
       body.append(row);
     }
-    const top = element("thead");
     top.append(head);
-    table.append(top, body);
-    region.append(table);
+    made.append(top, body);
+    region.append(made);
     return region;
+  };
+
+  const KINDS = { faster: "good", slower: "bad" };
+  const testedTable = (test, a) => {
+    const lines = (found) => (test.first === a.key ? found : found.map(turned));
+    const rows = lines(test.rows);
+    if (!rows.length) return [paragraph("Nothing was timed in both.")];
+    const shown = [...rows, ...lines(test.means)].map((line) => [
+      line.name, [duration(line.us?.[0])], [duration(line.us?.[1])], [line.seen === null ? "in doubt" : line.word, KINDS[line.word]],
+      [withInterval(line.speed)], [percent(line.floor)], [line.seen === null ? "–" : percent(line.seen)], [line.label],
+    ]);
+    return [
+      summary(rows),
+      table(["case", "A", "B", "B is", "B over A [95%]", "floor", "seen from", ""], shown),
+      paragraph(`By ${test.test}. Floor: so much may differ from run to run where the source does not. `
+        + "Seen from: so large a difference is found in four comparisons of five."),
+    ];
+  };
+
+  // Two that were not tested when the site was made: their figures, and who tests them.
+  const untestedTable = (a, b) => {
+    const others = new Map(b.cases.map((one) => [one.name, one]));
+    const shared = a.problem === b.problem ? a.cases.filter((one) => others.has(one.name)) : [];
+    if (!shared.length) return [paragraph("No timed case is common to both.")];
+    const rows = shared.map((one) => {
+      const other = others.get(one.name);
+      return [one.name, [duration(one.us)], [duration(other.us)], [duration(one.captured_us)], [duration(other.captured_us)]];
+    });
+    const words = `eval.py compare ${a.sha256.slice(0, 10)} ${b.sha256.slice(0, 10)}`;
+    return [
+      paragraph("These two were not tested when the site was made. This tests them: ", element("code", words)),
+      table(["case", "A", "B", "A, captured", "B, captured"], rows),
+    ];
   };
 
   // ------------------------------------------------------------ the sources, line by line
@@ -159,9 +171,10 @@
     if (!a || !b) { place.append(paragraph("One of the two is not on this site.")); return; }
     const heading = element("h2");
     heading.append("A: ", link(a), ", B: ", link(b));
-    place.append(heading, summary(a, b), ...warnings(a, b).map((said) => element("p", said, { class: "warning" })));
+    place.append(heading, ...warnings(a, b).map((said) => element("p", said, { class: "warning" })));
     for (const one of [a, b]) place.append(paragraph(`${one === a ? "A" : "B"}, ${one.problem} on ${one.device}, ${one.date}: ${one.verdict}`));
-    place.append(casesTable(a, b), sources(a, b));
+    const test = a.tested.includes(b.key) ? await load([a.key, b.key].sort().join("-")) : null;
+    place.append(...(test ? testedTable(test, a) : untestedTable(a, b)), sources(a, b));
   };
 
   form.elements.b.append(...[...form.elements.a.options].map((option) => option.cloneNode(true)));
