@@ -133,7 +133,7 @@
     let i = 0, j = 0;
     while (i < rows || j < columns) {
       if (i < rows && j < columns && a[start + i] === b[start + j]) { found.push([" ", a[start + i]]); i++; j++; }
-      else if (j < columns && (i === rows || lengths[i * width + j + 1] >= lengths[(i + 1) * width + j])) { found.push(["+", b[start + j++]]); }
+      else if (j < columns && (i === rows || lengths[i * width + j + 1] > lengths[(i + 1) * width + j])) { found.push(["+", b[start + j++]]); }
       else { found.push(["-", a[start + i++]]); }
     }
     const before = a.slice(Math.max(0, start - 3), start).map((line) => [" ", line]);
