@@ -23,7 +23,7 @@ from harness.timed import timings_of
 from harness.verdict import Case, CasePassed, CaseTiming, Evaluation
 
 # Pairs of a site that are tested at the most.
-MOST_PAIRS = 150
+MOST_PAIRS = 100
 
 # Of each board so many entries are compared with each other.
 FIRST = 6
