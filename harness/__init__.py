@@ -8,7 +8,7 @@ verbs/         what eval.py does beside judging, a verb a file
 again/         what was judged before, judged anew: sources of the database, bundles
 run            a plan becomes results
 plan           what a run will do, decided before it begins
-report/        results for people and programs, a format a file in formats/; progress
+report/        results for people and programs, a format a file in formats/, pages in site/; progress
 comparison/    whether two evaluations differ in speed
 store/         evaluations that are kept in a database, and how they are ranked
 tools/         Nsight Compute and compute-sanitizer

@@ -167,6 +167,8 @@ class CasePassed(Struct, frozen=True, kw_only=True, tag_field="status", tag="pas
     tolerance: float
     error_ratio: float
     """The largest error over that of the reference run in the case's own dtype on this device."""
+    dtype: str = ""
+    """Of the inputs, by torch's name, several with commas; empty in results that do not say it."""
     timing: CaseTiming | None = None
     """Of the whole call: the forward, or the training step where the problem has gradients."""
     parts: dict[str, CaseTiming] = {}
@@ -183,6 +185,7 @@ class CaseFailed(Struct, frozen=True, kw_only=True, tag_field="status", tag="fai
     message: str
     repeat: str
     """A command that runs this case again on the same data."""
+    dtype: str = ""
     error: float | None = None
     tolerance: float | None = None
     error_ratio: float | None = None
@@ -195,6 +198,7 @@ class CaseNotRun(Struct, frozen=True, kw_only=True, tag_field="status", tag="not
     shape: str
     scaled: bool
     message: str
+    dtype: str = ""
     error_ratio: None = None
     timing: None = None
 

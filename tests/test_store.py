@@ -169,6 +169,7 @@ def test_a_run_is_kept_with_its_sources_and_shown_by_the_verbs(tmp_path):
     assert run_eval(file, "--problem", "layernorm", *more, "--db", db).code == 0
     with open_store(db) as store:
         (stored,) = store.stored()
+        assert [case.dtype for case in stored.evaluation.cases] == ["float32"]
         assert store.source(stored.evaluation.source_sha256) == file.read_bytes()
         assert store.source(stored.evaluation.problem_sha256) == (ROOT / "problems" / "layernorm.py").read_bytes()
     board, told = verb("leaderboard", "--db", db, env=env), verb("history", "cpu_vectorised", "--db", db, env=env)

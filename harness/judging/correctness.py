@@ -96,6 +96,7 @@ def case_result(
         name=name,
         shape=drawn.reference.case.shape_text,
         scaled=drawn.reference.scaled,
+        dtype=drawn.reference.case.dtype_text,
         error=comparison.error,
         tolerance=wanted.tolerance,
         error_ratio=ratio,
@@ -226,6 +227,7 @@ class Correctness:
                 name=case.name,
                 shape=drawn.reference.case.shape_text,
                 scaled=drawn.reference.scaled,
+                dtype=drawn.reference.case.dtype_text,
                 reason=error.reason,
                 message=error.message,
                 repeat=repeat,
@@ -254,5 +256,6 @@ class Correctness:
             name=case.name,
             shape=shown.shape_text,
             scaled=shown is not case,
+            dtype=shown.dtype_text,
             message=message,
         )

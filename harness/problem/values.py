@@ -74,6 +74,11 @@ class Case:
     def shape_text(self) -> str:
         return ", ".join("×".join(map(str, shape)) or "scalar" for shape in self.shapes)
 
+    @property
+    def dtype_text(self) -> str:
+        """The dtype of the inputs by torch's name; several stand with commas between them."""
+        return ", ".join(sorted({str(dtype).removeprefix("torch.") for dtype in self.dtypes or (self.dtype,)}))
+
 
 @dataclass(frozen=True)
 class Problem:

@@ -120,14 +120,15 @@ def _entry(row: sqlite3.Row) -> Entry:
         standing=Standing(row["standing"]),
         rank=row["rank"],
         withdrawn=row["withdrawn"] or "",
-        over_eager=_mean(row["log_speedup"], row["variance"]),
-        over_fastest=_mean(row["log_over_best"]),
-        captured_over_eager=_mean(row["log_captured"]),
-        captured_over_fastest=_mean(row["log_captured_over_best"]),
+        over_eager=mean_of_logs(row["log_speedup"], row["variance"]),
+        over_fastest=mean_of_logs(row["log_over_best"]),
+        captured_over_eager=mean_of_logs(row["log_captured"]),
+        captured_over_fastest=mean_of_logs(row["log_captured_over_best"]),
     )
 
 
-def _mean(log: float | None, variance: float | None = None) -> Mean | None:
+def mean_of_logs(log: float | None, variance: float | None = None) -> Mean | None:
+    """The mean whose logarithm is `log`, known with this variance."""
     if log is None:
         return None
     if variance is None:

@@ -19,6 +19,7 @@ from harness.verbs import (
     list_,
     profile,
     rejudge,
+    report,
     verify,
     withdraw,
 )
@@ -38,6 +39,7 @@ def commands() -> dict[str, click.Command]:
         "list": list_.command,
         "profile": profile.command,
         "rejudge": rejudge.command,
+        "report": report.command,
         "verify": verify.command,
         "withdraw": withdraw.command,
     }

@@ -1,0 +1,1 @@
+"""Plots as SVG, made while the site is built."""

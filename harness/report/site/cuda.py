@@ -1,0 +1,68 @@
+"""A lexer of C++ and CUDA that knows what a page colours and nothing else.
+
+Pygments' own takes 1.5 µs a character, most of it for names and punctuation that no colour shows: half a minute for a
+site of 1,000 sources. This one takes a tenth of that. The words are Pygments'.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from pygments.lexer import Lexer
+from pygments.lexers import CudaLexer
+from pygments.regexopt import regex_opt
+from pygments.token import Token, _TokenType
+
+_KEYWORDS = """
+alignas alignof asm auto bool break case catch char class concept const const_cast consteval constexpr constinit
+continue co_await co_return co_yield decltype default delete do double dynamic_cast else enum explicit export extern
+false float for friend goto if inline int long mutable namespace new noexcept nullptr operator private protected public
+register reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast struct switch
+template this thread_local throw true try typedef typeid typename union unsigned using virtual void volatile while
+"""
+_QUALIFIERS = CudaLexer.function_qualifiers | CudaLexer.variable_qualifiers | {"__restrict__"}
+_TYPES = CudaLexer.vector_types | CudaLexer.stdlib_types | CudaLexer.c99_types | {"half", "__half", "__nv_bfloat16"}
+_BUILTINS = CudaLexer.variables | CudaLexer.functions
+
+
+def _words(*sets: set[str]) -> str:
+    return regex_opt(sorted(set[str]().union(*sets))).replace("(", "(?:").replace("(?:?:", "(?:")
+
+
+_SIGNIFICANT = re.compile(
+    r"(?P<comment>//[^\n]*|/\*[\s\S]*?(?:\*/|\Z))"
+    r"|(?P<preproc>^[ \t]*\#(?:[^\n/\\]|\\\n|\\|/(?![/*]))*)"
+    r"|(?P<string>\"(?:[^\"\\\n]|\\.)*\"?|'(?:[^'\\\n]|\\.)*')"
+    rf"|\b(?:(?P<type>{_words(_TYPES, _BUILTINS)})|(?P<keyword>{_words(set(_KEYWORDS.split()), _QUALIFIERS)}))\b"
+    r"|(?<![\w.])(?P<number>0[xX][0-9a-fA-F']+[uUlL]*|\d[\d']*\.?\d*(?:[eE][+-]?\d+)?[fFuUlL]*)",
+    re.MULTILINE,
+)
+_KINDS: dict[str, _TokenType] = {
+    "comment": Token.Comment,
+    "preproc": Token.Comment.Preproc,
+    "string": Token.Literal.String,
+    "type": Token.Keyword.Type,
+    "keyword": Token.Keyword,
+    "number": Token.Literal.Number,
+}
+
+
+class QuickCuda(Lexer):
+    """Comments, directives, strings, numbers, keywords and CUDA's own names; the rest is text."""
+
+    def get_tokens_unprocessed(self, text: str) -> Iterator[tuple[int, _TokenType, str]]:
+        """As Pygments has it; no character is lost."""
+        end = 0
+        for found in _SIGNIFICANT.finditer(text):
+            if found.start() > end:
+                yield end, Token.Text, text[end : found.start()]
+            yield found.start(), _KINDS[str(found.lastgroup)], found[0]
+            end = found.end()
+        if end < len(text):
+            yield end, Token.Text, text[end:]
+
+
+def looks_like_code(literal: str) -> bool:
+    """Whether a Python string of several lines holds C++."""
+    return literal.count("\n") >= 3 and bool(re.search(r"[;{]\s*$|^\s*#\s*include", literal, re.MULTILINE))
