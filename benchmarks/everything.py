@@ -3,6 +3,7 @@
 
     python benchmarks/everything.py results/h200                    all that needs a GPU (benchmarks/plan.py)
     python benchmarks/everything.py results/h200 --budget-s 570     what fits into that; run it again for the rest
+    python benchmarks/everything.py results/h100 --gpus 0,1        on two GPUs, each step on one of them
     python benchmarks/everything.py results/cpu --plan cpu          what is compared with it, without a GPU
     python benchmarks/everything.py /tmp/dry_run --dry-run       each step's program here, with its smallest input
 
@@ -25,12 +26,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TypeVar
 
 import plan
 from common import INCOMPLETE, ROOT
@@ -39,6 +42,8 @@ from plan import FOLDER, Step
 from harness.exits import Exit
 from harness.peers import DISTRIBUTIONS
 from harness.report import files
+
+_T = TypeVar("_T")
 
 PLANS = {"gpu": plan.gpu, "cpu": plan.cpu}
 
@@ -75,6 +80,7 @@ class Record:
     def __init__(self, folder: Path):
         self._folder, self._path = folder, folder / "run.json"
         self._done = json.loads(self._path.read_text()) if self._path.exists() else {}
+        self._writing = threading.Lock()
 
     def has(self, step: Step) -> bool:
         """Whether the step's results are here and are of what it would read now."""
@@ -83,12 +89,13 @@ class Record:
         return there and known.get("outcome") == "done" and known.get("digest") == step.digest()
 
     def add(self, step: Step, done: Done) -> None:
-        self._done[step.name] = asdict(done)
-        files.write(self._path, json.dumps(self._done, indent=1) + "\n")
+        with self._writing:
+            self._done[step.name] = asdict(done)
+            files.write(self._path, json.dumps(self._done, indent=1) + "\n")
 
 
-def run(step: Step, words: Sequence[str], folder: Path, limit_s: float) -> Done:
-    """Run a step's command; what it prints goes to a file."""
+def run(step: Step, words: Sequence[str], folder: Path, limit_s: float, gpu: str = "") -> Done:
+    """Run a step's command, which sees one GPU where its number is given; what it prints goes to a file."""
     started, clock = time.time(), time.monotonic()
     log = folder / (step.printed or f"logs/{step.name}.txt")
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -96,6 +103,7 @@ def run(step: Step, words: Sequence[str], folder: Path, limit_s: float) -> Done:
         process = subprocess.Popen(
             [sys.executable, "-u", *(word.replace(FOLDER, str(folder)) for word in words)],
             cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+            env=os.environ | ({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}),
         )  # fmt: skip
         outcome = _wait(process, limit_s)
     missing = [name for name in step.files if not _is_newer(folder / name, started)]
@@ -150,36 +158,65 @@ def last_words(folder: Path, step: Step) -> str:
 # ---------------------------------------------------------------------- the whole
 
 
-def measure(steps: plan.Plan, folder: Path, budget_s: float) -> bool:
-    """Run what is not done yet and fits; whether all is done."""
-    record, begun = Record(folder), time.monotonic()
-    wanting: list[str] = []
-    for together in steps:
-        for step in [step for step in together if record.has(step)]:
+@dataclass
+class Measurement:
+    """What is measured into a folder until a moment of time.monotonic, and what is still wanting."""
+
+    folder: Path
+    record: Record
+    ends_s: float
+    wanting: list[str] = field(default_factory=list)
+
+    def run(self, together: Sequence[Step], gpu: str) -> None:
+        """Run those side by side that are not done yet and fit, on the GPU of that number, or on all without one."""
+        for step in [step for step in together if self.record.has(step)]:
             print(f"{step.name:28s} done before", flush=True)
-        due = [step for step in together if not record.has(step)]
-        left_s = budget_s - (time.monotonic() - begun)
+        due = [step for step in together if not self.record.has(step)]
+        left_s = self.ends_s - time.monotonic()
         fitting = [step for step in due if step.seconds <= left_s]
-        wanting += [f"{step.name} (about {step.seconds:.0f} s)" for step in due if step not in fitting]
+        self.wanting += [f"{step.name} (about {step.seconds:.0f} s)" for step in due if step not in fitting]
         with ThreadPoolExecutor(len(fitting) or 1) as pool:
-            running = [pool.submit(run, step, step.words, folder, min(step.limit_s, left_s)) for step in fitting]
+            limits_s = [min(step.limit_s, left_s) for step in fitting]
+            running = [
+                pool.submit(run, step, step.words, self.folder, limit_s, gpu)
+                for step, limit_s in zip(fitting, limits_s, strict=True)
+            ]
             for step, future in zip(fitting, running, strict=True):
-                done = _result(future)
-                record.add(step, done)
-                code = f", exit code {done.exit_code}" if done.exit_code else ""
-                print(f"{step.name:28s} {done.seconds:6.1f} s of {step.seconds:.0f}  {done.outcome}{code}  "
-                      f"{last_words(folder, step)}", flush=True)  # fmt: skip
-                if done.outcome != "done":
-                    wanting.append(f"{step.name} ({done.outcome})")
-        if INTERRUPTED.is_set():
-            break
-    print(f"\n{time.monotonic() - begun:.0f} s. Still wanting: {', '.join(wanting) or 'nothing'}.")
+                self._keep(step, _result(future))
+
+    def _keep(self, step: Step, done: Done) -> None:
+        self.record.add(step, done)
+        code = f", exit code {done.exit_code}" if done.exit_code else ""
+        print(f"{step.name:28s} {done.seconds:6.1f} s of {step.seconds:.0f}  {done.outcome}{code}  "
+              f"{last_words(self.folder, step)}", flush=True)  # fmt: skip
+        if done.outcome != "done":
+            self.wanting.append(f"{step.name} ({done.outcome})")
+
+
+def measure(steps: plan.Plan, folder: Path, budget_s: float, gpus: Sequence[str] = ("",)) -> bool:
+    """Run what is not done yet and fits; whether all is done. Each of several GPUs takes the next steps when it has
+    done its last; builds come first, and alone."""
+    begun = time.monotonic()
+    measurement = Measurement(folder, Record(folder), begun + budget_s)
+    waiting = deque(steps)
+    if waiting and waiting[0][0].name == plan.BUILDS:
+        measurement.run(waiting.popleft(), gpus[0])
+
+    def lane(gpu: str) -> None:
+        while waiting and not INTERRUPTED.is_set():
+            with contextlib.suppress(IndexError):  # another lane was faster
+                measurement.run(waiting.popleft(), gpu)
+
+    with ThreadPoolExecutor(len(gpus)) as pool:
+        for running in [pool.submit(lane, gpu) for gpu in gpus]:
+            _result(running)
+    print(f"\n{time.monotonic() - begun:.0f} s. Still wanting: {', '.join(measurement.wanting) or 'nothing'}.")
     print("The tables of the documents: python benchmarks/write_documents.py")
-    return not wanting
+    return not measurement.wanting
 
 
-def _result(running: Future[Done]) -> Done:
-    """What became of a step. After Ctrl-C it ends early, and does not count as done."""
+def _result(running: Future[_T]) -> _T:
+    """What became of something that runs. After Ctrl-C steps end early, and do not count as done."""
     while True:
         try:
             return running.result()
@@ -245,6 +282,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("folder", type=Path, help="where results go, and run.json, which says what was done")
     parser.add_argument("--plan", choices=PLANS, default="gpu")
     parser.add_argument("--budget-s", type=float, default=1e9, metavar="N", help="what does not fit is left out")
+    parser.add_argument("--gpus", default="", metavar="N,N", help="steps on each of these, side by side")
     parser.add_argument("--only", action="append", metavar="STEP", help="may be given again")
     parser.add_argument("--list", action="store_true", help="print the steps and their seconds")
     parser.add_argument("--dry-run", action="store_true", help="each step's program with the least to do")
@@ -273,7 +311,7 @@ def main() -> int:
     if options.dry_run:
         return 0 if dry_run_all(steps, folder) else 1
     steps = with_builds(steps, folder) if options.plan == "gpu" else steps
-    return 0 if measure(steps, folder, options.budget_s) else 1
+    return 0 if measure(steps, folder, options.budget_s, options.gpus.split(",")) else 1
 
 
 if __name__ == "__main__":

@@ -25,6 +25,9 @@ PEERS = "eager,compile,reduce-overhead,liger,cudnn,quack"
 # For the problems beside layernorm, one fewer: the time of a GPU is short.
 FEWER_PEERS = "eager,compile,reduce-overhead,liger,quack"
 
+# The step that others wait for.
+BUILDS = "builds"
+
 LADDER = "submissions/layernorm"
 FIRST_RUNG = f"{LADDER}/rung1_block_per_row.py"
 HEADLINE = f"{LADDER}/speed_of_light.py"
@@ -157,7 +160,7 @@ def builds(due: Iterable[Step]) -> Plan:
     program, out = "benchmarks/agreement/verdicts.py", ("--json", f"{FOLDER}/logs/builds.json")
     words = (program, "--device", "cuda", "-k", "random 1", "--jobs", "16", *files, *out)
     seconds = 40 + 6.0 * len(files)
-    step = Step("builds", words, ("logs/builds.json",), seconds, 3 * seconds, dry_run=words, reads=tuple(files))
+    step = Step(BUILDS, words, ("logs/builds.json",), seconds, 3 * seconds, dry_run=words, reads=tuple(files))
     return [[step]] if files else []
 
 

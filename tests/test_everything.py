@@ -106,6 +106,27 @@ def test_a_step_that_fails_or_hangs_is_named_and_the_others_go_on(tmp_path, caps
     assert (tmp_path / "works.json").read_text() == "1"
 
 
+def test_each_gpu_takes_the_next_step_once_it_has_done_its_last(tmp_path):
+    """Both first steps wait for each other: they run side by side."""
+
+    def meets(name, other):
+        code = f"""
+import os, pathlib, time
+pathlib.Path(folder, '{name}.met').touch()
+while not pathlib.Path(folder, '{other}.met').exists(): time.sleep(0.01)
+pathlib.Path(folder, '{name}.json').write_text(os.environ['CUDA_VISIBLE_DEVICES'])
+"""
+        return step(name, code)
+
+    gpu = "import os; open(folder + '/last.json', 'w').write(os.environ['CUDA_VISIBLE_DEVICES'])"
+    steps = [[meets("one", "two")], [meets("two", "one")], [step("last", gpu)]]
+    assert everything.measure(steps, tmp_path, budget_s=100, gpus=("0", "1"))
+    written = {name: (tmp_path / f"{name}.json").read_text() for name in ("one", "two", "last")}
+    assert {written["one"], written["two"]} == {"0", "1"}
+    assert written["last"] in ("0", "1")
+    assert outcomes(tmp_path) == dict.fromkeys(("one", "two", "last"), "done")
+
+
 def test_ctrl_c_ends_the_step_and_those_before_it_stay_done(tmp_path):
     """In a process of its own: pytest, too, hears a Ctrl-C."""
     ready = tmp_path / "ready"
