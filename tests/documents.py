@@ -10,6 +10,8 @@ What a block is decides how it is tested (tests/test_documents.py reads, tests/t
 - `python` behind `<!-- submission: OPTIONS -->`: a whole submission, judged with these options;
 - `python` behind `<!-- problem: FILE -->`: a problem, against which the submission FILE must be accepted and one that
   is its reference rejected;
+- `diff` behind `<!-- exercise: FILE; OPTIONS; STATUS REASON -->`, and further ones right behind it: changes of a
+  shipped file, which then gets that verdict on the emulator;
 - any language behind `<!-- quote: … -->`: made by benchmarks/write_documents.py from a file that the page runs;
 - `text` behind `<!-- drawing -->`, `<!-- formula -->` or `<!-- usage -->`: nothing to run.
 """

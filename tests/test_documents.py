@@ -120,6 +120,8 @@ def test_a_block_says_how_it_is_tested(block):
         assert block.marker in {"", "submission", "problem"}, (
             f"{block}: unknown marker {block.marker!r} before a python block"
         )
+    elif block.language == "diff":
+        assert block.marker in {"exercise", ""}, f"{block}: unknown marker {block.marker!r} before a diff"
     else:
         assert block.language == "text", f"{block}: say sh, python or text, or quote the code from its file"
         assert block.marker in NOTHING_TO_RUN, f"{block}: a text block needs a marker, or is to be a quote of a file"

@@ -87,3 +87,35 @@ def test_a_submission_shown_whole_is_accepted(block, tmp_path):
     path.write_text(block.text)
     run = judged(str(path), *shlex.split(block.said))
     assert run.code == 0, run.results or run.stderr
+
+
+def exercises():
+    """The marker of each exercise with all of its diffs: that behind the marker, and those without one behind it."""
+    found = {}
+    for block in (b for b in blocks() if b.language == "diff"):
+        if block.marker == "exercise":
+            found[str(block)] = (block.said, [block.text])
+        else:
+            next(reversed(found.values()))[1].append(block.text)
+    return found
+
+
+def changed(source, diff):
+    """The source with the lines of a diff: those with a minus are gone, those with a plus are there."""
+    lines = diff.splitlines(keepends=True)
+    before, after = ("".join(line[1:] for line in lines if line[0] != sign) for sign in "+-")
+    assert source.count(before) == 1, f"{source.count(before)} places have\n{before}"
+    return source.replace(before, after)
+
+
+@pytest.mark.parametrize("said, diffs", exercises().values(), ids=exercises().keys())
+def test_an_exercise_has_the_answer_that_its_page_gives(said, diffs, tmp_path):
+    file, options, answer = said.split("; ")
+    source = (ROOT / file).read_text()
+    for diff in diffs:
+        source = changed(source, diff)
+    path = tmp_path / Path(file).name
+    path.write_text(source)
+    run = judged(str(path), "--problem", "layernorm", "--device", "emulator", *shlex.split(options))
+    verdicts = [f"{e['status']} {e['reason'] or ''}".strip() for e in run.results["evaluations"]]
+    assert verdicts == [answer], run.results
