@@ -20,8 +20,9 @@ from harness.isolation.starter import Starter
 from harness.judging import replaced
 from harness.judging.baselines import Baselines
 from harness.judging.correctness import Correctness
+from harness.judging.printed import printed_since
 from harness.judging.runner import Runner, load_request, precompilation
-from harness.notes import SUBMISSION, MayRun, NotCaptured, Note, NotTimed, OneCaseTimed, TooNoisyToRank
+from harness.notes import SUBMISSION, DetectorsSilent, MayRun, NotCaptured, Note, NotTimed, OneCaseTimed, TooNoisyToRank
 from harness.oracle.draw import Draws
 from harness.problem import Case, Problem
 from harness.protocol.wire import Loaded, Precompilation
@@ -32,6 +33,12 @@ from harness.timing import stats
 from harness.timing.case_times import CaseTimes, timing_result
 from harness.timing.rounds.clock import NULL_KERNEL
 from harness.timing.timer import Timer
+
+# Reasons behind which there may be a defect that only all detectors see, and that they name better.
+MAY_HIDE_A_FINDING = frozenset({
+    Reason.WRONG_OUTPUT, Reason.WRONG_WHEN_CALLED_AGAIN, Reason.NOT_DETERMINISTIC, Reason.INPUT_MODIFIED,
+    Reason.OUTPUT_CHANGED, Reason.WRONG_GRADIENT, Reason.CRASHED, Reason.OUT_OF_BOUNDS,
+})  # fmt: skip
 
 
 class Judge:
@@ -84,8 +91,10 @@ class Judge:
         if self._baselines:
             self._baselines.end()
 
-    def _start(self, kind: str, path: Path, sha256: str = "", rehearsed: bool = False) -> Runner:
-        request = load_request(kind, path, self._problem, self._settings)
+    def _start(self, kind: str, path: Path, sha256: str = "", rehearsed: bool = False, check: bool = False) -> Runner:
+        """With `check` under all detectors, whatever the settings say."""
+        settings = replace(self._settings, check=check or self._settings.check)
+        request = load_request(kind, path, self._problem, settings)
         worker = self._starter.take(keeps_compile_cache=kind in against.COMPILED)
         rehearsal = self._rehearsal() if rehearsed else ()
         return Runner(self._device, worker, request, sha256, self._settings.timeout_s, rehearsal)
@@ -113,9 +122,13 @@ class Judge:
         with of_the_judge("A process that had run nothing yet"):
             runner = self._start("submission", submission.path, submission.sha256, bool(submission.gpu_language))
         try:
-            return self._evaluate(submission, runner)
+            evaluation = self._evaluate(submission, runner)
         finally:
             runner.end()
+        if self._settings.show_output:
+            everything = printed_since(runner.worker, 0, "", everything=True)
+            return msgspec.structs.replace(evaluation, printed=everything)
+        return evaluation
 
     def _evaluate(self, submission: Submission, runner: Runner) -> verdict.Evaluation:
         common: dict[str, Any] = dict(
@@ -131,11 +144,14 @@ class Judge:
         try:
             common["build"] = _build(runner.finish_loading())
         except Stopped as error:
-            return _refusal(error, {**common, "cases": []})
+            said = {"frame": runner.frame(error), "printed": printed_since(runner.worker, 0, "")}
+            return _refusal(error, {**common, "cases": [], **said})
         correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings, self._refusals)
         correctness.run(runner, self._cases, self._on_event)
         common["cases"] = correctness.results
         if correctness.first_failure:
+            common["printed"] = correctness.printed
+            common |= self._look_closer(submission, runner, correctness, common)
             return _refusal(_overall(correctness.first_failure, correctness.results), common)
         if correctness.without_memory:
             return _refusal(Inconclusive(Reason.NOT_ENOUGH_MEMORY, correctness.without_memory), common)
@@ -144,6 +160,31 @@ class Judge:
         if not self._timed:
             return verdict.Accepted(**common, not_timed=self._why_not_timed())
         return self._time(submission, runner, common, correctness.results)
+
+    def _look_closer(
+        self, submission: Submission, runner: Runner, correctness: Correctness, common: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """On the emulator, what all its detectors find in the case that the verdict is about: fields of an evaluation.
+        The submission is built for them, which takes seconds."""
+        failed = correctness.named_case()
+        if self._device.name != "emulator" or self._settings.check or not failed or not common["build"]:
+            return {}
+        if failed.reason not in MAY_HIDE_A_FINDING or (failed.reason == Reason.WRONG_OUTPUT and not failed.worst):
+            return {}
+        runner.end()
+        case = next(case for case in self._cases if case.name == failed.name)
+        checked: Runner | None = None
+        try:
+            checked = self._start("submission", submission.path, submission.sha256, check=True)
+            checked.finish_loading()
+            finding = correctness.look_closer(checked, case)
+        except Stopped:
+            return {}
+        finally:
+            if checked:
+                checked.end()
+        silent = [] if finding else [DetectorsSilent(case=case.name)]
+        return {"finding": finding, "notes": [*common["notes"], *silent]}
 
     def _out_of_time(self, results: Sequence[verdict.Case]) -> Inconclusive:
         """Cases that were run are right, and not all were. No rejection: the reference's own time is in it."""

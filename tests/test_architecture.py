@@ -25,7 +25,7 @@ ALLOWED = {
     | {"device", "environment", "errors", "evaluate", "exits", "oracle", "paths", "plan", "problem", "report"}
     | {"settings", "storage", "store", "submission", "tools", "verdict"},
     "exits": {"errors", "verdict"},
-    "report": {"comparison", "errors", "events", "notes", "records", "store", "timed", "tools", "verdict"},
+    "report": {"comparison", "errors", "events", "notes", "reasons", "records", "store", "timed", "tools", "verdict"},
     "comparison": {"notes", "timed", "verdict"},
     "timed": {"verdict"},
     "store": {"device", "environment", "errors", "events", "plan", "submission", "verdict", "version"},
@@ -70,7 +70,7 @@ ALLOWED = {
     "events": {"verdict"},
     "verdict": {"notes", "reasons", "records"},
     "records": {"reasons"},
-    "errors": {"reasons"},
+    "errors": {"reasons", "records"},
     **{leaf: set() for leaf in ("garbage", "inputs", "norms", "notes", "paths", "reasons", "settings", "version")},
 }
 

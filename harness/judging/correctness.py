@@ -14,13 +14,14 @@ from harness.errors import Inconclusive, SubmissionError, memory_is_said, one_li
 from harness.events import Judging, OnEvent
 from harness.judging import backward, randomness, repeated
 from harness.judging.observe import Observation, Seen, same_bits
+from harness.judging.printed import printed_since
 from harness.judging.runner import Runner
 from harness.oracle import dropout
 from harness.oracle.draw import Drawn, Draws
 from harness.paths import ROOT
 from harness.problem import Case, Problem
 from harness.protocol.wire import Ran
-from harness.reasons import ENDS_THE_WORKER, Reason
+from harness.reasons import ENDS_THE_WORKER, Group, Reason
 from harness.settings import Settings, sub_seed
 from harness.submission import Submission
 
@@ -159,8 +160,39 @@ class Correctness:
         """Whether cases were left out since all of them together took too long."""
         self.without_memory = ""
         """Why a case was not judged, where there was too little memory for it: a sentence."""
+        self.printed: verdict.Printed | None = None
+        """What was printed in the case of `first_failure`."""
         self.results: list[verdict.Case] = []
         self.first_failure: SubmissionError | None = None
+
+    def named_case(self) -> verdict.CaseFailed | None:
+        """The failed case that the verdict is about: the first with the reason of `first_failure`."""
+        reason = self.first_failure.reason if self.first_failure else None
+        failed = [case for case in self.results if isinstance(case, verdict.CaseFailed)]
+        return next((case for case in failed if case.reason == reason), failed[0] if failed else None)
+
+    def look_closer(self, runner: Runner, case: Case) -> verdict.CaseFailed | None:
+        """What all detectors, which `runner` was built with, find in a case that failed; None where they find nothing.
+        Raises Stopped for what is no finding."""
+        drawn = self._draws.draw(case)
+        seed = self._settings.seed
+        try:
+            check_case(runner, self._problem, drawn, sub_seed(seed, case.name, "order"), self._steps[case.name])
+        except SubmissionError as error:
+            if error.reason.group is not Group.FINDING:
+                return None
+            repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed, check=True)
+            return verdict.CaseFailed(
+                name=case.name,
+                shape=drawn.reference.case.shape_text,
+                scaled=drawn.reference.scaled,
+                dtype=drawn.reference.case.dtype_text,
+                reason=error.reason,
+                message=error.message,
+                repeat=repeat,
+                frame=runner.frame(error),
+            )
+        return None
 
     def run(self, runner: Runner, cases: Sequence[Case], on_event: OnEvent) -> None:
         self._steps = repeated.deal([case.name for case in cases], self._settings.seed)
@@ -217,12 +249,15 @@ class Correctness:
         drawn = self._draws.draw(case)
         check = self._settings.check
         repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed, check=check)
+        before, known = runner.worker.printed_bytes(), self.first_failure
         try:
             steps = self._steps[case.name] if self._device.name == "emulator" else repeated.STEPS
             comparisons, ran = check_case(runner, self._problem, drawn, sub_seed(seed, case.name, "order"), steps)
             runner.release()
         except SubmissionError as error:
             self._note_failure(runner, error)
+            if self.first_failure is not known:
+                self.printed = printed_since(runner.worker, before, case.name)
             return verdict.CaseFailed(
                 name=case.name,
                 shape=drawn.reference.case.shape_text,
@@ -231,10 +266,12 @@ class Correctness:
                 reason=error.reason,
                 message=error.message,
                 repeat=repeat,
+                frame=runner.frame(error),
             )
         result = case_result(drawn, case.name, comparisons, ran, repeat)
-        if isinstance(result, verdict.CaseFailed):
-            self.first_failure = self.first_failure or SubmissionError(Reason.WRONG_OUTPUT, result.message)
+        if isinstance(result, verdict.CaseFailed) and self.first_failure is None:
+            self.first_failure = SubmissionError(Reason.WRONG_OUTPUT, result.message)
+            self.printed = printed_since(runner.worker, before, case.name)
         return result
 
     def _note_failure(self, runner: Runner, error: SubmissionError) -> None:

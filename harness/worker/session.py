@@ -81,6 +81,7 @@ class Session:
         report = intercept.install(toolchain, Path(load.build_cache), Path(load.path), self._looks(load))
         try:
             self._implementation.load()
+            report.finish()
         except (Exception, SystemExit) as error:
             return self._failures.of_loading(error)
         self._check_guard()
