@@ -46,6 +46,7 @@ ALLOWED = {
     | {"settings", "storage", "submission", "tools", "verdict"},
     "plan": {"against", "device", "errors", "events", "isolation", "paths", "settings", "submission", "tools"},
     "crash": set(),
+    "installed": set(),
     "tools": LEAVES | {"events", "judging", "problem", "protocol", "submission", "timing"},
     "evaluate": LEAVES
     | {"against", "events", "fitting"}

@@ -16,6 +16,7 @@ from harness.reasons import Reason
 from harness.records import Place
 from harness.worker import implementations
 from harness.worker.calls import InAContainer, NoGradient
+from harness.worker.hints import hint_for
 from harness.worker.observer import Observer
 from harness.worker.parameters import CannotCarry
 from harness.worker.wrong_arguments import WrongArguments
@@ -116,6 +117,8 @@ class Failures:
             text = str(error).strip()[:MAX_TEXT] or "no message"
             if _is_refused_process(error):
                 text += self._why_refused()
+            elif isinstance(error, NameError | AttributeError | ModuleNotFoundError):
+                text += hint_for(error)
             message = text if plain else f"{type(error).__name__}{where}: {text}"
             reason = Reason.CUDA_FAULT if self._on_gpu and "CUDA error" in str(error) else reason
         places = [place] if place else []
