@@ -11,6 +11,7 @@ the cause, and whether the file, the line and a remedy are named.
 import argparse
 import contextlib
 import fcntl
+import itertools
 import os
 import pty
 import re
@@ -165,7 +166,7 @@ def _marked(report):
     lines = report.splitlines()
     return {
         found[1]
-        for line, below in zip(lines, lines[1:], strict=False)
+        for line, below in itertools.pairwise(lines)
         if (found := _FRAME_LINE.match(line)) and re.match(r"\s*│ +\^", below)
     }
 
@@ -192,7 +193,10 @@ def report_of(found):
         yield (f"{one.name:<{width}} {one.seconds:5.1f}  {one.code:4}  {one.lines:5}  {before:>16}  "
                f"{named[0]:>4}  {named[1]:>4}  {named[2]:>6}{mark}")  # fmt: skip
     helped = sum(one.helps for one in found)
-    yield f"{helped} of {len(found)} in at most {MOST_LINES} lines of {COLUMNS} columns, the cause in the first {CAUSE_WITHIN}"
+    yield (
+        f"{helped} of {len(found)} in at most {MOST_LINES} lines of {COLUMNS} columns, the cause in the first "
+        f"{CAUSE_WITHIN}"
+    )
 
 
 def main():

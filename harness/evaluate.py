@@ -17,7 +17,7 @@ from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_sai
 from harness.events import Building, OnEvent, Timing
 from harness.fitting import fit, room_on
 from harness.isolation.starter import Starter
-from harness.judging import replaced
+from harness.judging import closer_look, replaced
 from harness.judging.baselines import Baselines
 from harness.judging.correctness import Correctness
 from harness.judging.printed import printed_since
@@ -33,12 +33,6 @@ from harness.timing import stats
 from harness.timing.case_times import CaseTimes, timing_result
 from harness.timing.rounds.clock import NULL_KERNEL
 from harness.timing.timer import Timer
-
-# Reasons behind which there may be a defect that only all detectors see, and that they name better.
-MAY_HIDE_A_FINDING = frozenset({
-    Reason.WRONG_OUTPUT, Reason.WRONG_WHEN_CALLED_AGAIN, Reason.NOT_DETERMINISTIC, Reason.INPUT_MODIFIED,
-    Reason.OUTPUT_CHANGED, Reason.WRONG_GRADIENT, Reason.CRASHED, Reason.OUT_OF_BOUNDS,
-})  # fmt: skip
 
 
 class Judge:
@@ -167,23 +161,13 @@ class Judge:
         """On the emulator, what all its detectors find in the case that the verdict is about: fields of an evaluation.
         The submission is built for them, which takes seconds."""
         failed = correctness.named_case()
-        if self._device.name != "emulator" or self._settings.check or not failed or not common["build"]:
-            return {}
-        if failed.reason not in MAY_HIDE_A_FINDING or (failed.reason == Reason.WRONG_OUTPUT and not failed.worst):
+        has_more = self._device.name == "emulator" and not self._settings.check
+        if not has_more or not failed or not common["build"] or not closer_look.is_worth_it(failed):
             return {}
         runner.end()
-        case = next(case for case in self._cases if case.name == failed.name)
-        checked: Runner | None = None
-        try:
-            checked = self._start("submission", submission.path, submission.sha256, check=True)
-            checked.finish_loading()
-            finding = correctness.look_closer(checked, case)
-        except Stopped:
-            return {}
-        finally:
-            if checked:
-                checked.end()
-        silent = [] if finding else [DetectorsSilent(case=case.name)]
+        start = partial(self._start, "submission", submission.path, submission.sha256, check=True)
+        looked, finding = closer_look.look(correctness, failed, self._cases, start)
+        silent = [DetectorsSilent(case=failed.name)] if looked and not finding else []
         return {"finding": finding, "notes": [*common["notes"], *silent]}
 
     def _out_of_time(self, results: Sequence[verdict.Case]) -> Inconclusive:

@@ -23,8 +23,8 @@ def what_is_missing() -> str:
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if not missing:
         return ""
-    one = len(missing) == 1
-    return f"This Python ({sys.executable}) lacks the package{'' if one else 's'} {', '.join(missing)}. {_command('python3')}"
+    packages = f"the package{'s' * (len(missing) > 1)} {', '.join(missing)}"
+    return f"This Python ({sys.executable}) lacks {packages}. {_command('python3')}"
 
 
 def _command(python: str) -> str:

@@ -38,6 +38,7 @@ ALLOWED = {
         "events",
         "garbage",
         "isolation",
+        "judging",
         "plan",
         "problem",
         "reasons",

@@ -30,13 +30,18 @@ from harness.build.extension import BuildFailed, Extension, SourceText, Toolchai
 from harness.build.locate import locate
 from harness.build.pending import Pending, built, name_what_exists
 from harness.build.symbols import missing_definition
-from harness.build.wrong_call import require_callable, unknown_keyword
+from harness.build.wrong_call import WrongCall, require_callable, unknown_keyword
+from harness.errors import KernelgateError
 from harness.records import KernelResources
 
 _REPORT = "kernels.json"
 
 # What this torch takes beside what is read here.
 _KEYWORDS = frozenset(inspect.signature(cpp_extension.load_inline).parameters)
+
+
+class NotBuilt(KernelgateError):
+    """An extension is needed where nothing is built."""
 
 
 @dataclass
@@ -47,8 +52,15 @@ class BuildReport:
     cached: bool = True
     count: int = 0
     kernels: list[KernelResources] = field(default_factory=list)
+    was_needed: bool = False
+    """Whether an extension was needed that is not built here."""
     waiting: list[Pending] | None = field(default_factory=list)
     """What will be built once the file is imported; None when it is, and all is built at once."""
+
+    def tells(self, error: BaseException) -> bool:
+        """Whether `error`, which ended an import without a toolchain, would end it anywhere."""
+        of_the_text = (NameError, SyntaxError, ModuleNotFoundError, WrongCall, BuildFailed)
+        return not self.was_needed and isinstance(error, of_the_text)
 
     def finish(self) -> None:
         """Build what waits: the file is imported. Raises what building raises."""
@@ -58,10 +70,11 @@ class BuildReport:
 
 
 def install(
-    toolchain: Toolchain, cache: Path, submission: Path, look: Callable[[Path], None] = lambda library: None
+    toolchain: Toolchain | None, cache: Path, submission: Path, look: Callable[[Path], None] = lambda library: None
 ) -> BuildReport:
     """Replace `torch.utils.cpp_extension.load_inline` in this process; returns the report it will fill. `look` sees
-    each library before it is loaded, and what it raises passes through."""
+    each library before it is loaded, and what it raises passes through. Without a toolchain nothing is built: who needs
+    an extension gets NotBuilt, and the report says so."""
     report = BuildReport()
 
     def load_inline(
@@ -98,12 +111,19 @@ def install(
             extra_include_paths=tuple(extra_include_paths or ()),
             no_implicit_headers=bool(no_implicit_headers),
         )
-        if not is_python_module:
+
+        def load() -> ModuleType | str:
+            if toolchain is None:
+                report.was_needed = True
+                raise NotBuilt(f"'{extension.name}' is not built here")
             return _load(extension, toolchain, cache, report, is_python_module, look)
+
+        if not is_python_module:
+            return load()
         require_callable(extension)
 
         def build() -> ModuleType:
-            module = _load(extension, toolchain, cache, report, is_python_module, look)
+            module = load()
             assert isinstance(module, ModuleType)
             name_what_exists(module, extension.name)
             return module

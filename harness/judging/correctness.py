@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from harness.oracle.draw import Drawn, Draws
 from harness.paths import ROOT
 from harness.problem import Case, Problem
 from harness.protocol.wire import Ran
-from harness.reasons import ENDS_THE_WORKER, Group, Reason
+from harness.reasons import ENDS_THE_WORKER, Reason
 from harness.settings import Settings, sub_seed
 from harness.submission import Submission
 
@@ -171,28 +172,12 @@ class Correctness:
         failed = [case for case in self.results if isinstance(case, verdict.CaseFailed)]
         return next((case for case in failed if case.reason == reason), failed[0] if failed else None)
 
-    def look_closer(self, runner: Runner, case: Case) -> verdict.CaseFailed | None:
-        """What all detectors, which `runner` was built with, find in a case that failed; None where they find nothing.
-        Raises Stopped for what is no finding."""
-        drawn = self._draws.draw(case)
-        seed = self._settings.seed
-        try:
-            check_case(runner, self._problem, drawn, sub_seed(seed, case.name, "order"), self._steps[case.name])
-        except SubmissionError as error:
-            if error.reason.group is not Group.FINDING:
-                return None
-            repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed, check=True)
-            return verdict.CaseFailed(
-                name=case.name,
-                shape=drawn.reference.case.shape_text,
-                scaled=drawn.reference.scaled,
-                dtype=drawn.reference.case.dtype_text,
-                reason=error.reason,
-                message=error.message,
-                repeat=repeat,
-                frame=runner.frame(error),
-            )
-        return None
+    def judge_again(self, runner: Runner, case: Case) -> verdict.Case:
+        """One case once more, by a worker whose extensions are built for all detectors."""
+        checked = replace(self._settings, check=True)
+        fresh = Correctness(self._submission, self._problem, self._draws, self._device, checked)
+        fresh._steps = self._steps
+        return fresh._judge(runner, case)
 
     def run(self, runner: Runner, cases: Sequence[Case], on_event: OnEvent) -> None:
         self._steps = repeated.deal([case.name for case in cases], self._settings.seed)

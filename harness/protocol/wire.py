@@ -85,6 +85,8 @@ class Load(Struct, frozen=True, tag="load"):
     forbidden_ops: list[str] = []
     kernel_s: float = 20.0
     """How long a kernel of the emulator may go on without an end of one of its blocks."""
+    dry: bool = False
+    """Whether it is only imported, and nothing is built: a failure then is one on any device."""
 
 
 class Precompilation(Struct, frozen=True):

@@ -95,6 +95,9 @@ def folded(cases: Sequence[Case]) -> Iterator[str]:
     if len(cases) < 2:
         return
     failed = [case for case in cases if isinstance(case, CaseFailed)]
+    if len(failed) == len(cases) and len({case.reason for case in failed}) == 1:
+        yield f"all cases fail so, the smallest is {_smallest(failed)}; -v shows every case"
+        return
     for reason in dict.fromkeys(case.reason for case in failed):
         yield _together(reason, [case for case in failed if case.reason == reason])
     counts = [
@@ -108,9 +111,13 @@ def folded(cases: Sequence[Case]) -> Iterator[str]:
 
 
 def _together(reason: str, cases: Sequence[CaseFailed]) -> str:
-    smallest = min(cases, key=lambda case: _elements(case.shape))
-    which = f"'{smallest.name}' ({smallest.shape})"
+    which = _smallest(cases)
     return f"{reason} in {len(cases)} cases, the smallest {which}" if len(cases) > 1 else f"{reason} in {which}"
+
+
+def _smallest(cases: Sequence[CaseFailed]) -> str:
+    smallest = min(cases, key=lambda case: _elements(case.shape))
+    return f"'{smallest.name}' ({smallest.shape})"
 
 
 def _elements(shape: str) -> int:

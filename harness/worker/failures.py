@@ -11,7 +11,7 @@ from harness.build.doors import ForbiddenSymbol
 from harness.build.extension import BuildFailed, Unsupported
 from harness.build.wrong_call import WrongCall
 from harness.errors import out_of_memory, printable
-from harness.protocol.wire import MAX_PLACES, Construct, Done, Failed, Reply, Request
+from harness.protocol.wire import Construct, Done, Failed, Reply, Request
 from harness.reasons import Reason
 from harness.records import Place
 from harness.worker import implementations
@@ -51,7 +51,7 @@ class Failures:
             case Unsupported():
                 return self._of_sources(Reason.UNSUPPORTED_BY_EMULATOR, error)
             case implementations.LoadFailed():
-                return Failed(reason=Reason.LOAD_FAILED, message=str(error))
+                return self._failed(Reason.LOAD_FAILED, error, plain=True)
             case WrongCall():
                 return self._failed(Reason.LOAD_FAILED, error, plain=True)
         # Python's parser raises MemoryError for text that is nested too deep, before a line of it runs.
@@ -85,7 +85,7 @@ class Failures:
         places = [Place(printable(self._path.name), line) for line in dict.fromkeys(named)]
         if not places and (called := implementations.place_of_error(error, self._path)):
             places = [called]
-        return Failed(reason=reason, message=text, places=places[:MAX_PLACES])
+        return Failed(reason=reason, message=text, places=places[:1])  # the first error is mostly the others' cause
 
     def rehearsed(self, rehearse: Callable[[], Reply]) -> Reply:
         """The reply of a rehearsal. An exception in it is kept for later messages: zeros may be no input that makes
@@ -114,7 +114,9 @@ class Failures:
         if forbidden:
             reason, message = Reason.FORBIDDEN_OP, _forbidden(forbidden[0], where)
         else:
-            text = str(error).strip()[:MAX_TEXT] or "no message"
+            # Python's parser says the place behind its message, too.
+            said = error.msg if isinstance(error, SyntaxError) and where else str(error)
+            text = said.strip()[:MAX_TEXT] or "no message"
             if _is_refused_process(error):
                 text += self._why_refused()
             elif isinstance(error, NameError | AttributeError | ModuleNotFoundError):

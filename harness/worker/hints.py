@@ -6,6 +6,10 @@ import builtins
 import difflib
 from collections.abc import Iterable
 
+# How alike a name must be to be proposed (difflib's ratio), and how long one that another begins with.
+LIKE = 0.55
+MIN_BEGIN = 3
+
 # Names that submissions use, by the import that gives them.
 IMPORTS = {
     "torch": "import torch",
@@ -22,7 +26,8 @@ def hint_for(error: BaseException) -> str:
         case ModuleNotFoundError() if error.name:
             return f". Install the package that has it here (pip install {error.name.partition('.')[0]}), or do without"
         case NameError() if error.name:
-            return _import_for(error.name) or _near(error.name, _names_at(error))
+            near = _import_for(error.name) or _near(error.name, _names_at(error))
+            return near or ". Nothing defines or imports it before this line"
         case AttributeError() if error.name and "Did you mean" not in str(error):
             return _near(error.name, dir(error.obj)) if error.obj is not None else ""
     return ""
@@ -33,7 +38,12 @@ def _import_for(name: str) -> str:
 
 
 def _near(name: str, known: Iterable[str]) -> str:
-    found = difflib.get_close_matches(name, [k for k in known if isinstance(k, str)], 1, cutoff=0.55)
+    """The known name that is most like it, or the first that it goes on from, as 'epsilon' from 'eps'."""
+    known = [k for k in known if isinstance(k, str)]
+    begun = [k for k in known if len(k) >= MIN_BEGIN and name.startswith(k)]
+    if begun:
+        return f". Did you mean '{begun[0]}'?"
+    found = difflib.get_close_matches(name, known, 1, cutoff=LIKE)
     return f". Did you mean '{found[0]}'?" if found else ""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import itertools
 import sys
 import traceback
@@ -67,18 +68,29 @@ def submission(path: Path) -> Factory:
     module = _load_module(path, "submission")
     model = getattr(module, "ModelNew", None)
     if not callable(model):
-        raise LoadFailed(f"{path.name} defines no ModelNew; a submission defines a class of that name.{_near(module)}")
+        raise _no_model(module, path)
     return model
 
 
-def _near(module: ModuleType) -> str:
-    """Which of its own classes may be meant, as the end of a message."""
-    classes = [
-        name
-        for name, value in vars(module).items()
+def _no_model(module: ModuleType, path: Path) -> LoadFailed:
+    """Names the classes that may be meant, and has the line of the first."""
+    own = [
+        value
+        for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, torch.nn.Module) and value.__module__ == module.__name__
     ]
-    return f" It defines {', '.join(classes)}; rename the one that is meant." if classes else ""
+    names = ", ".join(cls.__name__ for cls in own)
+    meant = f" It defines {names}; rename the one that is meant." if own else ""
+    error = LoadFailed(f"{path.name} defines no ModelNew; a submission defines a class of that name.{meant}")
+    setattr(error, CALLED_AT, _line_of_class(own[0]) if own else 0)
+    return error
+
+
+def _line_of_class(cls: type) -> int:
+    try:
+        return inspect.getsourcelines(cls)[1]
+    except (OSError, TypeError):
+        return 0
 
 
 def eager(path: Path) -> Factory:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from harness.build.pending import CALLED_AT
 from harness.errors import KernelgateError
 
 # A value of an argument is shown with so many characters.
@@ -29,10 +30,19 @@ def require_fit(function: Callable[..., Any], called: str, given: Sequence[Any],
         signature.bind(*given)
     except TypeError as error:
         values = ", ".join(map(shown, given))
-        raise WrongArguments(
+        wrong = WrongArguments(
             f"{called} takes {_without_annotations(signature)} and was called as {called}({values}), as the problem's "
             f"{problems}: {error}."
-        ) from None
+        )
+        setattr(wrong, CALLED_AT, _line_of(function))
+        raise wrong from None
+
+
+def _line_of(function: Callable[..., Any]) -> int:
+    """The line of its definition; 0 where it has none."""
+    defined = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
+    code = getattr(inspect.unwrap(defined), "__code__", None)
+    return code.co_firstlineno if code else 0
 
 
 def _without_annotations(signature: inspect.Signature) -> str:
