@@ -29,11 +29,23 @@ def marked(place, message=""):
         (Place("mine.py", 3), "mine.py:3: 'weigth' was not declared in this scope", "weigth"),
         (Place("mine.py", 3), 'identifier "weigth" is undefined', "weigth"),
         (Place("mine.py", 3), "mine.py:2: 'x' is wrong\nmine.py:3: 'launch' is wrong", "launch"),
+        (Place("mine.py", 3), "mine.py:3: expected ',' or ')' before 'weigth'", "weigth"),
+        (Place("mine.py", 4), "It reads 4 bytes at byte 8 of self.partial (2, float32) of 8 bytes", "partial[i + 1]"),
         (Place("mine.py", 3), "something else", "y = launch(x, weigth)"),
         (Place("mine.py", 4, label="writes"), "", "total[i]"),
         (Place("mine.py", 4, label="read"), "", "partial[i + 1]"),
     ],
-    ids=["columns", "gcc", "nvcc", "own line", "all of it", "what is written", "what is read"],
+    ids=[
+        "columns",
+        "gcc",
+        "nvcc",
+        "own line",
+        "what stands there",
+        "a tensor",
+        "all of it",
+        "what is written",
+        "what is read",
+    ],
 )
 def test_what_a_message_is_about_is_marked(place, message, text):
     assert marked(place, message) == text

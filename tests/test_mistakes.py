@@ -16,7 +16,13 @@ BY_NAME = {mistake.name: mistake for mistake in mistakes.mistakes()}
 
 @pytest.mark.parametrize(
     "name",
-    ["name_not_defined", "functions_left_out", "attribute_misspelt", "constructor_without_arguments", "barrier_left_out"],
+    [
+        "name_not_defined",
+        "functions_left_out",
+        "attribute_misspelt",
+        "constructor_without_arguments",
+        "barrier_left_out",
+    ],
 )
 def test_a_mistake_is_answered_on_one_screen_with_its_file_line_and_remedy(name):
     found = mistakes.replay(BY_NAME[name])

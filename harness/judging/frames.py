@@ -20,6 +20,11 @@ MAX_LINE = 160
 # What compilers put around the part of a line that they speak of: gcc 'x', nvcc "x".
 _QUOTED = re.compile(r"['\"‘“]([^'\"‘’“”]{1,80})['\"’”]")
 
+_BEFORE = re.compile(r"\bbefore ['‘]([^'’]+)['’]")
+
+# A tensor as a finding names it: "of self.weight (321, float32)".
+_TENSOR = re.compile(r"\bof ([A-Za-z_][\w.]*) \([\d×]+, \w+\)")
+
 # An element of an array or a tensor, and whether it is assigned to.
 _ELEMENT = re.compile(r"[A-Za-z_]\w*\s*\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]")
 _ASSIGNS = re.compile(r"\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)")
@@ -64,7 +69,7 @@ def _columns(place: Place, line: str, message: str) -> tuple[int, int]:
         begin = _characters(line, place.column - 1)
         end = _characters(line, place.end_column - 1) if place.end_column > place.column else begin + 1
         return begin, end
-    for begin, end in [*_accessed(line, place.label), *_spoken_of(line, place, message)]:
+    for begin, end in [*_accessed(line, place.label), *_of_tensor(line, message), *_spoken_of(line, place, message)]:
         return begin, end
     return len(line) - len(line.lstrip()), len(line.rstrip())
 
@@ -85,10 +90,20 @@ def _accessed(line: str, label: str) -> Iterator[tuple[int, int]]:
         yield found.span()
 
 
+def _of_tensor(line: str, message: str) -> Iterator[tuple[int, int]]:
+    """The element of the tensor that a finding names with its form."""
+    if named := _TENSOR.search(message):
+        for found in _ELEMENT.finditer(line):
+            if re.split(r"\W", found[0])[0] == named[1].rpartition(".")[2]:
+                yield found.span()
+
+
 def _spoken_of(line: str, place: Place, message: str) -> Iterator[tuple[int, int]]:
     """What is quoted in the part of the message that names this line, or in the message."""
     own = [text for text in message.splitlines() if text.startswith(f"{place.file}:{place.line}:")]
-    for quoted in _QUOTED.findall("\n".join(own) or message):
+    said = "\n".join(own) or message
+    # "expected ',' or ';' before 'for'" speaks of where 'for' stands.
+    for quoted in [*_BEFORE.findall(said), *_QUOTED.findall(said)]:
         found = re.search(rf"(?<!\w){re.escape(quoted)}(?!\w)", line)
         if found:
             yield found.span()

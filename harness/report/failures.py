@@ -26,14 +26,14 @@ def print_failure(console: Console, evaluation: Rejected | Errored) -> None:
     """The verdict with its cause, the lines that it is about, what was printed, and the other cases in a few lines."""
     head = Text.assemble((status_of(evaluation).upper(), STATUS_STYLE[status_of(evaluation)]))
     failed, finding = named_in_message(evaluation), evaluation.finding
-    if finding:
-        print_paragraph(console, head, f"  {evaluation.submission}  {evaluation.reason}, for a defect that all "
-                        f"detectors see: {finding.reason}: {finding.message}")  # fmt: skip
-        _print_frame(console, finding.frame)
+    is_cause = finding is not None and finding.reason != evaluation.reason
+    because = ", for a defect that all detectors see" if is_cause else ""
+    said = f"{finding.reason}: {finding.message}" if finding else evaluation.message
+    of = f"{evaluation.reason}{because}: " if is_cause or not finding else ""
+    print_paragraph(console, head, f"  {evaluation.submission}  {of}{said}")
+    _print_frame(console, finding.frame if finding else failed.frame if failed else evaluation.frame)
+    if is_cause:
         print_paragraph(console, Text(INDENT), f"{evaluation.reason}: {evaluation.message}")
-    else:
-        print_paragraph(console, head, f"  {evaluation.submission}  {evaluation.reason}: {evaluation.message}")
-        _print_frame(console, failed.frame if failed else evaluation.frame)
     print_printed(console, evaluation.printed)
     for line in folded(evaluation.cases):
         print_paragraph(console, Text(INDENT), line)

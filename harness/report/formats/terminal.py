@@ -13,7 +13,7 @@ from harness.notes import DetectorsSilent
 from harness.reasons import Reason
 from harness.records import KernelCounts
 from harness.report.cases import case_columns, counted, has_news, noisy_of, timed_below, timed_of
-from harness.report.failures import print_failure, print_printed, repeat_of
+from harness.report.failures import INDENT, print_failure, print_paragraph, print_printed, repeat_of
 from harness.report.ranking import ranking
 from harness.report.tables import print_columns
 from harness.report.verdicts import STATUS_STYLE, accepted_summary, named_in_message, status_of
@@ -21,8 +21,8 @@ from harness.report.view import View
 from harness.report.words import conditions, sentence
 from harness.verdict import Accepted, CasePassed, Errored, Evaluation, Rejected, Results
 
-# Reasons that the emulator's detectors may name the cause of; with most others it does so by itself.
-HINTED = {Reason.CRASHED, Reason.ENDLESS_KERNEL, Reason.OUT_OF_BOUNDS, Reason.DIVERGENT_BARRIER}
+# Reasons that the emulator's detectors name the place of, where they have not been asked yet.
+HINTED = {Reason.CRASHED, Reason.OUT_OF_BOUNDS}
 
 HINT = "--check also looks for races, barriers left out and uninitialised reads"
 
@@ -64,7 +64,8 @@ def _print_evaluation(console: Console, evaluation: Evaluation, view: View, *, a
 def _print_refused(console: Console, evaluation: Rejected | Errored, view: View) -> None:
     """The verdict first: who has made a mistake reads what it is, and the rest where that is not enough."""
     print_failure(console, evaluation)
-    _print_notes(console, evaluation)
+    for note in evaluation.notes:
+        print_paragraph(console, Text(INDENT), f"note: {sentence(note)}")
     if repeat := repeat_of(evaluation):
         console.print(Text(f"  repeat: {repeat}", style="cyan"), soft_wrap=True)
     if not view.checked and _was_not_looked_at(evaluation):
