@@ -68,7 +68,7 @@ def sentence(note: Note) -> str:
         case notes.DetectorsSilent():
             return (
                 f"Run again with all detectors, '{note.case}' showed no race, no access out of bounds, no missing "
-                "barrier and no read of what nothing wrote: what it computes is wrong, not how its threads meet."
+                "barrier and no read of what nothing wrote."
             )
         case notes.MayRun():
             return (

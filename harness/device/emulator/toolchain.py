@@ -104,8 +104,11 @@ class EmulatorToolchain:
         if plain:
             unit = _Unit("cuda", [*cuda, *cpp], extension.extra_cuda_cflags, _preludes_of_kernels(cuda), plain)
             # What is wrong is said of the units that torch makes.
-            with contextlib.suppress(building.CompilerError):
+            try:
                 return self._built([unit], extension, module_name, folder), ()
+            except building.CompilerError as error:
+                if _is_of_kernels(error.log, extension.cuda_sources):  # there the units that torch makes are the same
+                    raise _explained(error.log, {piece.file for piece in extension.cuda_sources if piece.file}) from None
         main = _Unit("main", cpp, extension.extra_cflags, [preludes.MAIN], binding.with_pybind11(extension))
         # torch's headers alone take as long to compile as most kernels.
         empty = cuda and not main.binding and not any(piece.text.strip() for piece in cpp)
@@ -215,6 +218,15 @@ def _preludes_of_kernels(cuda: Sequence[SourceText]) -> list[str]:
     """Those that a unit of kernels is tried with, in turn."""
     lean = all(preludes.is_lean(piece.text) for piece in cuda)
     return [preludes.LEAN, preludes.CUDA] if lean else [preludes.CUDA]
+
+
+def _is_of_kernels(log: str, cuda: Sequence[SourceText]) -> bool:
+    """Whether the compiler's first error is at a line of the kernels' sources."""
+    first = next(filter(None, map(_ERROR.match, log.splitlines())), None)
+    return first is not None and any(
+        piece.line and first["file"] == piece.file and 0 <= int(first["line"]) - piece.line <= piece.text.count("\n")
+        for piece in cuda
+    )
 
 
 def _in_words_of_cuda(text: str) -> str:
