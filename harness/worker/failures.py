@@ -24,6 +24,9 @@ from harness.worker.wrong_arguments import WrongArguments
 # Longer messages of a submission's own errors are cut: they begin with what matters.
 MAX_TEXT = 2000
 
+# Behind the signatures that would have fitted pybind11 prints all elements of what came.
+_INVOKED_WITH = "\n\nInvoked with:"
+
 
 class Failures:
     """Puts exceptions of one implementation into words."""
@@ -116,7 +119,7 @@ class Failures:
         else:
             # Python's parser says the place behind its message, too.
             said = error.msg if isinstance(error, SyntaxError) and where else str(error)
-            text = said.strip()[:MAX_TEXT] or "no message"
+            text = said.partition(_INVOKED_WITH)[0].strip()[:MAX_TEXT] or "no message"
             if _is_refused_process(error):
                 text += self._why_refused()
             elif isinstance(error, NameError | AttributeError | ModuleNotFoundError):

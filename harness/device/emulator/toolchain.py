@@ -100,6 +100,7 @@ class EmulatorToolchain:
         kernels = translate.find_kernels([p.text for p in (*extension.cpp_sources, *extension.cuda_sources)])
         cpp = [translate.translate(piece, kernels) for piece in extension.cpp_sources]
         cuda = [translate.translate(piece, kernels) for piece in extension.cuda_sources]
+        files = {piece.file for piece in (*extension.cpp_sources, *extension.cuda_sources) if piece.file}
         plain = self._plain_binding(extension, cuda, module_name)
         if plain:
             unit = _Unit("cuda", [*cuda, *cpp], extension.extra_cuda_cflags, _preludes_of_kernels(cuda), plain)
@@ -107,8 +108,9 @@ class EmulatorToolchain:
             try:
                 return self._built([unit], extension, module_name, folder), ()
             except building.CompilerError as error:
-                if _is_of_kernels(error.log, extension.cuda_sources):  # there the units that torch makes are the same
-                    raise _explained(error.log, {piece.file for piece in extension.cuda_sources if piece.file}) from None
+                # There the units that torch makes are the same.
+                if _is_of_kernels(error.log, extension.cuda_sources):
+                    raise _explained(error.log, files) from None
         main = _Unit("main", cpp, extension.extra_cflags, [preludes.MAIN], binding.with_pybind11(extension))
         # torch's headers alone take as long to compile as most kernels.
         empty = cuda and not main.binding and not any(piece.text.strip() for piece in cpp)
@@ -118,7 +120,6 @@ class EmulatorToolchain:
         try:
             return self._built(units, extension, module_name, folder, kernels_first=bool(plain)), ()
         except building.CompilerError as error:
-            files = {piece.file for piece in (*extension.cpp_sources, *extension.cuda_sources) if piece.file}
             raise _explained(error.log, files) from None
 
     @staticmethod
