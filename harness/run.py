@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 INTERRUPTED = "Stopped by the keyboard or by SIGTERM; what had not finished says nothing."
 
 
+# So many submissions are imported before the emulator is built, each in a process of its own. A mistake in one of many
+# is found while the others are judged.
+MOST_LOOKED_AT = 3
+
+
 class RunStopped(KernelgateError):
     """A run ended before its end; what was measured until then is kept."""
 
@@ -127,7 +132,7 @@ def _of_group(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) ->
     if chosen.are_loaded and not chosen.of(group):
         return
     paths = [submission.path for submission in group.submissions]
-    if not is_prepared(group.device, paths, check=plan.settings.check):
+    if len(paths) <= MOST_LOOKED_AT and not is_prepared(group.device, paths, check=plan.settings.check):
         group, refused = _looked_at(group, plan, chosen, on_event)
         yield from refused
         paths = [submission.path for submission in group.submissions]

@@ -140,3 +140,38 @@ def test_equal_failures_are_one_line_with_the_smallest(tmp_path):
     assert run.stdout.startswith("REJECTED  mine  wrong_output: 2 of 2 cases failed; ")
     assert "case " not in run.stdout
     assert "case " in run_eval(path, "--problem", PROBLEM, "--device", "cpu", "-v", json_results=False).stdout
+
+
+def test_a_missing_name_is_said_before_the_emulator_is_built(tmp_path):
+    """A cache of its own, where a compiler that does nothing would end the run."""
+    path = tmp_path / "mine.py"
+    path.write_text("from torch import nn\nclass ModelNew(nm.Module): pass\n")
+    cache = tmp_path / "cache"
+    run = run_eval(path, "--problem", PROBLEM, "--device", "emulator", env={"KERNELGATE_CACHE": str(cache)})
+    (evaluation,) = run.results["evaluations"]
+    assert (evaluation["reason"], evaluation["frame"]["marks"][0]["line"]) == ("load_failed", 2)
+    assert not list(cache.glob("emulator/*")) and "The emulator is built" not in run.stderr
+
+
+def test_what_only_a_device_tells_is_left_to_judging(tmp_path):
+    """Without one, an attribute of the extension cannot be known."""
+    from harness.device.memory_file import MemoryFile
+    from harness.isolation.levels import choose_isolation
+    from harness.judging import first_look
+    from harness.submission import read_submission
+
+    path = tmp_path / "mine.py"
+    common = dict(problem="p", submission="mine", source_sha256="", device="emulator", seed=1)
+    memory, isolation = MemoryFile(), choose_isolation("auto", "emulator")
+
+    def refused(source):
+        path.write_text(source)
+        return first_look.refusal(read_submission(path), memory.fd, isolation, PROBLEM, common)
+
+    assert (
+        refused(EXTENSION + "try: extension.two\nexcept Exception: two = missing\nclass ModelNew(nn.Module): pass")
+        is None
+    )
+    assert refused(EXTENSION + "raise ValueError\nclass ModelNew(nn.Module): pass") is None
+    assert refused(EXTENSION + "class ModelNew(nn.Module): pass") is None
+    assert refused(EXTENSION + "two = missing").reason == "load_failed"
