@@ -74,7 +74,7 @@ _RUNS_NOTHING = {scale.constant, calls.not_deterministic, regions.region, roundi
 }
 
 # Of more elements the reference takes too long.
-MOST_ELEMENTS = 1 << 22
+MOST_ELEMENTS = 1 << 21
 
 
 def find(evidence: Evidence, ends_s: float, hypotheses: Sequence[Hypothesis] = HYPOTHESES) -> Explanation:

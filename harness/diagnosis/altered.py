@@ -59,15 +59,20 @@ class OfStatistics(Altered):
         return (variance, mean) if name == "var_mean" else variance
 
 
-class OfSums(Altered):
-    """Sums, means and variances over the columns `chosen` of their terms, where they have `of`."""
+# How a mean and a variance are computed. Where all terms are there, all ways give the same.
+WAYS = ("two_pass", "one_pass", "from_the_first")
 
-    def __init__(self, chosen: torch.Tensor, of: int, *, divided_by: int, one_pass: bool) -> None:
+
+class OfSums(Altered):
+    """Sums, means and variances over the columns `chosen` of their terms, where they have `of`; means and variances in
+    one of WAYS."""
+
+    def __init__(self, chosen: torch.Tensor, of: int, *, divided_by: int, way: str) -> None:
         super().__init__()
         self._chosen = chosen
         self._of = of
         self._divided_by = divided_by
-        self._one_pass = one_pass
+        self._way = way
 
     def alter(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if name not in ("var_mean", "var", "mean", "sum") or not args[0].is_floating_point():
@@ -77,19 +82,25 @@ class OfSums(Altered):
         if rows.shape[1] != self._of:
             return _NOT_ALTERED
         part = rows[:, self._chosen]
-        total = part.sum(1)
         if name == "sum":
-            return total.reshape(shape)
-        mean = total / self._divided_by
-        if name == "mean":
-            return mean.reshape(shape)
-        variance = self._variance(part, mean).reshape(shape)
-        return (variance, mean.reshape(shape)) if name == "var_mean" else variance
+            return part.sum(1).reshape(shape)
+        mean, variance = (t.reshape(shape) for t in self._statistics(part, rows[:, :1]))
+        return {"mean": mean, "var": variance, "var_mean": (variance, mean)}[name]
 
-    def _variance(self, part: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
-        if self._one_pass:
-            return part.square().sum(1) / self._divided_by - mean.square()
-        return (part - mean[:, None]).square().sum(1) / self._divided_by
+    def _statistics(self, part: torch.Tensor, first: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The mean and the variance of a part of each row, whose first elements are `first`."""
+        if self._way != "from_the_first":
+            mean = self._mean(part)
+            squares = self._mean(part.square()) - mean.square()
+            return mean, squares if self._way == "one_pass" else self._mean((part - mean[:, None]).square())
+        # The corrected two-pass algorithm: Chan, Golub and LeVeque, The American Statistician 37, 1983.
+        mean = first[:, 0] + self._mean(part - first)
+        deviations = part - mean[:, None]
+        correction = self._mean(deviations)
+        return mean + correction, self._mean(deviations.square()) - correction.square()
+
+    def _mean(self, part: torch.Tensor) -> torch.Tensor:
+        return part.sum(1) / self._divided_by
 
 
 class OfEps(Altered):

@@ -11,6 +11,8 @@ from harness.problem import Case
 # A rule by size or divisibility needs so many cases on either side: any two numbers are in some order.
 FEWEST = 2
 
+# A rule names no more kinds of data, and the line no more shapes.
+MOST_KINDS = 3
 MOST_SHAPES = 4
 
 _SIZES: dict[str, Callable[[Case], int]] = {
@@ -39,20 +41,29 @@ def failing_cases(failed: Sequence[Case], passed: Sequence[Case]) -> FailingCase
 
 
 def _rules(failed: Sequence[Case], passed: Sequence[Case]) -> Iterator[tuple[str, str, str]]:
-    for name, kind in _KINDS.items():
-        kinds = {kind(case) for case in failed}
-        if len(kinds) == 1 and not kinds & {kind(case) for case in passed}:
-            yield name, "=", kinds.pop()
-    if min(len(failed), len(passed)) >= FEWEST:
-        yield from _rules_of_divisors(failed, passed)
-        for name, size in _SIZES.items():
-            yield from _rules_of_size(name, [size(case) for case in failed], [size(case) for case in passed])
+    """What tells them apart, the most telling first."""
+    if len(passed) < FEWEST:
+        return
+    sizes = {name: ([size(case) for case in failed], [size(case) for case in passed]) for name, size in _SIZES.items()}
+    several = len(failed) >= FEWEST
+    for name in ("dtype", "layout"):
+        yield from _rules_of_kind(name, failed, passed)
+    if several:
+        yield from _rules_of_divisors(*sizes["D"])
+    yield from _rules_of_kind("distribution", failed, passed)
+    for name, (of_failed, of_passed) in sizes.items() if several else ():
+        yield from _rules_of_size(name, of_failed, of_passed)
 
 
-def _rules_of_divisors(failed: Sequence[Case], passed: Sequence[Case]) -> Iterator[tuple[str, str, str]]:
-    last = _SIZES["D"]
+def _rules_of_kind(name: str, failed: Sequence[Case], passed: Sequence[Case]) -> Iterator[tuple[str, str, str]]:
+    kinds = sorted({_KINDS[name](case) for case in failed})
+    if len(kinds) <= MOST_KINDS and not {*kinds} & {_KINDS[name](case) for case in passed}:
+        yield name, "=", " or ".join(kinds)
+
+
+def _rules_of_divisors(failed: Sequence[int], passed: Sequence[int]) -> Iterator[tuple[str, str, str]]:
     for divisor in _DIVISORS:
-        if all(last(case) % divisor for case in failed) and not any(last(case) % divisor for case in passed):
+        if all(last % divisor for last in failed) and not any(last % divisor for last in passed):
             yield "D", "not a multiple of", str(divisor)
 
 

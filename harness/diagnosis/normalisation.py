@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Iterator
 
 import torch
 
-from harness.diagnosis.altered import OfEps, OfGelu, OfStatistics, OfSums, Reductions, WithoutSum
+from harness.diagnosis.altered import WAYS, OfEps, OfGelu, OfStatistics, OfSums, Reductions, WithoutSum
 from harness.diagnosis.evidence import Candidate, Evidence
 from harness.explanations import (
     Cancelled,
@@ -102,14 +103,12 @@ def part_of_row(evidence: Evidence) -> Iterator[Candidate]:
     evidence.outputs(mode=counting)
     for of in sorted(counting.terms, reverse=True):
         for chosen, lanes in _parts(of):
-            for divided_by in sorted({of, len(chosen)}):
-                for one_pass in (False, True):
-                    columns = torch.tensor(chosen, device=evidence.got[0].device)
-                    mode = OfSums(columns, of, divided_by=divided_by, one_pass=one_pass)
-                    explanation = PartOfRow(
-                        start=chosen[0], used=len(chosen), of=of, divided_by=divided_by, lanes=lanes
-                    )
-                    yield Candidate(explanation, evidence.outputs(mode=mode))
+            columns = torch.tensor(chosen, device=evidence.got[0].device)
+            for divided_by, way in itertools.product(sorted({of, len(chosen)}), WAYS):
+                if way == "two_pass" or divided_by == of:  # a part that is divided by its own count is a row like any
+                    outputs = evidence.outputs(mode=OfSums(columns, of, divided_by=divided_by, way=way))
+                    found = PartOfRow(start=chosen[0], used=len(chosen), of=of, divided_by=divided_by, lanes=lanes)
+                    yield Candidate(found, outputs)
 
 
 def _parts(of: int) -> Iterator[tuple[list[int], int]]:

@@ -7,6 +7,9 @@ from harness.explanations import Explanation, FailingCases, Places, Region, Unex
 from harness.report.verdicts import named_in_message
 from harness.verdict import CaseFailed, Evaluation, Rejected
 
+# Elements of a vector, lanes of a warp, the most threads of a block.
+TAILS = (4, 32, 1024)
+
 NOTHING_FITS = "none of the usual faults gives this result."
 
 
@@ -148,4 +151,11 @@ def _places(found: Places, unit: str) -> str:
         return f"the {unit}s whose number modulo {found.period} is {which}"
     end = "last" if found.start else "first"
     many = "" if number == 1 else f" {number:,}"
-    return f"the {end}{many} of {found.count:,} {unit}s"
+    return f"the {end}{many} of {found.count:,} {unit}s{_tail(found)}"
+
+
+def _tail(found: Places) -> str:
+    """What the last ones are left over from, in steps that kernels take."""
+    number = found.stop - found.start
+    steps = [f"{step:,}" for step in TAILS if found.start and number == found.count % step]
+    return f" ({found.count:,} modulo {' and '.join(steps)})" if steps else ""
