@@ -71,15 +71,18 @@ def variance_divisor(evidence: Evidence) -> Iterator[Candidate]:
         yield Candidate(VarianceDivisor(divisor=divisors[0], expected=divisors[1]), outputs)
 
 
-def eps(evidence: Evidence) -> Iterator[Candidate]:
+def eps(evidence: Evidence) -> Iterator[Candidate | None]:
     """eps is outside of the root, left out, or another number than was asked for."""
     mode = OfEps(lambda variance, eps: torch.sqrt(variance) + eps)
     outputs = evidence.outputs(mode=mode)
     if not mode.used:
         return
     yield Candidate(EpsOutsideRoot(), outputs)
-    others = {used: evidence.outputs(mode=_with_eps(used)) for used in USUAL_EPS if used != mode.eps}
-    fitting = [used for used, outputs in others.items() if evidence.explains(outputs)]
+    fitting = []
+    for used in USUAL_EPS:
+        if used != mode.eps and evidence.explains(evidence.outputs(mode=_with_eps(used))):
+            fitting.append(used)
+        yield None
     if fitting:
         yield Candidate(OtherEps(used=fitting[0] if len(fitting) == 1 else None, expected=mode.eps))
 

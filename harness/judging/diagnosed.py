@@ -18,7 +18,7 @@ from harness.problem import Case
 
 # The first wrong call is kept, and one more, of fewer elements where the first has many.
 MOST_KEPT = 2
-FEW_ELEMENTS = 1 << 20
+FEW_ELEMENTS = 1 << 18
 
 # Results that take more are not kept: the device's memory is the submission's.
 KEPT_BYTES = 256 << 20
@@ -54,10 +54,11 @@ class Witness:
         """The verdicts of `judged`, as the device ran the cases, with explanations. `runner` is asked for nothing
         afterwards: it may not live through a second call."""
         right = _right_in_wider(judged)
-        ends_s = time.monotonic() + diagnosis.LIMIT_S
+        share_s = diagnosis.LIMIT_S / max(len(self._kept), 1)
         found: dict[str, Explanation] = {}
         for case, evidence in sorted(self._kept, key=lambda kept: kept[1].elements > FEW_ELEMENTS):
             if all(isinstance(explanation, Unexplained) for explanation in found.values()):
+                ends_s = time.monotonic() + share_s
                 found[case] = _explanation(replace(evidence, right_in_wider=right), runner, ends_s)
         return [_with(result, found) for _, result in judged]
 
