@@ -98,7 +98,7 @@ def cause(explanation: Explanation) -> str:
         case explanations.NotDeterministic(differing=differing, of=of):
             return (
                 f"not deterministic: another call on the same data differs in {differing:,} of {of:,} elements. "
-                "A race, or memory that nothing was written to."
+                "A race, random numbers, or memory that nothing was written to."
             )
         case explanations.Region():
             return _region(explanation)
