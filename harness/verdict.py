@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from harness.explanations import Explanation, FailingCases
 from harness.notes import Disturbed, FasterThanMemory, Note, NotTimed, TooNoisyToRank
 from harness.reasons import Reason
 from harness.records import ClockLimit, KernelCounts, KernelResources
@@ -190,6 +191,8 @@ class CaseFailed(Struct, frozen=True, kw_only=True, tag_field="status", tag="fai
     tolerance: float | None = None
     error_ratio: float | None = None
     worst: Worst | None = None
+    explanation: Explanation | None = None
+    """Why it is wrong; None where nobody looked."""
     timing: None = None
 
 
@@ -285,6 +288,8 @@ def _spoils_rank(note: Note) -> bool:
 class Rejected(_Evaluation, frozen=True, kw_only=True, tag="rejected"):
     reason: Reason
     message: str
+    failing: FailingCases | None = None
+    """Which cases fail, where some were judged; empty in results that do not say it."""
     geomean_speedup: None = None
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from rich.text import Text
 
 from harness.report.cases import case_columns, counted, has_news, noisy_of, timed_of
+from harness.report.explanations import failing, why
 from harness.report.gfm import escaped, fenced, table
 from harness.report.ranking import ranking
 from harness.report.tables import Column
@@ -86,6 +87,9 @@ def _verdict(evaluation: Evaluation) -> str:
 def _why(evaluation: Evaluation) -> Iterator[str]:
     """The message, which may be of many lines, and the command that repeats the case that it is about."""
     yield fenced(evaluation.message)
+    said = [f"{label}: {text}" for label, text in (("Why", why(evaluation)), ("Cases", failing(evaluation))) if text]
+    if said:
+        yield "\n".join(f"- {escaped(text)}" for text in said)
     if failed := named_in_message(evaluation):
         yield fenced(failed.repeat, "sh")
 

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from harness.records import KernelCounts
 from harness.report.cases import case_columns, counted, has_news, noisy_of, timed_below, timed_of
+from harness.report.explanations import failing, why
 from harness.report.ranking import ranking
 from harness.report.tables import print_columns
 from harness.report.verdicts import STATUS_STYLE, accepted_summary, named_in_message, status_of
@@ -47,7 +48,8 @@ def _print_evaluation(console: Console, evaluation: Evaluation, view: View, *, a
     would drown in them."""
     if not view.quiet and not evaluation.kept_from:
         _print_cases(console, evaluation, verbose=view.verbose, brief=not alone and not view.verbose)
-    _print_verdict(console, evaluation, names_problem=view.quiet or bool(evaluation.kept_from))
+    names_problem = view.quiet or bool(evaluation.kept_from)
+    _print_verdict(console, evaluation, names_problem=names_problem, explains=not view.quiet)
     if not view.quiet and not view.checked and _failed_on_the_emulator(evaluation):
         console.print(Text(f"  hint: {HINT}", style="dim"), soft_wrap=True)
 
@@ -87,13 +89,17 @@ def verdict_line(evaluation: Evaluation, *, names_problem: bool = False) -> Text
     return line
 
 
-def _print_verdict(console: Console, evaluation: Evaluation, *, names_problem: bool) -> None:
+def _print_verdict(console: Console, evaluation: Evaluation, *, names_problem: bool, explains: bool) -> None:
     line = verdict_line(evaluation, names_problem=names_problem)
     if evaluation.kept_from:
         line.append(f"; judged {evaluation.kept_from[:10]}, --again judges it anew", style="dim")
     console.print(line, soft_wrap=True)
     for note in evaluation.notes:
         console.print(Text(f"  note: {sentence(note)}", style="dim"), soft_wrap=True)
+    if explains:
+        for label, text in (("why", why(evaluation)), ("cases", failing(evaluation))):
+            if text:
+                console.print(Text(f"  {label}: {text}"), soft_wrap=True)
     if not isinstance(evaluation, Accepted) and (failed := named_in_message(evaluation)):
         console.print(Text(f"  repeat: {failed.repeat}", style="cyan"), soft_wrap=True)
 
