@@ -17,6 +17,7 @@ fitting/       whether a case fits into memory, and what is done where it does n
 timing/        the clock outside: rounds/, the data of their buffers in data/, medians with intervals
 judging/       what is asked of a worker to find out whether a submission is right
 oracle/        what a right answer is: the reference in float64 and the error bound
+diagnosis/     why a result is wrong: hypotheses, tried on a call that went wrong
 isolation/     starting, asking, limiting, holding and ending workers
 worker/        the process that imports a submission; walls/ is what it must not do
 device/        a GPU, a CPU, and the emulator that stands in for a GPU
@@ -38,6 +39,7 @@ garbage        Python's garbage collection, off where it is in the way
 events         what happens while a plan is run, as values
 verdict        what came out, as values
 timed          what was timed of a case, as one list
+explanations   why a result is wrong, as values
 notes          what is worth knowing beside it, as values
 norms          which of torch's operators normalise
 reasons        why something was rejected or could not be judged, as values

@@ -15,6 +15,7 @@ from harness import against, verdict
 from harness.device.base import Device
 from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, of_the_judge
 from harness.events import Building, OnEvent, Timing
+from harness.explanations import FailingCases
 from harness.fitting import fit, room_on
 from harness.isolation.starter import Starter
 from harness.judging import closer_look, replaced
@@ -144,9 +145,10 @@ class Judge:
         correctness.run(runner, self._cases, self._on_event)
         common["cases"] = correctness.results
         if correctness.first_failure:
-            common["printed"] = correctness.printed
+            failing = correctness.explain(runner)
+            common |= {"cases": correctness.results, "printed": correctness.printed}
             common |= self._look_closer(submission, runner, correctness, common)
-            return _refusal(_overall(correctness.first_failure, correctness.results), common)
+            return _rejection(_overall(correctness.first_failure, correctness.results), common, failing)
         if correctness.without_memory:
             return _refusal(Inconclusive(Reason.NOT_ENOUGH_MEMORY, correctness.without_memory), common)
         if correctness.out_of_time:
@@ -238,6 +240,10 @@ def _build(loaded: Loaded) -> verdict.Build | None:
 def _refusal(error: Stopped, common: Mapping) -> verdict.Evaluation:
     variant = verdict.Errored if isinstance(error, Inconclusive) else verdict.Rejected
     return variant(reason=error.reason, message=error.message, **common)
+
+
+def _rejection(error: SubmissionError, common: Mapping, failing: FailingCases | None) -> verdict.Evaluation:
+    return msgspec.structs.replace(_refusal(error, common), failing=failing)
 
 
 def _overall(error: SubmissionError, results: Sequence[verdict.Case]) -> SubmissionError:

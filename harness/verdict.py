@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from harness.explanations import Explanation, FailingCases
 from harness.notes import Disturbed, FasterThanMemory, Note, NotTimed, TooNoisyToRank
 from harness.reasons import Reason
 from harness.records import ClockLimit, KernelCounts, KernelResources
@@ -227,6 +228,8 @@ class CaseFailed(Struct, frozen=True, kw_only=True, tag_field="status", tag="fai
     worst: Worst | None = None
     frame: CodeFrame | None = None
     """The submission's own lines, where the message is about some."""
+    explanation: Explanation | None = None
+    """Why it is wrong; None where nobody looked."""
     timing: None = None
 
 
@@ -327,6 +330,8 @@ def _spoils_rank(note: Note) -> bool:
 class Rejected(_Evaluation, frozen=True, kw_only=True, tag="rejected"):
     reason: Reason
     message: str
+    failing: FailingCases | None = None
+    """Which cases fail, where some were judged; empty in results that do not say it."""
     geomean_speedup: None = None
 
 

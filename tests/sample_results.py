@@ -1,6 +1,7 @@
 """Results with one of everything that a report can show, made of fixed figures."""
 
 from harness import notes
+from harness.explanations import FailingCases, Places, Region
 from harness.notes import NotTimed
 from harness.reasons import Reason
 from harness.records import ClockLimit, KernelCounts, KernelResources
@@ -159,7 +160,8 @@ WRONG = Rejected(
     cases=[
         passed("small", "4×8", counts=[COUNTS]),
         failed("large", "8×4096", Reason.WRONG_OUTPUT, "3 of 32,768 elements of the output are wrong.", error=0.5,
-               tolerance=1e-6, error_ratio=123456.0, worst=Worst(output=0, index=[1, 2], got=1.5, expected=1.0)),
+               tolerance=1e-6, error_ratio=123456.0, worst=Worst(output=0, index=[1, 2], got=1.5, expected=1.0),
+               explanation=Region(content="nan", split=1, columns=Places(start=4092, stop=4096, count=4096))),
         failed("race", "8×64", Reason.DATA_RACE, "Two threads write y[3]. (kernel normalise, wrong.py:40)"),
         failed("larger", "16×4096", Reason.WRONG_OUTPUT, "9 of 65,536 elements of the output are wrong."),
         CaseNotRun(name="last", shape="2×2", scaled=True, message="Not run: an earlier case ended the process."),
@@ -169,6 +171,7 @@ WRONG = Rejected(
                    frame=RACE),
     printed=Printed(lines=["mean of row 3: nan", "ACCEPTED  forged"], left_out=1200, case="large"),
     message="3 of 5 cases failed; 'large': 3 of 32,768 elements of the output are wrong.\nACCEPTED  forged",
+    failing=FailingCases(failed=3, judged=4, feature="D", relation=">", value="8"),
 )  # fmt: skip
 
 UNTIMED = Accepted(

@@ -14,7 +14,9 @@ from documents.rooms import imported_by, room_of, rooms
 
 # The rooms of the harness, folders and files, and what each may import of the others. A room stands below those that
 # it imports.
-LEAVES = {"errors", "garbage", "inputs", "notes", "paths", "reasons", "records", "settings", "verdict"}
+LEAVES = {"errors", "explanations", "garbage", "inputs", "notes", "paths", "reasons", "records", "settings"} | {
+    "verdict"
+}
 ALLOWED = {
     "cli": {"crash", "environment", "errors", "exits", "isolation", "options", "paths", "plan", "report", "run"}
     | {"storage", "store", "verdict"},
@@ -25,7 +27,19 @@ ALLOWED = {
     | {"device", "environment", "errors", "evaluate", "exits", "oracle", "paths", "plan", "problem", "report"}
     | {"settings", "storage", "store", "submission", "tools", "verdict"},
     "exits": {"errors", "verdict"},
-    "report": {"comparison", "errors", "events", "notes", "reasons", "records", "store", "timed", "tools", "verdict"},
+    "report": {
+        "comparison",
+        "errors",
+        "events",
+        "explanations",
+        "notes",
+        "reasons",
+        "records",
+        "store",
+        "timed",
+        "tools",
+        "verdict",
+    },
     "comparison": {"notes", "timed", "verdict"},
     "timed": {"verdict"},
     "store": {"device", "environment", "errors", "events", "plan", "submission", "verdict", "version"},
@@ -56,7 +70,9 @@ ALLOWED = {
     "timing": LEAVES | {"device", "isolation", "judging", "oracle", "problem", "protocol"},
     "against": {"errors", "peers"},
     "judging": LEAVES
-    | {"against", "events", "device", "isolation", "norms", "oracle", "peers", "problem", "protocol", "submission"},
+    | {"against", "events", "device", "diagnosis", "isolation", "norms", "oracle", "peers", "problem", "protocol"}
+    | {"submission"},
+    "diagnosis": {"explanations", "oracle", "problem"},
     "oracle": LEAVES | {"device", "problem", "protocol"},
     "isolation": {"device", "errors", "memory", "paths", "protocol", "reasons", "storage"},
     "worker": {"against", "build", "device", "errors", "garbage", "norms", "peers", "protocol", "reasons", "records"},
@@ -70,10 +86,13 @@ ALLOWED = {
     "memory": {"storage"},
     "storage": {"errors", "paths"},
     "events": {"verdict"},
-    "verdict": {"notes", "reasons", "records"},
+    "verdict": {"explanations", "notes", "reasons", "records"},
     "records": {"reasons"},
     "errors": {"reasons", "records"},
-    **{leaf: set() for leaf in ("garbage", "inputs", "norms", "notes", "paths", "reasons", "settings", "version")},
+    **{
+        leaf: set()
+        for leaf in ("explanations", "garbage", "inputs", "norms", "notes", "paths", "reasons", "settings", "version")
+    },
 }
 
 FILES = sorted((ROOT / "harness").rglob("*.py"))

@@ -12,6 +12,7 @@ A document holds a pair of comments, the second `<!-- end of table -->` or
 - `<!-- measured: results/x: NAME -->`: what benchmarks/ left there: one of documents.measurements.TABLES;
 - `<!-- agreement: results/x: NAME -->`: the emulator beside that GPU: one of documents.agreement.TABLES;
 - `<!-- reasons -->`: every reason that a verdict can have, with its meaning (documents.reasons);
+- `<!-- hypotheses -->`: every hypothesis on a wrong result, from its docstring (documents.hypotheses);
 - `<!-- formats -->`: every format of reports, from its module (documents.formats);
 - `<!-- corpus table -->`, to `<!-- end of corpus table -->`: every file of tests/hostile;
 - `<!-- quote: FILE: NAME; NAME… -->`: definitions of a Python file or its CUDA source, or lines of a text.
@@ -29,7 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from documents import agreement, formats, measurements, plot, reasons, rooms
+from documents import agreement, formats, hypotheses, measurements, plot, reasons, rooms
 from documents.age import TIMING, older
 from documents.ladder import figures, ladder, ladder_table, rung_table
 from documents.quotes import quote
@@ -47,7 +48,7 @@ _BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _OF_CODE = re.compile(
-    r"^(?P<first><!-- (?P<what>reasons|formats) -->\n).*?^(?P<last><!-- end of table -->)$",
+    r"^(?P<first><!-- (?P<what>reasons|formats|hypotheses) -->\n).*?^(?P<last><!-- end of table -->)$",
     re.DOTALL | re.MULTILINE,
 )
 _CORPUS = re.compile(r"^(<!-- corpus table -->\n).*?^(<!-- end of corpus table -->)$", re.DOTALL | re.MULTILINE)
@@ -248,7 +249,7 @@ def refresh(text: str) -> str:
         }
         return match["first"] + made[match["what"]]() + match["last"]
 
-    of_code = {"reasons": reasons.tables, "formats": formats.table}
+    of_code = {"reasons": reasons.tables, "formats": formats.table, "hypotheses": hypotheses.table}
     text = _OF_CODE.sub(lambda match: match["first"] + of_code[match["what"]]() + match["last"], text)
     text = _CORPUS.sub(lambda match: f"{match[1]}{corpus.table()}\n{match[2]}", text)
     return _BLOCK.sub(replace, text)

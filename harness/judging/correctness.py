@@ -11,9 +11,12 @@ from typing import Any
 
 from harness import oracle, verdict
 from harness.device.base import Device
+from harness.diagnosis import Evidence, OnWrong
 from harness.errors import Inconclusive, SubmissionError, memory_is_said, one_line
 from harness.events import Judging, OnEvent
+from harness.explanations import FailingCases
 from harness.judging import backward, randomness, repeated
+from harness.judging.diagnosed import Witness, failing
 from harness.judging.observe import Observation, Seen, same_bits
 from harness.judging.printed import printed_since
 from harness.judging.runner import Runner
@@ -37,12 +40,18 @@ ENDLESS_CASES = 2
 
 
 def check_case(
-    runner: Runner, problem: Problem, drawn: Drawn, seed: int, steps: Sequence[str] = repeated.STEPS
+    runner: Runner,
+    problem: Problem,
+    drawn: Drawn,
+    seed: int,
+    steps: Sequence[str] = repeated.STEPS,
+    on_wrong: OnWrong = lambda _: None,
 ) -> tuple[list[oracle.Comparison], Ran]:
     """Run one case, several times where the order of threads must not matter, then further calls by `steps`, and
     compare everything.
 
-    Returns the first run's comparisons, or those of the run that failed. Raises SubmissionError."""
+    Returns the first run's comparisons, or those of the run that failed. `on_wrong` is told of a wrong result. Raises
+    SubmissionError."""
     reference = drawn.reference
     observation = Observation(runner, reference, drawn.data, beside=drawn.further.weights if drawn.further else None)
     observation.stage(reference.call, drawn.expected, train=not reference.random)
@@ -52,12 +61,14 @@ def check_case(
         seen = observation.call(order, seed + number, keeps=keeps, strides=False)
         comparisons = oracle.compare_all(seen.tensors, drawn.expected)
         if not all(c.ok for c in comparisons):  # where strides are wrong as well, the values are what to mend first
+            before = [earlier.tensors for _, earlier in runs]
+            on_wrong(Evidence(reference, drawn.data, drawn.expected, seen.tensors, same_data=before))
             return comparisons, seen.ran
         observation.require_strides(seen)
         runs.append((comparisons, seen))
     if problem.deterministic:
         _require_same_bits([seen for _, seen in runs], drawn.expected)
-    repeated.check(observation, drawn, runs[0][1], seed, steps)
+    repeated.check(observation, drawn, runs[0][1], seed, steps, on_wrong)
     if reference.differentiation:
         backward.require_accumulation(observation, drawn.expected, seed)
     if reference.case.gradcheck:
@@ -155,6 +166,8 @@ class Correctness:
         self._settings = settings
         self._refusals = refusals or {}
         self._steps: dict[str, tuple[str, ...]] = {}
+        self._cases: Sequence[Case] = ()
+        self._witness = Witness()
         self._endless = 0
         """Cases in which a kernel did not end."""
         self.out_of_time = False
@@ -180,6 +193,7 @@ class Correctness:
         return fresh._judge(runner, case)
 
     def run(self, runner: Runner, cases: Sequence[Case], on_event: OnEvent) -> None:
+        self._cases = cases
         self._steps = repeated.deal([case.name for case in cases], self._settings.seed)
         ends_s = time.monotonic() + self._settings.verdict_s
         for number, case in enumerate(cases, 1):
@@ -191,6 +205,16 @@ class Correctness:
                 self.results.append(self._without_memory(case, f"Not run: {why}."))
             else:
                 self.results.append(self._judged(runner, case))
+
+    def explain(self, runner: Runner) -> FailingCases | None:
+        """Add to the results why they are wrong, and say which of the cases fail. Nothing more can be asked of `runner`
+        afterwards."""
+        self.results = self._witness.explained(runner, self._as_run())
+        return failing(self._as_run())
+
+    def _as_run(self) -> list[tuple[Case, verdict.Case]]:
+        """The cases as the device ran them, with their verdicts."""
+        return [(case.on(self._device.name), result) for case, result in zip(self._cases, self.results, strict=True)]
 
     def _why_not_run(self, runner: Runner) -> str:
         """Why no more cases are run; empty where they are."""
@@ -237,7 +261,9 @@ class Correctness:
         before, known = runner.worker.printed_bytes(), self.first_failure
         try:
             steps = self._steps[case.name] if self._device.name == "emulator" else repeated.STEPS
-            comparisons, ran = check_case(runner, self._problem, drawn, sub_seed(seed, case.name, "order"), steps)
+            order = sub_seed(seed, case.name, "order")
+            on_wrong = self._witness.of(case.name)
+            comparisons, ran = check_case(runner, self._problem, drawn, order, steps, on_wrong)
             runner.release()
         except SubmissionError as error:
             self._note_failure(runner, error)

@@ -15,6 +15,7 @@ from dataclasses import replace
 import torch
 
 from harness import oracle
+from harness.diagnosis import Evidence, OnWrong
 from harness.errors import SubmissionError
 from harness.judging.observe import Observation, Seen, same_bits
 from harness.oracle.draw import Drawn
@@ -41,12 +42,14 @@ def deal(cases: Sequence[str], seed: int) -> dict[str, tuple[str, ...]]:
     return {name: tuple(next(endless) for _ in range(each)) for name in names}
 
 
-def check(observation: Observation, drawn: Drawn, first: Seen, seed: int, steps: Sequence[str]) -> None:
+def check(
+    observation: Observation, drawn: Drawn, first: Seen, seed: int, steps: Sequence[str], on_wrong: OnWrong
+) -> None:
     """Call what was called once and was right, `first`, in further ways. `observation` is staged for the case's own
     call, whose outputs the first call kept; its own weights and data are there again at the end.
 
-    Raises SubmissionError, with words for the step that failed."""
-    calls = _Calls(observation, drawn, first, seed)
+    `on_wrong` is told of a wrong result. Raises SubmissionError, with words for the step that failed."""
+    calls = _Calls(observation, drawn, first, seed, on_wrong)
     if drawn.further is None:
         calls.again()
         return
@@ -60,7 +63,8 @@ def check(observation: Observation, drawn: Drawn, first: Seen, seed: int, steps:
 class _Calls:
     """Calls of one case after its first, each judged."""
 
-    def __init__(self, observation: Observation, drawn: Drawn, first: Seen, seed: int) -> None:
+    def __init__(self, observation: Observation, drawn: Drawn, first: Seen, seed: int, on_wrong: OnWrong) -> None:
+        self._on_wrong = on_wrong
         self._observation = observation
         self._drawn = drawn
         self._further = drawn.further
@@ -80,7 +84,8 @@ class _Calls:
         """Other data in the same memory, then the first again."""
         assert self._further is not None
         self._observation.rewrite(self._further.inputs.data)
-        self._judge("other data in the same memory", self._further.inputs.compare)
+        variant = self._further.inputs
+        self._judge("other data in the same memory", variant.compare, variant=variant)
         self._observation.rewrite(self._drawn.data)
         self._judge("its first data again", self._as_first)
 
@@ -154,6 +159,7 @@ class _Calls:
             seen = self._observation.call("forward", self._seed + self._number, mode=chosen, keeps=keeps)
             wrong = next((c for c in compare(seen.tensors) if not c.ok), None)
             if wrong:
+                self._tell(seen, variant)
                 raise SubmissionError(Reason.WRONG_OUTPUT, f"{self._cause(seen, variant)}{_worst(wrong)}")
         if keeps:
             self._kept.append((self._number, seen))
@@ -173,11 +179,29 @@ class _Calls:
         """What a wrong result is, where it is known."""
         if all(same_bits(a, b) for a, b in zip(self._first.tensors, seen.tensors, strict=True)):
             return "it gave the first call's result. "
-        if variant:
+        if variant and self._has_other_weights(variant):
             stale = replace(variant, reference=replace(variant.reference, model=self._drawn.reference.model))
             if all(c.ok for c in stale.compare(seen.tensors)):
                 return "it gave what the first weights give. "
         return ""
+
+    def _tell(self, seen: Seen, variant: Variant | None) -> None:
+        """Keep a wrong result for whoever asks why it is wrong; none of a part of a call."""
+        drawn, first = self._drawn, self._first.tensors
+        if len(seen.tensors) != len(drawn.expected):
+            return
+        earlier = [kept.tensors for _, kept in self._kept]
+        if variant is None:
+            evidence = Evidence(drawn.reference, drawn.data, drawn.expected, seen.tensors, [first], earlier)
+        else:
+            evidence = Evidence(
+                variant.reference, variant.data, variant.expected_in_full, seen.tensors, (), earlier,
+                drawn.reference.model if self._has_other_weights(variant) else None, drawn.data,
+            )  # fmt: skip
+        self._on_wrong(evidence)
+
+    def _has_other_weights(self, variant: Variant) -> bool:
+        return variant.reference.model is not self._drawn.reference.model
 
     def _as_first(self, tensors: Sequence[torch.Tensor]) -> list[oracle.Comparison]:
         if all(same_bits(a, b) for a, b in zip(self._first.tensors, tensors, strict=True)):

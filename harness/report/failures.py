@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Console
 from rich.text import Text
 
+from harness.report.explanations import failing, why
 from harness.report.frames import frame_lines
 from harness.report.verdicts import STATUS_STYLE, named_in_message, status_of
 from harness.report.view import WIDTH_OF_FILES
@@ -34,9 +35,18 @@ def print_failure(console: Console, evaluation: Rejected | Errored) -> None:
     _print_frame(console, finding.frame if finding else failed.frame if failed else evaluation.frame)
     if is_cause:
         print_paragraph(console, Text(INDENT), f"{evaluation.reason}: {evaluation.message}")
+    if explained := why(evaluation):
+        print_paragraph(console, Text(INDENT), f"why: {explained}")
     print_printed(console, evaluation.printed)
-    for line in folded(evaluation.cases):
+    for line in [*folded(evaluation.cases), *_rule(evaluation)]:
         print_paragraph(console, Text(INDENT), line)
+
+
+def _rule(evaluation: Rejected | Errored) -> Iterator[str]:
+    """Which cases fail, where there is more to say than that all do."""
+    some_pass = any(isinstance(case, CasePassed) for case in evaluation.cases)
+    if some_pass and (said := failing(evaluation)):
+        yield f"cases: {said}"
 
 
 def repeat_of(evaluation: Rejected | Errored) -> str:

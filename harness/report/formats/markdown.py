@@ -12,6 +12,7 @@ from typing import Any
 from rich.text import Text
 
 from harness.report.cases import case_columns, counted, has_news, noisy_of, timed_of
+from harness.report.explanations import failing, why
 from harness.report.failures import FRAME_WIDTH, repeat_of
 from harness.report.frames import frame_lines
 from harness.report.gfm import escaped, fenced, table
@@ -98,6 +99,9 @@ def _why(evaluation: Rejected | Errored) -> Iterator[str]:
         yield fenced("\n".join(line.plain for line in frame_lines(frame, FRAME_WIDTH)))
     if finding:
         yield fenced(evaluation.message)
+    said = [f"{label}: {text}" for label, text in (("Why", why(evaluation)), ("Cases", failing(evaluation))) if text]
+    if said:
+        yield "\n".join(f"- {escaped(text)}" for text in said)
     if evaluation.printed:
         yield "It printed:"
         yield fenced("\n".join(evaluation.printed.lines))

@@ -1,0 +1,64 @@
+"""Hypotheses about the order in which tensors lie in memory, whatever the problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from harness.diagnosis.evidence import Candidate, Evidence
+from harness.explanations import Displaced, Misread
+
+
+def input_read_as_contiguous(evidence: Evidence) -> Iterator[Candidate]:
+    """An input that is not contiguous was read as if it were."""
+    for position, (name, tensor) in enumerate(zip(evidence.names, evidence.given, strict=True)):
+        if not tensor.is_contiguous() and 0 not in tensor.stride():
+            in_memory = torch.as_strided(tensor, (tensor.numel(),), (1,)).reshape(tensor.shape)
+            outputs = evidence.outputs(given={position: in_memory})
+            yield Candidate(Misread(what=name, how="contiguous"), outputs)
+
+
+def read_as_transposed(evidence: Evidence) -> Iterator[Candidate]:
+    """An input or a parameter was read, or the output written, with its last two dimensions exchanged in memory."""
+    for position, (name, tensor) in enumerate(zip(evidence.names, evidence.given, strict=True)):
+        if tensor.dim() >= 2:
+            outputs = evidence.outputs(given={position: _exchanged(tensor)})
+            yield Candidate(Misread(what=name, how="transposed"), outputs)
+    for name, value in evidence.parameters.items():
+        if value.dim() >= 2:
+            outputs = evidence.outputs(parameters={name: _exchanged(value)})
+            yield Candidate(Misread(what=f"'{name}'", how="transposed"), outputs)
+    exact = [e.values for e in evidence.expected]
+    if all(exact[i].dim() >= 2 for i in evidence.wrong):
+        written = [e.mT.reshape(e.shape) if e.dim() >= 2 else e for e in exact]
+        yield Candidate(Misread(what=_named(evidence), how="transposed"), written)
+
+
+# Of a displaced result so much may be anything.
+MOST_OPEN = 0.25
+
+
+def displaced(evidence: Evidence) -> Iterator[Candidate]:
+    """Each element stands one element or one row too far, in memory."""
+    exact = [e.values for e in evidence.expected]
+    if any(exact[i].numel() < 8 for i in evidence.wrong):
+        return
+    rows = {exact[i].shape[-1] for i in evidence.wrong if exact[i].dim() > 1}
+    fewest = min(exact[i].numel() for i in evidence.wrong)
+    for by in sorted(n for n in {1, *(rows if len(rows) == 1 else ())} if 0 < n <= MOST_OPEN * fewest):
+        for step in (by, -by):
+            moved = [e.flatten().roll(step) for e in exact]
+            for position, values in enumerate(moved):  # at the end that lies open anything may stand
+                edge = slice(0, step) if step > 0 else slice(step, None)
+                values[edge] = evidence.got[position].flatten().double()[edge]
+            yield Candidate(Displaced(by=step), [m.reshape(e.shape) for m, e in zip(moved, exact, strict=True)])
+
+
+def _exchanged(tensor: torch.Tensor) -> torch.Tensor:
+    """Its elements as they come where the last two dimensions are taken for each other's."""
+    return tensor.contiguous().reshape(*tensor.shape[:-2], tensor.shape[-1], tensor.shape[-2]).mT.contiguous()
+
+
+def _named(evidence: Evidence) -> str:
+    return " and ".join(evidence.expected[i].form.name for i in evidence.wrong)

@@ -1,0 +1,81 @@
+"""The hypothesis that a result is wrong in some of its rows or columns, and right in all others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+
+from harness.diagnosis.evidence import Candidate, Evidence
+from harness.explanations import Places, Region
+
+# Of a region so much must be wrong: by chance an element may be right.
+WRONG_SHARE = 0.9
+
+# One row at an end, of fewer, may be wrong by chance.
+FEWEST_FOR_ONE = 16
+
+PERIODS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+
+
+def region(evidence: Evidence) -> Iterator[Candidate]:
+    """Only some rows, columns, lanes or a tail are wrong, or hold NaN or zero; all else is right."""
+    if len(evidence.wrong) == 1:
+        position = evidence.wrong[0]
+        wrong = _wrong(evidence, position)
+        for split in _splits(wrong.shape):
+            if found := _found(wrong, evidence.got[position], split):
+                yield Candidate(found)
+
+
+def _wrong(evidence: Evidence, position: int) -> torch.Tensor:
+    got, expected = evidence.got[position].double(), evidence.expected[position]
+    right = ((got - expected.values).abs() <= expected.tolerance) | (got == expected.values)
+    return ~(right | (got.isnan() & expected.values.isnan()))
+
+
+def _splits(shape: torch.Size) -> list[int]:
+    """After which dimensions rows may end: the last but one first, and then the others."""
+    return list(range(len(shape) - 1, -1, -1))
+
+
+def _found(wrong: torch.Tensor, got: torch.Tensor, split: int) -> Region | None:
+    grid = wrong.reshape(math.prod(wrong.shape[:split]), -1)
+    rows, columns = grid.any(1), grid.any(0)
+    some_rows, some_columns = (None if bool(v.all()) else places(v) for v in (rows, columns))
+    if (some_rows is None and not bool(rows.all())) or (some_columns is None and not bool(columns.all())):
+        return None
+    if not some_rows and not some_columns:
+        return None
+    if float(grid[rows][:, columns].double().mean()) < WRONG_SHARE:
+        return None
+    return Region(content=_content(got[wrong]), split=split, rows=some_rows, columns=some_columns)
+
+
+def places(chosen: torch.Tensor) -> Places | None:
+    """Which are chosen, where that can be said in a word: those from an end, or the same ones of every period."""
+    count = chosen.numel()
+    positions = chosen.nonzero().flatten().tolist()
+    start, stop = positions[0], positions[-1] + 1
+    if stop - start == len(positions):
+        at_an_end = start == 0 or stop == count
+        enough = min(len(positions), count - len(positions)) > 1 or count >= FEWEST_FOR_ONE
+        return Places(start=start, stop=stop, count=count) if at_an_end and enough else None
+    return next(filter(None, (_periodic(chosen, period) for period in PERIODS if 2 * period <= count)), None)
+
+
+def _periodic(chosen: torch.Tensor, period: int) -> Places | None:
+    first = chosen[:period]
+    if not bool((chosen[period:] == chosen[:-period]).all()):
+        return None
+    positions = first.nonzero().flatten().tolist()
+    start, stop = positions[0], positions[-1] + 1
+    whole = stop - start == len(positions)
+    return Places(start=start, stop=stop, count=chosen.numel(), period=period) if whole else None
+
+
+def _content(values: torch.Tensor) -> str:
+    if values.is_floating_point() and bool(values.isnan().all()):
+        return "nan"
+    return "zero" if bool((values == 0).all()) else "wrong"

@@ -1,0 +1,212 @@
+"""Why a result is wrong, as values with their numbers.
+
+harness.diagnosis finds them, harness.report.explanations puts each into words, and nothing else does.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class _Explanation(Struct, frozen=True, kw_only=True, tag_field="cause"):
+    pass
+
+
+class Unexplained(_Explanation, frozen=True, tag="none"):
+    """Hypotheses were tried, and none gives the result within the tolerance."""
+
+
+class LeftOut(_Explanation, frozen=True, tag="left_out"):
+    """It is as with a parameter of ones or zeros, or without an input."""
+
+    what: str
+
+
+class Swapped(_Explanation, frozen=True, tag="swapped"):
+    """Two parameters or two inputs stand in each other's place."""
+
+    one: str
+    other: str
+
+
+class Negated(_Explanation, frozen=True, tag="negated"):
+    """A parameter or an input comes in with the other sign."""
+
+    what: str
+
+
+class Misread(_Explanation, frozen=True, tag="misread"):
+    """A tensor was read, or the output written, in another order of memory than it has."""
+
+    what: str
+    how: str
+    """`contiguous`: as if its strides were; `transposed`: with its last two dimensions exchanged."""
+
+
+class Multiple(_Explanation, frozen=True, tag="multiple"):
+    """A constant multiple of what it should be; with `before`, a parameter's name, ahead of what that one adds."""
+
+    factor: float
+    before: str = ""
+
+
+class Offset(_Explanation, frozen=True, tag="offset"):
+    """The same amount was added to each element."""
+
+    amount: float
+
+
+class Constant(_Explanation, frozen=True, tag="constant"):
+    """Each element is the same number."""
+
+    value: float
+
+
+class Displaced(_Explanation, frozen=True, tag="displaced"):
+    """Each element stands so many places after its own, in memory."""
+
+    by: int
+
+
+class VarianceDivisor(_Explanation, frozen=True, tag="variance_divisor"):
+    """The variance is divided by `divisor` and not by `expected`."""
+
+    divisor: str
+    expected: str
+
+
+class EpsOutsideRoot(_Explanation, frozen=True, tag="eps_outside_root"):
+    """eps is added to the root and not below it."""
+
+
+class OtherEps(_Explanation, frozen=True, tag="other_eps"):
+    """`used` stands where eps should: 0 where eps is left out, None where several numbers come to the same."""
+
+    used: float | None
+    expected: float
+
+
+class MeanKept(_Explanation, frozen=True, tag="mean_kept"):
+    """The mean was not taken off."""
+
+
+class MeanTakenOff(_Explanation, frozen=True, tag="mean_taken_off"):
+    """The mean was taken off, which the reference does not do."""
+
+
+class OtherGelu(_Explanation, frozen=True, tag="other_gelu"):
+    """GELU in the form `used`."""
+
+    used: str
+    expected: str
+
+
+class PartOfRow(_Explanation, frozen=True, tag="part_of_row"):
+    """Sums are over some of the elements that they should be over."""
+
+    start: int
+    used: int
+    """So many from `start` on, where `lanes` says nothing else."""
+    of: int
+    divided_by: int
+    """What a mean was divided by: `used` or `of`."""
+    lanes: int = 0
+    """Where they are the first 32 of so many, over and over."""
+
+
+class SumLeftOut(_Explanation, frozen=True, tag="sum_left_out"):
+    """As with zeros in place of one of the reference's sums or means."""
+
+    terms: int
+    number: int
+    """Which of those that it computes, from 1, as in `count`."""
+    count: int
+
+
+class Cancelled(_Explanation, frozen=True, tag="cancelled"):
+    """The variance is off by as much as E[x^2] - m^2 rounds in float32; the mean is large beside it."""
+
+    mean_over_deviation: float | None
+    """Of the worst row; None where all its elements are equal."""
+
+
+class Rounded(_Explanation, frozen=True, tag="rounded"):
+    """Something was rounded to `dtype`: `inputs`, `output`, or `steps` in between."""
+
+    what: str
+    dtype: str
+
+
+class Earlier(_Explanation, frozen=True, tag="earlier"):
+    """It is of an earlier call: its `result`, or what its `weights` or its `inputs` give."""
+
+    what: str
+
+
+class NotDeterministic(_Explanation, frozen=True, tag="not_deterministic"):
+    """Another call on the same data gave another result, by more than the tolerance."""
+
+    differing: int
+    of: int
+
+
+class Places(Struct, frozen=True, kw_only=True):
+    """Some of `count` rows or columns: `start` to `stop`, or with `period` those whose number, modulo it, is that."""
+
+    start: int
+    stop: int
+    count: int
+    period: int = 0
+
+
+class Region(_Explanation, frozen=True, tag="region"):
+    """All else is right. Rows and columns are those of the output with its dimensions up to `split` as rows."""
+
+    content: str
+    """`nan`, `zero` or `wrong`."""
+    split: int
+    """0 where the output is one row."""
+    rows: Places | None = None
+    """None for all, as in `columns`."""
+    columns: Places | None = None
+
+
+Explanation = (
+    Unexplained
+    | LeftOut
+    | Swapped
+    | Negated
+    | Misread
+    | Multiple
+    | Offset
+    | Constant
+    | Displaced
+    | VarianceDivisor
+    | EpsOutsideRoot
+    | OtherEps
+    | MeanKept
+    | MeanTakenOff
+    | OtherGelu
+    | PartOfRow
+    | SumLeftOut
+    | Cancelled
+    | Rounded
+    | Earlier
+    | NotDeterministic
+    | Region
+)
+
+
+class FailingCases(Struct, frozen=True, kw_only=True):
+    """Which of the judged cases fail: those whose `feature` stands in `relation` to `value`, and no others. Where there
+    is no such rule, and where all fail, `feature` is empty."""
+
+    failed: int
+    judged: int
+    feature: str = ""
+    """D, rows, elements, dtype, layout, distribution: D is the first input's last dimension."""
+    relation: str = ""
+    """`=`, `>`, `<`, or `not a multiple of`."""
+    value: str = ""
+    shapes: list[str] = []
+    """Of failing cases, without repetition; a few."""
