@@ -122,7 +122,7 @@ def folded(cases: Sequence[Case]) -> Iterator[str]:
         return
     failed = [case for case in cases if isinstance(case, CaseFailed)]
     if len(failed) == len(cases) and len({case.reason for case in failed}) == 1:
-        yield f"all cases fail so, the smallest is {_smallest(failed)}; -v shows every case"
+        yield f"cases: all {len(cases)} fail so, the smallest is {_smallest(failed)}; -v shows every case"
         return
     for reason in dict.fromkeys(case.reason for case in failed):
         yield _together(reason, [case for case in failed if case.reason == reason])
