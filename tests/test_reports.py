@@ -92,6 +92,17 @@ def test_a_file_that_holds_sentences_alone_keeps_them():
     assert [note.text for note in read.notes] == sentences
 
 
+def test_a_file_that_does_not_say_why_is_read():
+    written = json.loads(results_json.dumps(msgspec.structs.replace(RESULTS, evaluations=[WRONG])))
+    (evaluation,) = written["evaluations"]
+    assert evaluation.pop("failing") and evaluation["cases"][1].pop("explanation")
+    (read,) = results_json.loads(json.dumps(written).encode()).evaluations
+    assert (read.failing, read.cases[1].explanation) == (None, None)
+    assert "  why: " not in formats.find("terminal").render(
+        msgspec.structs.replace(RESULTS, evaluations=[read]), View()
+    )
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
