@@ -393,13 +393,13 @@ def test_no_hypothesis_stumbles_over_a_problem(problem):
                     list(hypothesis(evidence))
 
 
-def test_the_first_wrong_call_is_kept_and_one_more_of_few_elements_where_it_has_many(monkeypatch):
-    large, small = (evidence_of("layernorm", case, changed(0, 1.0)) for case in ("16x1024", "2x33"))
+def test_the_first_wrong_call_is_kept_and_one_more_that_tells_more(monkeypatch):
+    large, small, tiny = (evidence_of("layernorm", case, changed(0, 1.0)) for case in ("16x1024", "4x128", "2x33"))
     monkeypatch.setattr(diagnosed, "FEW_ELEMENTS", large.elements - 1)
     asked = []
     monkeypatch.setattr(diagnosed.diagnosis, "explain", lambda evidence, *_: asked.append(evidence) or Unexplained())
     witness = diagnosed.Witness()
-    for evidence in (large, large, small, small):
+    for evidence in (large, large, tiny, small, small):
         witness.of("a case")(evidence)
     witness.explained(Mock(worker=Mock(has_ended=True)), [])
     assert [evidence.elements for evidence in asked[::2]] == [small.elements, large.elements]
