@@ -5,9 +5,14 @@ import contextlib
 import os
 import sys
 
-from harness.cli import main
+from harness.installed import what_is_missing
 
 if __name__ == "__main__":
+    if missing := what_is_missing():
+        print(f"eval.py: {missing}", file=sys.stderr)
+        sys.exit(3)  # as harness.exits has it, which may be out of reach
+    from harness.cli import main
+
     code = main()
     with contextlib.suppress(OSError):  # main has said what is wrong with it
         sys.stdout.flush()

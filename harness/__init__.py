@@ -29,6 +29,7 @@ inputs         distributions and layouts of inputs, a distribution a function
 submission     a submission's file, read as text
 against        what --against names
 memory         what memory there is, and who took it
+installed      whether this Python has what the judge needs
 environment    the machine and the versions
 version        which judge this is
 storage/       the cache, and room on the disk

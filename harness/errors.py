@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from harness.reasons import Reason
+from harness.records import Place
 
 
 class KernelgateError(Exception):
@@ -29,9 +30,11 @@ class JudgeFailed(KernelgateError):
 class Stopped(KernelgateError):
     """Judging or timing one implementation came to an end, and `reason` is why."""
 
-    def __init__(self, reason: Reason, message: str) -> None:
-        """`message` may hold words of the submission's: characters that move a terminal's cursor are taken out."""
+    def __init__(self, reason: Reason, message: str, places: Sequence[Place] = ()) -> None:
+        """`message` may hold words of the submission's: characters that move a terminal's cursor are taken out. It is
+        about `places` of the submission's source."""
         self.reason = reason
+        self.places = tuple(places)
         self.message = printable(message)
         super().__init__(self.message)
 

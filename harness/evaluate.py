@@ -18,11 +18,12 @@ from harness.events import Building, OnEvent, Timing
 from harness.explanations import FailingCases
 from harness.fitting import fit, room_on
 from harness.isolation.starter import Starter
-from harness.judging import replaced
+from harness.judging import closer_look, replaced
 from harness.judging.baselines import Baselines
 from harness.judging.correctness import Correctness
+from harness.judging.printed import printed_since
 from harness.judging.runner import Runner, load_request, precompilation
-from harness.notes import SUBMISSION, MayRun, NotCaptured, Note, NotTimed, OneCaseTimed, TooNoisyToRank
+from harness.notes import SUBMISSION, DetectorsSilent, MayRun, NotCaptured, Note, NotTimed, OneCaseTimed, TooNoisyToRank
 from harness.oracle.draw import Draws
 from harness.problem import Case, Problem
 from harness.protocol.wire import Loaded, Precompilation
@@ -85,8 +86,10 @@ class Judge:
         if self._baselines:
             self._baselines.end()
 
-    def _start(self, kind: str, path: Path, sha256: str = "", rehearsed: bool = False) -> Runner:
-        request = load_request(kind, path, self._problem, self._settings)
+    def _start(self, kind: str, path: Path, sha256: str = "", rehearsed: bool = False, check: bool = False) -> Runner:
+        """With `check` under all detectors, whatever the settings say."""
+        settings = replace(self._settings, check=check or self._settings.check)
+        request = load_request(kind, path, self._problem, settings)
         worker = self._starter.take(keeps_compile_cache=kind in against.COMPILED)
         rehearsal = self._rehearsal() if rehearsed else ()
         return Runner(self._device, worker, request, sha256, self._settings.timeout_s, rehearsal)
@@ -114,9 +117,13 @@ class Judge:
         with of_the_judge("A process that had run nothing yet"):
             runner = self._start("submission", submission.path, submission.sha256, bool(submission.gpu_language))
         try:
-            return self._evaluate(submission, runner)
+            evaluation = self._evaluate(submission, runner)
         finally:
             runner.end()
+        if self._settings.show_output:
+            everything = printed_since(runner.worker, 0, "", everything=True)
+            return msgspec.structs.replace(evaluation, printed=everything)
+        return evaluation
 
     def _evaluate(self, submission: Submission, runner: Runner) -> verdict.Evaluation:
         common: dict[str, Any] = dict(
@@ -132,13 +139,15 @@ class Judge:
         try:
             common["build"] = _build(runner.finish_loading())
         except Stopped as error:
-            return _refusal(error, {**common, "cases": []})
+            said = {"frame": runner.frame(error), "printed": printed_since(runner.worker, 0, "")}
+            return _refusal(error, {**common, "cases": [], **said})
         correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings, self._refusals)
         correctness.run(runner, self._cases, self._on_event)
         common["cases"] = correctness.results
         if correctness.first_failure:
             failing = correctness.explain(runner)
-            common["cases"] = correctness.results
+            common |= {"cases": correctness.results, "printed": correctness.printed}
+            common |= self._look_closer(submission, runner, correctness, common)
             return _rejection(_overall(correctness.first_failure, correctness.results), common, failing)
         if correctness.without_memory:
             return _refusal(Inconclusive(Reason.NOT_ENOUGH_MEMORY, correctness.without_memory), common)
@@ -147,6 +156,21 @@ class Judge:
         if not self._timed:
             return verdict.Accepted(**common, not_timed=self._why_not_timed())
         return self._time(submission, runner, common, correctness.results)
+
+    def _look_closer(
+        self, submission: Submission, runner: Runner, correctness: Correctness, common: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """On the emulator, what all its detectors find in the case that the verdict is about: fields of an evaluation.
+        The submission is built for them, which takes seconds."""
+        failed = correctness.named_case()
+        has_more = self._device.name == "emulator" and not self._settings.check
+        if not has_more or not failed or not common["build"] or not closer_look.is_worth_it(failed):
+            return {}
+        runner.end()
+        start = partial(self._start, "submission", submission.path, submission.sha256, check=True)
+        looked, finding = closer_look.look(correctness, failed, self._cases, start)
+        silent = [DetectorsSilent(case=failed.name)] if looked and not finding else []
+        return {"finding": finding, "notes": [*common["notes"], *silent]}
 
     def _out_of_time(self, results: Sequence[verdict.Case]) -> Inconclusive:
         """Cases that were run are right, and not all were. No rejection: the reference's own time is in it."""

@@ -136,6 +136,12 @@ class SanitizerSilent(_Note, frozen=True, tag="sanitizer_silent"):
     tools: list[str]
 
 
+class DetectorsSilent(_Note, frozen=True, tag="detectors_silent"):
+    """A case that failed on the emulator was run again with all detectors, and they found nothing."""
+
+    case: str
+
+
 class MayRun(_Note, frozen=True, tag="may_run"):
     """Operators of the reference's that a submission may call: it is much more than they are, and the problem does not
     say what is to be replaced."""
@@ -175,6 +181,7 @@ Note = (
     | SanitizerFound
     | SanitizerFailed
     | SanitizerSilent
+    | DetectorsSilent
     | MayRun
     | SmallerBatch
     | Sentence

@@ -141,7 +141,8 @@ class _Judging(click.Command):
 @click.option("--thorough", is_flag=True, help="Up to 5 s a case on a GPU and 20 s on a CPU, for narrower intervals.")
 @click.option("--device-time", is_flag=True, help="Also the GPU's own time of every timed call.")
 @click.option("--no-timing", is_flag=True, help="Verdicts only.")
-@click.option("--check", is_flag=True, help="Emulator: all detectors (slower).")
+@click.option("--check", is_flag=True, help="Emulator: all detectors in every case (slower).")
+@click.option("--show-output", is_flag=True, help="All that a submission prints, and not only where a case fails.")
 @click.option("--sanitize", is_flag=True, help="Then run compute-sanitizer over the cases (needs a GPU).")
 @click.option(
     "--timeout", type=float, default=60.0, show_default=True, metavar="S", help="Seconds that one call may take."

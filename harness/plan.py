@@ -34,6 +34,7 @@ class Arguments:
     check: bool = False
     sanitize: bool = False
     first_failure: bool = False
+    show_output: bool = False
     timeout_s: float = 60.0
     isolation: str = "auto"
     min_speedup: float | None = None
@@ -128,6 +129,7 @@ def _settings(arguments: Arguments) -> Settings:
         check=arguments.check,
         first_failure=arguments.first_failure,
         device_time=arguments.device_time,
+        show_output=arguments.show_output,
     )
 
 

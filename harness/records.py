@@ -15,6 +15,21 @@ from harness.reasons import Reason
 
 Natural = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Symbol = Annotated[str, Meta(pattern="^[^\\x00-\\x1f\\x7f-\\x9f]*\\Z", max_length=4000)]
+Label = Annotated[str, Meta(pattern="^[^\\x00-\\x1f\\x7f-\\x9f]*\\Z", max_length=80)]
+
+
+class Place(Struct, frozen=True):
+    """A place in a source that a message is about. Columns count bytes of UTF-8 from 1; 0 stands for what is not
+    known."""
+
+    file: Symbol
+    """Without its folder."""
+    line: Natural
+    column: Natural = 0
+    end_column: Natural = 0
+    """Of the first byte behind it."""
+    label: Label = ""
+    """What happens there, in a word or a few."""
 
 
 class Finding(Struct, frozen=True):
@@ -32,6 +47,11 @@ class Finding(Struct, frozen=True):
     line: int = 0
     block: tuple[int, int, int] | None = None
     thread: tuple[int, int, int] | None = None
+    access: Label = ""
+    """"reads" or "writes", where the defect is one access."""
+    other_line: Natural = 0
+    """Of the access that it conflicts with, in the same file; 0 where there is none or its line is not known."""
+    other_access: Label = ""
 
 
 class KernelCounts(Struct, frozen=True, kw_only=True):

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from harness import against, crash
-from harness.device.choose import can_time, open_device, prepare_device
+from harness.device.choose import can_time, is_prepared, open_device, prepare_device
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, JudgeFailed, KernelgateError, UsageError
-from harness.events import EmulatorBuilding, Finished, LeftOut, Loading, OnEvent, Queued, nobody
+from harness.events import Building, EmulatorBuilding, Finished, LeftOut, Loading, OnEvent, Queued, nobody
 from harness.garbage import no_garbage_collection
 from harness.isolation.starter import Starter
 from harness.plan import Group, RunPlan
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
     from harness.problem import Case, Problem
 
 INTERRUPTED = "Stopped by the keyboard or by SIGTERM; what had not finished says nothing."
+
+
+# So many submissions are imported before the emulator is built, each in a process of its own. A mistake in one of many
+# is found while the others are judged.
+MOST_LOOKED_AT = 3
 
 
 class RunStopped(KernelgateError):
@@ -126,6 +132,12 @@ def _of_group(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) ->
     if chosen.are_loaded and not chosen.of(group):
         return
     paths = [submission.path for submission in group.submissions]
+    if len(paths) <= MOST_LOOKED_AT and not is_prepared(group.device, paths, check=plan.settings.check):
+        group, refused = _looked_at(group, plan, chosen, on_event)
+        yield from refused
+        paths = [submission.path for submission in group.submissions]
+        if not paths:
+            return
     prepare_device(group.device, paths, check=plan.settings.check, on_build=partial(on_event, EmulatorBuilding()))
     memory = MemoryFile()
     starter = Starter(group.device, memory.fd, group.isolation, [group.problem])
@@ -135,6 +147,43 @@ def _of_group(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) ->
         yield from _judged(group, plan, chosen, memory, starter, on_event)
     finally:
         starter.end()
+
+
+def _looked_at(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) -> tuple[Group, list[Evaluation]]:
+    """The group without those that cannot even be imported, and the evaluations of these: nothing has to be built to
+    know it."""
+    from harness.judging import first_look
+
+    if not (found := chosen.of(group)):
+        return group, []
+    memory, kept, refused = MemoryFile(), [], list[Evaluation]()
+    for submission in group.submissions:
+        on_event(Building(submission.name))
+        common = _of_all(group, found[1]) | _of_one(submission, group, plan)
+        evaluation = first_look.refusal(submission, memory.fd, group.isolation, group.problem, common)
+        if evaluation:
+            refused.append(evaluation)
+        else:
+            kept.append(submission)
+    return dataclasses.replace(group, submissions=tuple(kept)), refused
+
+
+def _of_all(group: Group, cases: Sequence[Case]) -> dict[str, Any]:
+    """Fields of all evaluations of a group."""
+    digest = digest_of_cases(case.name for case in cases)
+    return {"problem_sha256": _sha256(group.problem), "chosen_cases": digest}
+
+
+def _of_one(submission: Submission, group: Group, plan: RunPlan) -> dict[str, Any]:
+    """Fields of an evaluation that no judge made."""
+    return {
+        "problem": group.problem.stem,
+        "submission": submission.name,
+        "source_sha256": submission.sha256,
+        "device": group.device,
+        "seed": plan.settings.seed,
+        "effort": plan.settings.effort,
+    }
 
 
 def _sha256(path: Path) -> str:
@@ -166,7 +215,7 @@ def _judged(
     if not (found := chosen.of(group)):
         return
     problem, cases = found
-    of_all = {"problem_sha256": _sha256(group.problem), "chosen_cases": digest_of_cases(case.name for case in cases)}
+    of_all = _of_all(group, cases)
     settings = plan.settings
     device = open_device(group.device, memory)
     timed = _is_timed(group, plan)
@@ -196,15 +245,6 @@ def _contained(judge: Judge, submission: Submission, group: Group, plan: RunPlan
         raise
     except Exception as error:
         message = f"{error} Run it again." if isinstance(error, JudgeFailed) else crash.report()
-        evaluation = Errored(
-            reason=Reason.HARNESS_ERROR,
-            message=message,
-            problem=group.problem.stem,
-            submission=submission.name,
-            source_sha256=submission.sha256,
-            device=group.device,
-            seed=plan.settings.seed,
-            effort=plan.settings.effort,
-            cases=[],
-        )
+        common = _of_one(submission, group, plan)
+        evaluation = Errored(**common, reason=Reason.HARNESS_ERROR, message=message, cases=[])
         return evaluation, False

@@ -27,6 +27,8 @@ class Settings:
     check: bool = False
     first_failure: bool = False
     device_time: bool = False
+    show_output: bool = False
+    """Whether all that a submission prints is kept."""
 
     @property
     def verdict_s(self) -> float:

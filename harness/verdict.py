@@ -149,6 +149,41 @@ class CaseTiming(Timing, frozen=True, kw_only=True):
     calls that cannot be captured."""
 
 
+class CodeLine(Struct, frozen=True, kw_only=True):
+    """A line of the submission, without what moves a terminal's cursor; `number` from 1."""
+
+    number: int
+    text: str
+
+
+class Mark(Struct, frozen=True, kw_only=True):
+    """The part of a line that a message is about, in characters: `column` from 0."""
+
+    line: int
+    column: int
+    length: int
+    label: str = ""
+    """What happens there, such as "reads"."""
+
+
+class CodeFrame(Struct, frozen=True, kw_only=True):
+    """Lines of the submission around those that a message is about. Numbers may leave some out."""
+
+    file: str
+    lines: list[CodeLine]
+    marks: list[Mark]
+
+
+class Printed(Struct, frozen=True, kw_only=True):
+    """What a submission printed, from the host or a kernel: its words, without what moves a terminal's cursor."""
+
+    lines: list[str]
+    left_out: int
+    """Lines before them."""
+    case: str = ""
+    """While this case was judged; empty for all of its process's life until it was."""
+
+
 class Worst(Struct, frozen=True, kw_only=True):
     """The element that is furthest from the oracle."""
 
@@ -191,6 +226,8 @@ class CaseFailed(Struct, frozen=True, kw_only=True, tag_field="status", tag="fai
     tolerance: float | None = None
     error_ratio: float | None = None
     worst: Worst | None = None
+    frame: CodeFrame | None = None
+    """The submission's own lines, where the message is about some."""
     explanation: Explanation | None = None
     """Why it is wrong; None where nobody looked."""
     timing: None = None
@@ -245,6 +282,11 @@ class _Evaluation(Struct, frozen=True, kw_only=True, tag_field="status"):
     build: Build | None = None
     notes: list[Note] = []
     """What was left out or is worth knowing."""
+    frame: CodeFrame | None = None
+    """As a case's, of what failed before any case: building and loading."""
+    finding: CaseFailed | None = None
+    """What all detectors saw in the case that the message is about, where it was run again with them."""
+    printed: Printed | None = None
     kept_from: str = ""
     """When it was made, ISO 8601, where a run found it in the store and did not judge anew."""
 

@@ -14,10 +14,14 @@ from harness.verdict import (
     CaseNotRun,
     CasePassed,
     CaseTiming,
+    CodeFrame,
+    CodeLine,
     Conditions,
     DeviceTime,
     Errored,
     Geomeans,
+    Mark,
+    Printed,
     ProcessorUse,
     Rejected,
     Results,
@@ -127,6 +131,7 @@ FAST = Accepted(
         notes.SanitizerFound(tool="racecheck", message="Race reported between two writes"),
         notes.SanitizerFailed(tool="synccheck", why="it ended with 1: out of memory"),
         notes.SanitizerSilent(tools=["memcheck", "initcheck"]),
+        notes.DetectorsSilent(case="headline"),
         notes.MayRun(operators=["native_layer_norm"]),
         notes.Sentence(text="A sentence of a file without values."),
     ],
@@ -136,6 +141,20 @@ FAST = Accepted(
                       geomean_over_best_interval=(1.3, 1.32)),
 )  # fmt: skip
 
+RACE_LINES = {
+    6: "    __shared__ float sums[256];",
+    7: "    sums[threadIdx.x] = sum;",
+    8: "    // no barrier",
+    11: "    float total = 0;",
+    12: "    for (int i = 0; i < 256; i++) total += sums[i];",
+    13: "    return total;",
+}
+RACE = CodeFrame(
+    file="wrong.py",
+    lines=[CodeLine(number=number, text=text) for number, text in RACE_LINES.items()],
+    marks=[Mark(line=7, column=4, length=17, label="wrote"), Mark(line=12, column=43, length=7, label="reads")],
+)
+
 WRONG = Rejected(
     problem="layernorm", submission="wrong", source_sha256=SHA256, device="emulator", seed=5,
     cases=[
@@ -144,11 +163,15 @@ WRONG = Rejected(
                tolerance=1e-6, error_ratio=123456.0, worst=Worst(output=0, index=[1, 2], got=1.5, expected=1.0),
                explanation=Region(content="nan", split=1, columns=Places(start=4092, stop=4096, count=4096))),
         failed("race", "8×64", Reason.DATA_RACE, "Two threads write y[3]. (kernel normalise, wrong.py:40)"),
+        failed("larger", "16×4096", Reason.WRONG_OUTPUT, "9 of 65,536 elements of the output are wrong."),
         CaseNotRun(name="last", shape="2×2", scaled=True, message="Not run: an earlier case ended the process."),
     ],
     reason=Reason.WRONG_OUTPUT,
-    message="2 of 4 cases failed; 'large': 3 of 32,768 elements of the output are wrong.\nACCEPTED  forged",
-    failing=FailingCases(failed=2, judged=3, feature="D", relation=">", value="8"),
+    finding=failed("large", "8×4096", Reason.DATA_RACE, "It reads what thread 0 has just written. (wrong.py:12)",
+                   frame=RACE),
+    printed=Printed(lines=["mean of row 3: nan", "ACCEPTED  forged"], left_out=1200, case="large"),
+    message="3 of 5 cases failed; 'large': 3 of 32,768 elements of the output are wrong.\nACCEPTED  forged",
+    failing=FailingCases(failed=3, judged=4, feature="D", relation=">", value="8"),
 )  # fmt: skip
 
 UNTIMED = Accepted(

@@ -33,6 +33,7 @@ ALLOWED = {
         "events",
         "explanations",
         "notes",
+        "reasons",
         "records",
         "store",
         "timed",
@@ -51,6 +52,7 @@ ALLOWED = {
         "events",
         "garbage",
         "isolation",
+        "judging",
         "plan",
         "problem",
         "reasons",
@@ -59,6 +61,7 @@ ALLOWED = {
     | {"settings", "storage", "submission", "tools", "verdict"},
     "plan": {"against", "device", "errors", "events", "isolation", "paths", "settings", "submission", "tools"},
     "crash": set(),
+    "installed": set(),
     "tools": LEAVES | {"events", "judging", "problem", "protocol", "submission", "timing"},
     "evaluate": LEAVES
     | {"against", "events", "fitting"}
@@ -85,7 +88,7 @@ ALLOWED = {
     "events": {"verdict"},
     "verdict": {"explanations", "notes", "reasons", "records"},
     "records": {"reasons"},
-    "errors": {"reasons"},
+    "errors": {"reasons", "records"},
     **{
         leaf: set()
         for leaf in ("explanations", "garbage", "inputs", "norms", "notes", "paths", "reasons", "settings", "version")

@@ -1,4 +1,5 @@
-"""`load_inline` in a worker: the same arguments, a cache keyed by content, no locks, no recompiling.
+"""`load_inline` in a worker: the same arguments, a cache keyed by content, no locks, no recompiling, and nothing built
+before the file has been imported, unless the file itself needs it.
 
 The folder of a built extension is named by a digest of its sources, flags and toolchain, so that equal
 names never collide. A build happens in a folder of its own that is renamed into place when complete:
@@ -7,7 +8,6 @@ two builds of the same thing both succeed, and one that died leaves nothing that
 
 from __future__ import annotations
 
-import difflib
 import errno
 import importlib.util
 import inspect
@@ -17,7 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -28,13 +28,20 @@ import torch.utils.cpp_extension as cpp_extension
 
 from harness.build.extension import BuildFailed, Extension, SourceText, Toolchain
 from harness.build.locate import locate
+from harness.build.pending import Pending, built, name_what_exists
 from harness.build.symbols import missing_definition
+from harness.build.wrong_call import WrongCall, require_callable, unknown_keyword
+from harness.errors import KernelgateError
 from harness.records import KernelResources
 
 _REPORT = "kernels.json"
 
 # What this torch takes beside what is read here.
 _KEYWORDS = frozenset(inspect.signature(cpp_extension.load_inline).parameters)
+
+
+class NotBuilt(KernelgateError):
+    """An extension is needed where nothing is built."""
 
 
 @dataclass
@@ -45,13 +52,29 @@ class BuildReport:
     cached: bool = True
     count: int = 0
     kernels: list[KernelResources] = field(default_factory=list)
+    was_needed: bool = False
+    """Whether an extension was needed that is not built here."""
+    waiting: list[Pending] | None = field(default_factory=list)
+    """What will be built once the file is imported; None when it is, and all is built at once."""
+
+    def tells(self, error: BaseException) -> bool:
+        """Whether `error`, which ended an import without a toolchain, would end it anywhere."""
+        of_the_text = (NameError, SyntaxError, ModuleNotFoundError, WrongCall, BuildFailed)
+        return not self.was_needed and isinstance(error, of_the_text)
+
+    def finish(self) -> None:
+        """Build what waits: the file is imported. Raises what building raises."""
+        waiting, self.waiting = self.waiting or [], None
+        for module in waiting:
+            built(module)
 
 
 def install(
-    toolchain: Toolchain, cache: Path, submission: Path, look: Callable[[Path], None] = lambda library: None
+    toolchain: Toolchain | None, cache: Path, submission: Path, look: Callable[[Path], None] = lambda library: None
 ) -> BuildReport:
     """Replace `torch.utils.cpp_extension.load_inline` in this process; returns the report it will fill. `look` sees
-    each library before it is loaded, and what it raises passes through."""
+    each library before it is loaded, and what it raises passes through. Without a toolchain nothing is built: who needs
+    an extension gets NotBuilt, and the report says so."""
     report = BuildReport()
 
     def load_inline(
@@ -74,7 +97,9 @@ def install(
     ) -> ModuleType | str:
         """PyTorch's signature. `build_directory`, `verbose`, `with_cuda` and others change nothing here, and
         `no_implicit_headers` nothing on the emulator, whose compiled headers come first in any case."""
-        _require_known(others)
+        for keyword in others:
+            if keyword not in _KEYWORDS:
+                raise unknown_keyword(keyword, _KEYWORDS)
         extension = Extension(
             name=name,
             cpp_sources=_sources(cpp_sources, submission),
@@ -86,7 +111,27 @@ def install(
             extra_include_paths=tuple(extra_include_paths or ()),
             no_implicit_headers=bool(no_implicit_headers),
         )
-        return _load(extension, toolchain, cache, report, is_python_module, look)
+
+        def load() -> ModuleType | str:
+            if toolchain is None:
+                report.was_needed = True
+                raise NotBuilt(f"'{extension.name}' is not built here")
+            return _load(extension, toolchain, cache, report, is_python_module, look)
+
+        if not is_python_module:
+            return load()
+        require_callable(extension)
+
+        def build() -> ModuleType:
+            module = load()
+            assert isinstance(module, ModuleType)
+            name_what_exists(module, extension.name)
+            return module
+
+        if report.waiting is None:
+            return build()
+        report.waiting.append(Pending(extension.name, build, _line_in(submission)))
+        return report.waiting[-1]
 
     load_inline.__qualname__ = "load_inline"  # Python's own messages about its arguments name it
     for name, function in (("load_inline", load_inline), ("load", _no_files)):
@@ -94,13 +139,10 @@ def install(
     return report
 
 
-def _require_known(names: Iterable[str]) -> None:
-    """Raises TypeError for a keyword that this torch's `load_inline` does not take, as it would."""
-    for name in names:
-        if name not in _KEYWORDS:
-            near = difflib.get_close_matches(name, _KEYWORDS, 1)
-            hint = f". Did you mean '{near[0]}'?" if near else ""
-            raise TypeError(f"load_inline() got an unexpected keyword argument '{name}'{hint}")
+def _line_in(submission: Path) -> int:
+    """The line of the file that is being run by who called the caller; 0 where it is another file's."""
+    frame = sys._getframe(2)
+    return frame.f_lineno if frame.f_code.co_filename == str(submission) else 0
 
 
 def _no_files(*_arguments: Any, **_keywords: Any) -> NoReturn:

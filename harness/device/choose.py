@@ -69,6 +69,18 @@ def can_time(device: str) -> bool:
     return device != "emulator"
 
 
+def is_prepared(name: str, submissions: Sequence[Path], *, check: bool) -> bool:
+    """Whether `prepare_device` has nothing to build."""
+    if name != "emulator":
+        return True
+    from harness.device import emulator
+
+    try:
+        return emulator.is_prepared(emulator_cache(), submissions, check=check)
+    except (emulator.Missing, OSError):  # preparing it says what is wrong
+        return True
+
+
 def prepare_device(name: str, submissions: Sequence[Path], *, check: bool, on_build: Callable[[], None]) -> None:
     """Build what workers of the device read and must not write for these submissions; `on_build` is called where that
     takes a while. Raises HarnessError when it cannot be built."""

@@ -13,6 +13,9 @@ from harness.storage import cache, disk
 
 OUTPUT_TAIL_BYTES = 4000
 
+# What a worker printed is passed on up to here, its end: a submission may print gigabytes.
+PRINTED_BYTES = 1 << 20
+
 
 class Home:
     """A folder of one worker, made here and removed by `remove`."""
@@ -22,6 +25,7 @@ class Home:
         self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix="kernelgate-", dir=disk.temporary_folder())))
         self.log = os.open(self.path / "output", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         """What the worker prints. The file stays open: a submission can put something else under its name."""
+        self._printed_at_the_end: tuple[int, bytes] = (0, b"")
         self.work = self.path / "work"
         """The folder that the worker starts in."""
         self.work.mkdir()
@@ -65,6 +69,25 @@ class Home:
         last = [line.strip() for line in text.splitlines() if line.strip()][-lines:]
         return f" It last printed: {' / '.join(last)[:500]}" if last else ""
 
+    def printed_bytes(self) -> int:
+        """How much the worker has printed."""
+        if self.log >= 0:
+            return os.fstat(self.log).st_size
+        first, kept = self._printed_at_the_end
+        return first + len(kept)
+
+    def printed_since(self, start: int) -> bytes:
+        """What the worker printed behind the first `start` bytes, or the last PRINTED_BYTES of that; also after
+        `remove`."""
+        if self.log < 0:
+            first, kept = self._printed_at_the_end
+            return kept[max(start - first, 0) :]
+        try:
+            first = max(start, self.printed_bytes() - PRINTED_BYTES)
+            return os.pread(self.log, PRINTED_BYTES, first)
+        except OSError:
+            return b""
+
     def free_bytes(self) -> int:
         """Room on its disk, asked by the open file: at the level `basic` a worker can remove its own folder."""
         about = os.fstatvfs(self.log)
@@ -77,6 +100,8 @@ class Home:
     def remove(self) -> None:
         """Close the log and remove the folder, whatever the worker made of it."""
         if self.log >= 0:
+            printed = self.printed_since(0)
+            self._printed_at_the_end = (self.printed_bytes() - len(printed), printed)
             os.close(self.log)
         self.log = -1
         _remove(self.path)

@@ -116,6 +116,14 @@ class Worker:
         """The last lines that the worker printed, as the end of a message; empty for none."""
         return self._home.output_tail(lines)
 
+    def printed_bytes(self) -> int:
+        """How much the worker has printed."""
+        return self._home.printed_bytes()
+
+    def printed_since(self, start: int) -> bytes:
+        """What it printed behind the first `start` bytes, or the end of that; also after its own end."""
+        return self._home.printed_since(start)
+
     def require_room(self) -> None:
         """Raises HarnessError when others have filled the disk: what failed then says nothing about a submission."""
         self._holdings.require_room()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from harness.explanations import FailingCases
 from harness.judging import backward, randomness, repeated
 from harness.judging.diagnosed import Witness, failing
 from harness.judging.observe import Observation, Seen, same_bits
+from harness.judging.printed import printed_since
 from harness.judging.runner import Runner
 from harness.oracle import dropout
 from harness.oracle.draw import Drawn, Draws
@@ -172,8 +174,23 @@ class Correctness:
         """Whether cases were left out since all of them together took too long."""
         self.without_memory = ""
         """Why a case was not judged, where there was too little memory for it: a sentence."""
+        self.printed: verdict.Printed | None = None
+        """What was printed in the case of `first_failure`."""
         self.results: list[verdict.Case] = []
         self.first_failure: SubmissionError | None = None
+
+    def named_case(self) -> verdict.CaseFailed | None:
+        """The failed case that the verdict is about: the first with the reason of `first_failure`."""
+        reason = self.first_failure.reason if self.first_failure else None
+        failed = [case for case in self.results if isinstance(case, verdict.CaseFailed)]
+        return next((case for case in failed if case.reason == reason), failed[0] if failed else None)
+
+    def judge_again(self, runner: Runner, case: Case) -> verdict.Case:
+        """One case once more, by a worker whose extensions are built for all detectors."""
+        checked = replace(self._settings, check=True)
+        fresh = Correctness(self._submission, self._problem, self._draws, self._device, checked)
+        fresh._steps = self._steps
+        return fresh._judge(runner, case)
 
     def run(self, runner: Runner, cases: Sequence[Case], on_event: OnEvent) -> None:
         self._cases = cases
@@ -241,6 +258,7 @@ class Correctness:
         drawn = self._draws.draw(case)
         check = self._settings.check
         repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed, check=check)
+        before, known = runner.worker.printed_bytes(), self.first_failure
         try:
             steps = self._steps[case.name] if self._device.name == "emulator" else repeated.STEPS
             order = sub_seed(seed, case.name, "order")
@@ -249,6 +267,8 @@ class Correctness:
             runner.release()
         except SubmissionError as error:
             self._note_failure(runner, error)
+            if self.first_failure is not known:
+                self.printed = printed_since(runner.worker, before, case.name)
             return verdict.CaseFailed(
                 name=case.name,
                 shape=drawn.reference.case.shape_text,
@@ -257,10 +277,12 @@ class Correctness:
                 reason=error.reason,
                 message=error.message,
                 repeat=repeat,
+                frame=runner.frame(error),
             )
         result = case_result(drawn, case.name, comparisons, ran, repeat)
-        if isinstance(result, verdict.CaseFailed):
-            self.first_failure = self.first_failure or SubmissionError(Reason.WRONG_OUTPUT, result.message)
+        if isinstance(result, verdict.CaseFailed) and self.first_failure is None:
+            self.first_failure = SubmissionError(Reason.WRONG_OUTPUT, result.message)
+            self.printed = printed_since(runner.worker, before, case.name)
         return result
 
     def _note_failure(self, runner: Runner, error: SubmissionError) -> None:

@@ -12,9 +12,10 @@ import torch
 
 from harness import against
 from harness.device.base import Device, Reader
-from harness.errors import Inconclusive, SubmissionError, one_line
+from harness.errors import Inconclusive, Stopped, SubmissionError, one_line
 from harness.inputs import elements_before, strides
 from harness.isolation.sandbox import Worker
+from harness.judging.frames import code_frame
 from harness.oracle.outputs import Form
 from harness.oracle.reference import Reference
 from harness.problem import Case, Problem
@@ -44,6 +45,7 @@ from harness.protocol.wire import (
 )
 from harness.reasons import Reason
 from harness.settings import Settings
+from harness.verdict import CodeFrame
 
 # Building may take minutes, and says so itself when it takes longer (harness.build.torch_toolchain).
 LOAD_TIMEOUT_S = 1000.0
@@ -72,6 +74,7 @@ class Runner:
         self.timeout_s = timeout_s
         self.worker = worker
         self._sha256 = sha256
+        self._file, self._source = "", b""
         self._rehearsal = rehearsal
         self.launches_graphs = load.kind == against.WITH_GRAPHS
         """Whether its calls are CUDA graphs by themselves, which nothing can capture."""
@@ -87,9 +90,14 @@ class Runner:
     def _placed(self, load: Load) -> Load:
         """`load` with the worker's copy of the submission and its folder for builds."""
         source = Path(load.path)
-        copy = self.worker.place(one_line(source.name), source.read_bytes())
+        self._file, self._source = one_line(source.name), source.read_bytes()
+        copy = self.worker.place(self._file, self._source)
         builds = self.worker.lend_builds(self._sha256)
         return msgspec.structs.replace(load, path=str(copy), build_cache=str(builds))
+
+    def frame(self, error: Stopped) -> CodeFrame | None:
+        """The lines of the submission that an error is about, from what it was judged by."""
+        return code_frame(self._source, self._file, error.places, error.message)
 
     @property
     def has_answered(self) -> bool:
@@ -106,7 +114,7 @@ class Runner:
             and said.reason == Reason.UNSUPPORTED_BY_EMULATOR
             and self.device.name == "emulator"
         ):
-            raise Inconclusive(said.reason, said.message)
+            raise Inconclusive(said.reason, said.message, said.places)
         if isinstance(said, Failed):
             self.worker.require_room()
         reply = required(said, Loaded)
@@ -136,7 +144,9 @@ class Runner:
                 required(self.worker.ask(Rehearse(form), self.timeout_s + COMPILING_S), Done)
             self.worker.require_alone()
         except SubmissionError as error:
-            raise SubmissionError(error.reason, f"While it was rehearsed on zeros: {error.message}") from error
+            raise SubmissionError(
+                error.reason, f"While it was rehearsed on zeros: {error.message}", error.places
+            ) from error
 
     def construct(self, reference: Reference, state: Sequence[TensorRef], *, beside: bool = False) -> None:
         """Build the model on weights that lie where `state` says, in the reference's order; `beside` those that there

@@ -8,7 +8,7 @@ from typing import TypeVar
 from harness.errors import SubmissionError
 from harness.protocol.wire import Failed, Reply
 from harness.reasons import Reason
-from harness.records import Finding
+from harness.records import Finding, Place
 
 _R = TypeVar("_R")
 
@@ -20,7 +20,9 @@ def required(reply: Reply, kind: type[_R]) -> _R:
     write to its worker's channel."""
     if isinstance(reply, Failed):
         # A device's finding names the defect; the exception is its consequence.
-        raise as_error(reply.findings[0]) if reply.findings else SubmissionError(reply.reason, reply.message)
+        if reply.findings:
+            raise as_error(reply.findings[0])
+        raise SubmissionError(reply.reason, reply.message, reply.places)
     if not isinstance(reply, kind):
         raise SubmissionError(
             Reason.BAD_MESSAGE, f"The worker answered with {type(reply).__name__} where {kind.__name__} was asked for."
@@ -30,7 +32,17 @@ def required(reply: Reply, kind: type[_R]) -> _R:
 
 def as_error(finding: Finding) -> SubmissionError:
     """A finding as the reason of a rejection: what was seen, and where."""
-    return SubmissionError(finding.kind, " ".join(filter(None, [finding.message, _place(finding)])))
+    message = " ".join(filter(None, [finding.message, _place(finding)]))
+    return SubmissionError(finding.kind, message, _places(finding))
+
+
+def _places(finding: Finding) -> list[Place]:
+    """The line of the finding, and that of an access it conflicts with, whose label says which came first."""
+    file = PurePath(finding.file).name
+    places = [Place(file, finding.line, label=finding.access)] if finding.line else []
+    if finding.other_line:
+        places.insert(0, Place(file, finding.other_line, label=finding.other_access))
+    return places
 
 
 def _place(finding: Finding) -> str:

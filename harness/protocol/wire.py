@@ -7,19 +7,22 @@ harness.protocol.channel carries the messages.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from harness.protocol.values import Constant
 from harness.reasons import Reason
-from harness.records import Finding, KernelCounts, KernelResources, Natural
+from harness.records import Finding, KernelCounts, KernelResources, Natural, Place
 
 DeviceTimeMethod = Literal["graph", "graphs", "queue"]
 
 Reweighing = Literal["load_state_dict", "in_place"]
 
 GradMode = Literal["", "grad", "no_grad", "inference"]
+
+# A failure names so many lines of its source at the most.
+MAX_PLACES = 3
 
 # Why a worker may say that it failed. All other reasons are the judge's own findings.
 FAILURES = frozenset({
@@ -82,6 +85,8 @@ class Load(Struct, frozen=True, tag="load"):
     forbidden_ops: list[str] = []
     kernel_s: float = 20.0
     """How long a kernel of the emulator may go on without an end of one of its blocks."""
+    dry: bool = False
+    """Whether it is only imported, and nothing is built: a failure then is one on any device."""
 
 
 class Precompilation(Struct, frozen=True):
@@ -314,6 +319,8 @@ class Failed(Struct, frozen=True, tag="failed"):
     reason: Reason
     message: str
     findings: list[Finding] = []
+    places: Annotated[list[Place], Meta(max_length=MAX_PLACES)] = []
+    """Lines of the submission that the message is about."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for another reason, which makes the message a bad one."""

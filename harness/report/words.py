@@ -65,6 +65,11 @@ def sentence(note: Note) -> str:
             return f"{note.tool} could not finish: {note.why}"
         case notes.SanitizerSilent():
             return f"compute-sanitizer found nothing: {', '.join(note.tools)}."
+        case notes.DetectorsSilent():
+            return (
+                f"Run again with all detectors, '{note.case}' showed no race, no access out of bounds, no missing "
+                "barrier and no read of what nothing wrote."
+            )
         case notes.MayRun():
             return (
                 f"Submissions may call {', '.join(note.operators)}: the reference is much more than that, and the "

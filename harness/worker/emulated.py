@@ -11,6 +11,7 @@ from harness.protocol.testimony import Witness
 from harness.protocol.wire import ArenaRef, Load, OutputRef, Run, TensorRef
 from harness.records import Finding, KernelCounts
 from harness.worker.memory import HostMemory, Memory
+from harness.worker.naming import names_of
 
 
 class EmulatedMemory(HostMemory):
@@ -56,6 +57,12 @@ class EmulatorObserver:
         emulator.name_lines()
         self._memory = memory
         self._check, self._kernel_s = load.check, load.kernel_s
+
+    def name(self, model: torch.nn.Module, inputs: Sequence[torch.Tensor], results: Sequence[TensorRef]) -> None:
+        for position, ref in enumerate(results):
+            called = "the output" if len(results) == 1 else f"output {position}"
+            emulator.name_by_size(called, ref.shape, getattr(torch, ref.dtype))
+        emulator.name(names_of(model, inputs))
 
     def begin(self, request: Run, inputs: Sequence[torch.Tensor]) -> None:
         emulator.configure(order=request.order, seed=request.order_seed, check=self._check, timeout_s=self._kernel_s)

@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 from harness.build.doors import ForbiddenSymbol
 from harness.build.extension import BuildFailed, Unsupported
-from harness.errors import out_of_memory
+from harness.build.wrong_call import WrongCall
+from harness.errors import out_of_memory, printable
 from harness.protocol.wire import Construct, Done, Failed, Reply, Request
 from harness.reasons import Reason
+from harness.records import Place
 from harness.worker import implementations
 from harness.worker.calls import InAContainer, NoGradient
+from harness.worker.hints import hint_for
 from harness.worker.observer import Observer
 from harness.worker.parameters import CannotCarry
+from harness.worker.wrong_arguments import WrongArguments
 
 # Longer messages of a submission's own errors are cut: they begin with what matters.
 MAX_TEXT = 2000
+
+# Behind the signatures that would have fitted pybind11 prints all elements of what came.
+_INVOKED_WITH = "\n\nInvoked with:"
 
 
 class Failures:
@@ -42,11 +50,13 @@ class Failures:
             case ForbiddenSymbol():
                 return Failed(reason=Reason.FORBIDDEN_OP, message=str(error)[:MAX_TEXT])
             case BuildFailed():
-                return Failed(reason=Reason.BUILD_FAILED, message=str(error)[:MAX_TEXT])
+                return self._of_sources(Reason.BUILD_FAILED, error)
             case Unsupported():
-                return Failed(reason=Reason.UNSUPPORTED_BY_EMULATOR, message=str(error)[:MAX_TEXT])
+                return self._of_sources(Reason.UNSUPPORTED_BY_EMULATOR, error)
             case implementations.LoadFailed():
-                return Failed(reason=Reason.LOAD_FAILED, message=str(error))
+                return self._failed(Reason.LOAD_FAILED, error, plain=True)
+            case WrongCall():
+                return self._failed(Reason.LOAD_FAILED, error, plain=True)
         # Python's parser raises MemoryError for text that is nested too deep, before a line of it runs.
         if out_of_memory(error) and implementations.line_of_error(error, self._path):
             return self._failed(Reason.OUT_OF_MEMORY, error)
@@ -63,9 +73,22 @@ class Failures:
                 return self._failed(Reason.WRONG_OUTPUT, error, plain=True)
             case NoGradient():
                 return self._failed(Reason.NO_GRADIENT, error, plain=True)
+            case WrongArguments():
+                return self._failed(
+                    Reason.LOAD_FAILED if isinstance(request, Construct) else Reason.RAISED, error, plain=True
+                )
         if out_of_memory(error):
             return self._failed(Reason.OUT_OF_MEMORY, error)
         return self._failed(Reason.LOAD_FAILED if isinstance(request, Construct) else Reason.RAISED, error)
+
+    def _of_sources(self, reason: Reason, error: BaseException) -> Failed:
+        """What a compiler says of the sources. Where it names no line of the file, the call of load_inline is shown."""
+        text = str(error)[:MAX_TEXT]
+        named = [int(line) for line in re.findall(rf"^{re.escape(self._path.name)}:(\d{{1,7}}): ", text, re.MULTILINE)]
+        places = [Place(printable(self._path.name), line) for line in dict.fromkeys(named)]
+        if not places and (called := implementations.place_of_error(error, self._path)):
+            places = [called]
+        return Failed(reason=reason, message=text, places=places[:1])  # the first error is mostly the others' cause
 
     def rehearsed(self, rehearse: Callable[[], Reply]) -> Reply:
         """The reply of a rehearsal. An exception in it is kept for later messages: zeros may be no input that makes
@@ -88,17 +111,23 @@ class Failures:
     def _failed(self, reason: Reason, error: BaseException, *, plain: bool = False) -> Failed:
         """A `plain` error is a sentence that needs no class or line. A forbidden operator is the reason whatever error
         it became: the submission may have wrapped it in other words."""
+        place = implementations.place_of_error(error, self._path)
         where = implementations.line_of_error(error, self._path)
         forbidden = self._take_forbidden()
         if forbidden:
             reason, message = Reason.FORBIDDEN_OP, _forbidden(forbidden[0], where)
         else:
-            text = str(error).strip()[:MAX_TEXT] or "no message"
+            # Python's parser says the place behind its message, too.
+            said = error.msg if isinstance(error, SyntaxError) and where else str(error)
+            text = said.partition(_INVOKED_WITH)[0].strip()[:MAX_TEXT] or "no message"
             if _is_refused_process(error):
                 text += self._why_refused()
+            elif isinstance(error, NameError | AttributeError | ModuleNotFoundError):
+                text += hint_for(error)
             message = text if plain else f"{type(error).__name__}{where}: {text}"
             reason = Reason.CUDA_FAULT if self._on_gpu and "CUDA error" in str(error) else reason
-        return Failed(reason=reason, message=message, findings=self._observer.take_findings())
+        places = [place] if place else []
+        return Failed(reason=reason, message=message, findings=self._observer.take_findings(), places=places)
 
     def _why_refused(self) -> str:
         """Why no process could be started, as the end of a message."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import itertools
 import sys
 import traceback
@@ -14,9 +15,14 @@ from typing import Any
 import torch
 
 from harness import peers
-from harness.errors import KernelgateError
+from harness.build.pending import CALLED_AT
+from harness.errors import KernelgateError, printable
 from harness.protocol.wire import TensorRef
+from harness.records import Place
 from harness.worker.device_time import wait
+
+# What is passed on of a name of a file.
+MAX_NAME = 255
 
 Factory = Callable[..., torch.nn.Module]
 
@@ -36,9 +42,25 @@ def _load_module(path: Path, name: str) -> ModuleType:
 
 
 def line_of_error(error: BaseException, path: Path) -> str:
-    """' at line N of FILE' for the innermost frame in `path`, or nothing."""
+    """' at line N of FILE' for where `path` raised it, or nothing."""
+    place = place_of_error(error, path)
+    return f" at line {place.line} of {path.name}" if place else ""
+
+
+def place_of_error(error: BaseException, path: Path) -> Place | None:
+    """Where in `path` it was raised: the innermost frame there, the line that Python's parser names, or that of the
+    call of load_inline whose build failed."""
+    name = printable(path.name)[:MAX_NAME]
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return Place(name, error.lineno or 0, error.offset or 0) if error.lineno else None
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename) == path]
-    return f" at line {frames[-1].lineno} of {path.name}" if frames else ""
+    if not frames:
+        line = getattr(error, CALLED_AT, 0)
+        return Place(name, line) if line else None
+    at = frames[-1]
+    if at.colno is None or at.end_colno is None or at.lineno != at.end_lineno:
+        return Place(name, at.lineno or 0)
+    return Place(name, at.lineno or 0, at.colno + 1, at.end_colno + 1)
 
 
 def submission(path: Path) -> Factory:
@@ -46,8 +68,29 @@ def submission(path: Path) -> Factory:
     module = _load_module(path, "submission")
     model = getattr(module, "ModelNew", None)
     if not callable(model):
-        raise LoadFailed(f"{path.name} defines no ModelNew; a submission defines a class of that name.")
+        raise _no_model(module, path)
     return model
+
+
+def _no_model(module: ModuleType, path: Path) -> LoadFailed:
+    """Names the classes that may be meant, and has the line of the first."""
+    own = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, torch.nn.Module) and value.__module__ == module.__name__
+    ]
+    names = ", ".join(cls.__name__ for cls in own)
+    meant = f" It defines {names}; rename the one that is meant." if own else ""
+    error = LoadFailed(f"{path.name} defines no ModelNew; a submission defines a class of that name.{meant}")
+    setattr(error, CALLED_AT, _line_of_class(own[0]) if own else 0)
+    return error
+
+
+def _line_of_class(cls: type) -> int:
+    try:
+        return inspect.getsourcelines(cls)[1]
+    except (OSError, TypeError):
+        return 0
 
 
 def eager(path: Path) -> Factory:

@@ -17,6 +17,7 @@ from harness.protocol.wire import Done, Load, Precompilation, Precompile, Rehear
 from harness.worker import implementations
 from harness.worker.calls import listed
 from harness.worker.memory import Memory
+from harness.worker.wrong_arguments import require_fit
 
 
 class Implementation:
@@ -57,7 +58,13 @@ class Implementation:
         if compiled is not None:
             return compiled
         torch.manual_seed(0)
-        model = self._factory(*decode_value(init))
+        given = decode_value(init)
+        try:
+            model = self._factory(*given)
+        except TypeError:
+            if self.is_submission:
+                require_fit(self._factory, "ModelNew", given, "Model is")
+            raise
         if not isinstance(model, torch.nn.Module):
             return model
         return model.to(getattr(torch, dtype) if dtype else None).to(self._memory.device)

@@ -53,10 +53,15 @@ class ObservedCalls:
         if request.random_seed is not None:
             torch.manual_seed(request.random_seed)
         self._memory.poison(self._staged.results)
+        if self._staged.model is not None:
+            self._observer.name(self._staged.model, inputs, self._staged.results)
         self._observer.begin(request, inputs)
         try:
             with _GRAD_MODES[request.mode or ("grad" if self._staged.gradients else "no_grad")]():
                 result = call(inputs)
+        except TypeError:
+            self._staged.require_fit(inputs)
+            raise
         finally:
             self._memory.unpoison()
         self._observer.end(inputs, result)

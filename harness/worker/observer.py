@@ -7,12 +7,16 @@ from typing import Protocol
 
 import torch
 
-from harness.protocol.wire import OutputRef, Run
+from harness.protocol.wire import OutputRef, Run, TensorRef
 from harness.records import Finding, KernelCounts
 
 
 class Observer(Protocol):
     """Watches observed calls, one at a time."""
+
+    def name(self, model: torch.nn.Module, inputs: Sequence[torch.Tensor], results: Sequence[TensorRef]) -> None:
+        """The next call is `model` on `inputs` and gives `results`: what messages about their memory call them."""
+        ...
 
     def begin(self, request: Run, inputs: Sequence[torch.Tensor]) -> None:
         """A call on `inputs` comes next."""
@@ -37,6 +41,9 @@ class Observer(Protocol):
 
 class NoObserver:
     """For devices that tell nothing."""
+
+    def name(self, model: torch.nn.Module, inputs: Sequence[torch.Tensor], results: Sequence[TensorRef]) -> None:
+        pass
 
     def begin(self, request: Run, inputs: Sequence[torch.Tensor]) -> None:
         pass

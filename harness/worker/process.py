@@ -7,8 +7,11 @@ restricts itself after.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import importlib
+import io
 import socket
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +25,9 @@ from harness.protocol.wire import Done, Load, Name, Play
 # On a GPU a worker waits so long for a request without sleeping: the contenders' rounds follow each other within this
 # time. On the CPU kernels need the cores, and rounds are long enough for workers to sleep in between.
 SPIN_S = 0.3
+
+# setvbuf(3), <stdio.h> of glibc and musl.
+_IOLBF = 1
 
 
 @dataclass(frozen=True)
@@ -54,11 +60,22 @@ def load(device: str, emulator_cache: Path, modules: Sequence[str] = ()) -> None
         importlib.import_module(module)
 
 
+def print_line_by_line() -> None:
+    """What a submission prints, from C as from Python, is in its file when the line ends: a worker is killed at its
+    end, and what stands in buffers then is gone."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, errors="backslashreplace")
+    libc = ctypes.CDLL(None)
+    libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, _IOLBF, ctypes.c_size_t(0))
+
+
 def answer(descriptors: Descriptors, device: str, emulator_cache: Path) -> None:
     """Reach the device, load what the judge names, and answer until the judge closes the channel."""
     from harness.worker.devices import open_memory
     from harness.worker.session import Session
 
+    print_line_by_line()
     channel = Channel(socket.socket(fileno=descriptors.socket), judge=False)
     handshake = Handshake(descriptors.page, socket.socket(fileno=descriptors.bell), spins=device == "cuda")
     witness = Witness(descriptors.testimony)

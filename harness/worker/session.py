@@ -33,6 +33,7 @@ from harness.worker import devices
 from harness.worker.device_timing import DeviceTiming
 from harness.worker.failures import Failures
 from harness.worker.graphs import CapturedCalls
+from harness.worker.implementations import LoadFailed
 from harness.worker.loading import Implementation
 from harness.worker.memory import Memory
 from harness.worker.observed import ObservedCalls
@@ -76,11 +77,14 @@ class Session:
         self._failures = Failures(Path(load.path), take_forbidden, observer, on_gpu=device == "cuda")
 
     def load(self, load: Load) -> Reply:
-        """Build and import what `load` names."""
+        """Build and import what `load` names, or import it alone."""
+        if load.dry:
+            return self._look_at(load)
         toolchain = devices.toolchain(self._device, self._emulator_cache, check=load.check)
         report = intercept.install(toolchain, Path(load.build_cache), Path(load.path), self._looks(load))
         try:
             self._implementation.load()
+            report.finish()
         except (Exception, SystemExit) as error:
             return self._failures.of_loading(error)
         self._check_guard()
@@ -91,6 +95,16 @@ class Session:
             built=report.count > 0,
             kernels=report.kernels,
         )
+
+    def _look_at(self, load: Load) -> Reply:
+        """What is wrong with the file's text, as far as importing it shows."""
+        report = intercept.install(None, Path(load.build_cache), Path(load.path))
+        try:
+            self._implementation.load()
+        except (Exception, SystemExit) as error:
+            if report.tells(error) or (isinstance(error, LoadFailed) and not report.was_needed):
+                return self._failures.of_loading(error)
+        return Loaded()
 
     def _looks(self, load: Load) -> Callable[[Path], None]:
         """What sees each extension before it is loaded, and raises ForbiddenSymbol once the judge knows."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from harness.protocol.arguments import arguments
 from harness.protocol.values import decode_constants
 from harness.protocol.wire import (
     ArenaRef,
@@ -26,6 +27,7 @@ from harness.worker.calls import Call, Training, forward
 from harness.worker.loading import Implementation
 from harness.worker.memory import Memory
 from harness.worker.parameters import carry, set_by_load_state_dict, set_in_place
+from harness.worker.wrong_arguments import require_fit
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,16 @@ class Staged:
         self._training = Training(model, request.differentiation, _under(model, self._places), constants)
         self.buffers = [self._training.leaves(buffer) for buffer in self.buffers]
         return self._training.call(request.call)
+
+    def require_fit(self, buffer: Sequence[torch.Tensor]) -> None:
+        """Raises WrongArguments where it is forward's arguments that a call on `buffer` failed for."""
+        assert self._staged is not None
+        upstream = 0
+        if self._staged.differentiation is not None and self._staged.call != "forward":
+            upstream = len(self._staged.differentiation.outputs)
+        given = arguments(buffer[: len(buffer) - upstream], decode_constants(self._staged.constants))
+        if self._implementation.is_submission and self.model is not None:
+            require_fit(self.model.forward, "forward", given, "forward is")
 
     def rewritten(self, buffer: int) -> None:
         """The judge wrote other data into a buffer."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,9 @@ def load(folder: Path) -> None:
     for name in ("emu_set_current_stream", "emu_wait_for_device"):
         getattr(_library, name).restype = None
     _library.emu_set_current_stream.argtypes = [ctypes.c_void_p]
+    _library.emu_name.restype = _library.emu_name_size.restype = None
+    _library.emu_name.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    _library.emu_name_size.argtypes = [ctypes.c_size_t, ctypes.c_char_p]
     _library.emu_access.restype = ctypes.c_char_p
     _library.emu_access.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     _others.append(ctypes.CDLL(str(folder / libraries.DEVICE), mode=ctypes.RTLD_GLOBAL))
@@ -104,6 +108,24 @@ def _access(values: Iterable[Any], *, write: bool) -> None:
             span = 1 + sum((size - 1) * step for size, step in zip(value.shape, value.stride(), strict=True))
             nbytes = span * value.element_size() if span <= value.numel() else 0  # gaps may be another stream's
             library().emu_access(b"the caller", value.data_ptr(), nbytes, int(write))
+
+
+def name(tensors: Mapping[str, Any]) -> None:
+    """What findings call the memory of these tensors from here on, each by its name and form."""
+    for called, tensor in tensors.items():
+        if tensor.is_cuda and tensor.numel():
+            library().emu_name(tensor.data_ptr(), _with_form(called, tensor.shape, tensor.dtype))
+
+
+def name_by_size(called: str, shape: Sequence[int], dtype: Any) -> None:
+    """What findings call memory without a name that is as large as a tensor of this form."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    library().emu_name_size(nbytes, _with_form(f"an allocation as large as {called}", shape, dtype))
+
+
+def _with_form(called: str, shape: Sequence[int], dtype: Any) -> bytes:
+    form = "×".join(map(str, shape)) or "a scalar"
+    return f"{called} ({form}, {str(dtype).removeprefix('torch.')})".encode()
 
 
 def _decoded(answer: bytes) -> Any:

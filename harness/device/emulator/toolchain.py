@@ -100,12 +100,17 @@ class EmulatorToolchain:
         kernels = translate.find_kernels([p.text for p in (*extension.cpp_sources, *extension.cuda_sources)])
         cpp = [translate.translate(piece, kernels) for piece in extension.cpp_sources]
         cuda = [translate.translate(piece, kernels) for piece in extension.cuda_sources]
+        files = {piece.file for piece in (*extension.cpp_sources, *extension.cuda_sources) if piece.file}
         plain = self._plain_binding(extension, cuda, module_name)
         if plain:
             unit = _Unit("cuda", [*cuda, *cpp], extension.extra_cuda_cflags, _preludes_of_kernels(cuda), plain)
             # What is wrong is said of the units that torch makes.
-            with contextlib.suppress(building.CompilerError):
+            try:
                 return self._built([unit], extension, module_name, folder), ()
+            except building.CompilerError as error:
+                # There the units that torch makes are the same.
+                if _is_of_kernels(error.log, extension.cuda_sources):
+                    raise _explained(error.log, files) from None
         main = _Unit("main", cpp, extension.extra_cflags, [preludes.MAIN], binding.with_pybind11(extension))
         # torch's headers alone take as long to compile as most kernels.
         empty = cuda and not main.binding and not any(piece.text.strip() for piece in cpp)
@@ -115,7 +120,6 @@ class EmulatorToolchain:
         try:
             return self._built(units, extension, module_name, folder, kernels_first=bool(plain)), ()
         except building.CompilerError as error:
-            files = {piece.file for piece in (*extension.cpp_sources, *extension.cuda_sources) if piece.file}
             raise _explained(error.log, files) from None
 
     @staticmethod
@@ -215,6 +219,15 @@ def _preludes_of_kernels(cuda: Sequence[SourceText]) -> list[str]:
     """Those that a unit of kernels is tried with, in turn."""
     lean = all(preludes.is_lean(piece.text) for piece in cuda)
     return [preludes.LEAN, preludes.CUDA] if lean else [preludes.CUDA]
+
+
+def _is_of_kernels(log: str, cuda: Sequence[SourceText]) -> bool:
+    """Whether the compiler's first error is at a line of the kernels' sources."""
+    first = next(filter(None, map(_ERROR.match, log.splitlines())), None)
+    return first is not None and any(
+        piece.line and first["file"] == piece.file and 0 <= int(first["line"]) - piece.line <= piece.text.count("\n")
+        for piece in cuda
+    )
 
 
 def _in_words_of_cuda(text: str) -> str:

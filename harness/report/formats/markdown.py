@@ -13,6 +13,8 @@ from rich.text import Text
 
 from harness.report.cases import case_columns, counted, has_news, noisy_of, timed_of
 from harness.report.explanations import failing, why
+from harness.report.failures import FRAME_WIDTH, repeat_of
+from harness.report.frames import frame_lines
 from harness.report.gfm import escaped, fenced, table
 from harness.report.ranking import ranking
 from harness.report.tables import Column
@@ -20,7 +22,7 @@ from harness.report.times import SHOWN_DIGITS
 from harness.report.verdicts import accepted_summary, named_in_message, status_of
 from harness.report.view import View
 from harness.report.words import sentence
-from harness.verdict import Accepted, Evaluation, Results
+from harness.verdict import Accepted, Errored, Evaluation, Rejected, Results
 
 LEGEND = "Times are medians of one call; ± is their 95% interval, \\~ no difference."
 
@@ -84,14 +86,27 @@ def _verdict(evaluation: Evaluation) -> str:
     return f"**{status_of(evaluation).upper()}** {what}{said}{kept}"
 
 
-def _why(evaluation: Evaluation) -> Iterator[str]:
-    """The message, which may be of many lines, and the command that repeats the case that it is about."""
-    yield fenced(evaluation.message)
+def _why(evaluation: Rejected | Errored) -> Iterator[str]:
+    """What all detectors saw, the message, which may be of many lines, the submission's lines that it is about, what
+    was printed, and the command that repeats the case."""
+    finding, failed = evaluation.finding, named_in_message(evaluation)
+    if finding:
+        yield fenced(f"{finding.reason}: {finding.message}")
+    else:
+        yield fenced(evaluation.message)
+    frame = finding.frame if finding else failed.frame if failed else evaluation.frame
+    if frame:
+        yield fenced("\n".join(line.plain for line in frame_lines(frame, FRAME_WIDTH)))
+    if finding:
+        yield fenced(evaluation.message)
     said = [f"{label}: {text}" for label, text in (("Why", why(evaluation)), ("Cases", failing(evaluation))) if text]
     if said:
         yield "\n".join(f"- {escaped(text)}" for text in said)
-    if failed := named_in_message(evaluation):
-        yield fenced(failed.repeat, "sh")
+    if evaluation.printed:
+        yield "It printed:"
+        yield fenced("\n".join(evaluation.printed.lines))
+    if repeat := repeat_of(evaluation):
+        yield fenced(repeat, "sh")
 
 
 def _cases(evaluation: Evaluation, view: View) -> Iterator[str]:

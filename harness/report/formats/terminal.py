@@ -9,15 +9,20 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from harness.notes import DetectorsSilent
+from harness.reasons import Reason
 from harness.records import KernelCounts
 from harness.report.cases import case_columns, counted, has_news, noisy_of, timed_below, timed_of
-from harness.report.explanations import failing, why
+from harness.report.failures import INDENT, print_failure, print_paragraph, print_printed, repeat_of
 from harness.report.ranking import ranking
 from harness.report.tables import print_columns
 from harness.report.verdicts import STATUS_STYLE, accepted_summary, named_in_message, status_of
 from harness.report.view import View
 from harness.report.words import conditions, sentence
-from harness.verdict import Accepted, CasePassed, Evaluation, Rejected, Results
+from harness.verdict import Accepted, CasePassed, Errored, Evaluation, Rejected, Results
+
+# Reasons that the emulator's detectors name the place of, where they have not been asked yet.
+HINTED = {Reason.CRASHED, Reason.OUT_OF_BOUNDS}
 
 HINT = "--check also looks for races, barriers left out and uninitialised reads"
 
@@ -46,12 +51,27 @@ def render(results: Results, view: View) -> str:
 def _print_evaluation(console: Console, evaluation: Evaluation, view: View, *, alone: bool) -> None:
     """Of several evaluations cases that only passed are counted, unless all are asked for: what is timed or failed
     would drown in them."""
-    if not view.quiet and not evaluation.kept_from:
+    told = not view.quiet and not evaluation.kept_from
+    if told and not isinstance(evaluation, Accepted):
+        _print_refused(console, evaluation, view)
+        return
+    if told:
         _print_cases(console, evaluation, verbose=view.verbose, brief=not alone and not view.verbose)
-    names_problem = view.quiet or bool(evaluation.kept_from)
-    _print_verdict(console, evaluation, names_problem=names_problem, explains=not view.quiet)
-    if not view.quiet and not view.checked and _failed_on_the_emulator(evaluation):
+        print_printed(console, evaluation.printed)
+    _print_verdict(console, evaluation, names_problem=view.quiet or bool(evaluation.kept_from))
+
+
+def _print_refused(console: Console, evaluation: Rejected | Errored, view: View) -> None:
+    """The verdict first: who has made a mistake reads what it is, and the rest where that is not enough."""
+    print_failure(console, evaluation)
+    for note in evaluation.notes:
+        print_paragraph(console, Text(INDENT), f"note: {sentence(note)}")
+    if repeat := repeat_of(evaluation):
+        console.print(Text(f"  repeat: {repeat}", style="cyan"), soft_wrap=True)
+    if not view.checked and _was_not_looked_at(evaluation):
         console.print(Text(f"  hint: {HINT}", style="dim"), soft_wrap=True)
+    if view.verbose:
+        _print_cases(console, evaluation, verbose=True, brief=False)
 
 
 def _print_rankings(console: Console, evaluations: Sequence[Evaluation]) -> None:
@@ -89,25 +109,26 @@ def verdict_line(evaluation: Evaluation, *, names_problem: bool = False) -> Text
     return line
 
 
-def _print_verdict(console: Console, evaluation: Evaluation, *, names_problem: bool, explains: bool) -> None:
+def _print_verdict(console: Console, evaluation: Evaluation, *, names_problem: bool) -> None:
     line = verdict_line(evaluation, names_problem=names_problem)
     if evaluation.kept_from:
         line.append(f"; judged {evaluation.kept_from[:10]}, --again judges it anew", style="dim")
     console.print(line, soft_wrap=True)
+    _print_notes(console, evaluation)
+    if not isinstance(evaluation, Accepted) and (repeat := repeat_of(evaluation)):
+        console.print(Text(f"  repeat: {repeat}", style="cyan"), soft_wrap=True)
+
+
+def _print_notes(console: Console, evaluation: Evaluation) -> None:
     for note in evaluation.notes:
         console.print(Text(f"  note: {sentence(note)}", style="dim"), soft_wrap=True)
-    if explains:
-        for label, text in (("why", why(evaluation)), ("cases", failing(evaluation))):
-            if text:
-                console.print(Text(f"  {label}: {text}"), soft_wrap=True)
-    if not isinstance(evaluation, Accepted) and (failed := named_in_message(evaluation)):
-        console.print(Text(f"  repeat: {failed.repeat}", style="cyan"), soft_wrap=True)
 
 
-def _failed_on_the_emulator(evaluation: Evaluation) -> bool:
-    """Whether a case was run there and rejected; what was not even built is nothing that detectors could watch."""
-    failed = isinstance(evaluation, Rejected) and named_in_message(evaluation)
-    return bool(failed) and evaluation.device == "emulator"
+def _was_not_looked_at(evaluation: Evaluation) -> bool:
+    """Whether a case was rejected on the emulator for what all detectors would name, and they did not watch."""
+    failed = named_in_message(evaluation) if isinstance(evaluation, Rejected) else None
+    looked = evaluation.finding or any(isinstance(note, DetectorsSilent) for note in evaluation.notes)
+    return bool(failed) and evaluation.device == "emulator" and evaluation.reason in HINTED and not looked
 
 
 def _print_cases(console: Console, evaluation: Evaluation, *, verbose: bool, brief: bool) -> None:

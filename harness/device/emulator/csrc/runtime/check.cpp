@@ -100,8 +100,8 @@ void check_global_initialised(const Access& access, const EmuRegion& region) {
         if (word < region.data || word + 4 > region.data + region.bytes || !poisoned_word(word)) return;
     }
     note_value("uninitialised_read",
-         text("The kernel reads %zu bytes of global memory that nobody has written, at byte %zu of an allocation of "
-              "%zu bytes.", access.bytes, size_t(access.address - region.data), region.bytes),
+         text("The kernel reads %zu bytes of global memory that nobody has written, at byte %zu of %s of %zu bytes.",
+              access.bytes, size_t(access.address - region.data), called(region).c_str(), region.bytes),
          current, access.line, access.pc);
 }
 
@@ -216,7 +216,7 @@ void access_global(const Access& access, CachedRegion& entry) {
     const EmuRegion& region = entry.region;
     if (entry.variable) check_variable(access, *entry.variable);
     if (access.address < region.data || access.address + access.bytes > region.data + region.bytes) {
-        out_of_bounds(access, "an allocation", long(access.address - region.data), region.bytes);
+        out_of_bounds(access, called(region).c_str(), long(access.address - region.data), region.bytes);
     }
     if (!entry.saved && (access.write || poisoned_word(access.address & ~uintptr_t(3)))) save(entry);
     if (!entry.variable) {
@@ -302,8 +302,8 @@ void access_elsewhere(const Access& access) {
     if (runtime_memory(access.address)) return;
     EmuRegion region;
     if (emu_find_freed(access.address, &region)) {
-        stop("out_of_bounds", access, text("The kernel %s an allocation of %zu bytes after it was freed.", verb(access),
-                                           region.bytes));
+        stop("out_of_bounds", access, text("The kernel %s %s of %zu bytes after it was freed.", verb(access),
+                                           called(region).c_str(), region.bytes));
     }
     if (access.address < 65536) {
         stop("out_of_bounds", access, text("The kernel %s through a null pointer (offset %zu).", verb(access),

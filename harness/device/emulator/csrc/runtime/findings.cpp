@@ -42,7 +42,8 @@ std::string as_json(const RawFinding& f) {
     return "{\"kind\":" + quoted(f.kind) + ",\"message\":" + quoted(f.message) + ",\"kernel\":" + quoted(f.kernel) +
            ",\"file\":" + quoted(f.file) + ",\"launch\":" + std::to_string(f.launch) +
            ",\"line\":" + std::to_string(f.line) + ",\"block\":" + triple(f.block) +
-           ",\"thread\":" + triple(f.thread) + "}";
+           ",\"thread\":" + triple(f.thread) + ",\"access\":" + quoted(f.access) +
+           ",\"other_line\":" + std::to_string(f.other_line) + ",\"other_access\":" + quoted(f.other_access) + "}";
 }
 
 // A submission that shares the memory could empty `kept`. A line is written whole up to PIPE_BUF bytes, so a message that
@@ -95,9 +96,9 @@ void resolve(RawFinding& finding) {
     // A return address points behind the call, hence one byte back.
     if (finding.at && !finding.line) finding.line = line_of(finding.at - 1, finding.file);
     if (finding.caller && !finding.line) finding.line = line_of(finding.caller - 1, finding.file);
-    if (!finding.other) return;
-    const int line = line_of(finding.other - 1, finding.file);
-    if (line) finding.message += " The other access is at line " + std::to_string(line) + ".";
+    if (finding.other && !finding.other_line) finding.other_line = line_of(finding.other - 1, finding.file);
+    if (!finding.other_line) return;
+    finding.message += " The other access is at line " + std::to_string(finding.other_line) + ".";
 }
 
 void keep(const RawFinding& finding) {

@@ -42,6 +42,12 @@ RawFinding finding_in(const Launch* launch, const char* kind, const std::string&
     return f;
 }
 
+void by(const Thread* thread, RawFinding* f) {
+    if (!thread) return;
+    f->block = coordinates(thread->block->index);
+    f->thread = coordinates(thread->index);
+}
+
 // One report for each kind and place: the message may differ in numbers from thread to thread.
 void add(Launch* launch, const RawFinding& f) {
     std::lock_guard<std::mutex> guard(launch->lock);
@@ -51,7 +57,10 @@ void add(Launch* launch, const RawFinding& f) {
 }  // namespace
 
 void note(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line, uintptr_t at) {
-    note_pair(launch, kind, message, thread, line, at, 0);
+    RawFinding f = finding_in(launch, kind, message, line);
+    f.at = at;
+    by(thread, &f);
+    add(launch, f);
 }
 
 int submission_line(const char* file, unsigned line) {
@@ -59,14 +68,14 @@ int submission_line(const char* file, unsigned line) {
 }
 
 void note_pair(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line,
-               uintptr_t at, uintptr_t other) {
+               uintptr_t at, bool write, const OtherAccess& other) {
     RawFinding f = finding_in(launch, kind, message, line);
     f.at = at;
-    f.other = other;
-    if (thread) {
-        f.block = coordinates(thread->block->index);
-        f.thread = coordinates(thread->index);
-    }
+    f.access = write ? "writes" : "reads";
+    f.other = other.at;
+    f.other_line = other.line;
+    f.other_access = other.write ? "wrote" : "read";
+    by(thread, &f);
     add(launch, f);
 }
 
@@ -75,8 +84,7 @@ void note_value(const char* kind, const std::string& message, const Thread* thre
     RawFinding f = finding_in(launch, kind, message, line);
     f.at = at;
     f.of_value = true;
-    f.block = coordinates(thread->block->index);
-    f.thread = coordinates(thread->index);
+    by(thread, &f);
     add(launch, f);
 }
 
@@ -294,8 +302,9 @@ void note_overruns(Launch* launch) {
     while (find_overrun(&overrun)) {
         const auto& r = overrun.region;
         note_damage(launch, nullptr,
-                    text("The kernel wrote %s of an allocation of %zu bytes (first changed byte: %td).",
-                         overrun.offset < 0 ? "before the start" : "behind the end", r.bytes, overrun.offset));
+                    text("The kernel wrote %s of %s of %zu bytes (first changed byte: %td).",
+                         overrun.offset < 0 ? "before the start" : "behind the end", called(r).c_str(), r.bytes,
+                         overrun.offset));
     }
 }
 

@@ -7,6 +7,8 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <string>
+#include <unordered_map>
 
 namespace {
 constexpr size_t kPage = 4096;
@@ -110,7 +112,35 @@ extern "C" uint64_t emu_memory_live_bytes() { return live_bytes; }
 extern "C" uint64_t emu_memory_peak_bytes() { return peak_bytes; }
 extern "C" void emu_memory_reset_peak() { peak_bytes = live_bytes; }
 
+namespace {
+// Names are for messages alone: where there are too many, as in a loop that never ends, all are forgotten.
+constexpr size_t kMostNames = 4096;
+std::unordered_map<uint64_t, std::string> names;         // by the number of the allocation
+std::unordered_map<size_t, std::string> names_of_sizes;  // by its bytes
+}  // namespace
+
+extern "C" void emu_name(const void* data, const char* name) {
+    EmuRegion region;
+    if (!emu_find_region(reinterpret_cast<uintptr_t>(data), &region)) return;
+    std::lock_guard<std::mutex> guard(lock);
+    if (names.size() >= kMostNames) names.clear();
+    names[region.number] = name;
+}
+
+extern "C" void emu_name_size(size_t bytes, const char* name) {
+    std::lock_guard<std::mutex> guard(lock);
+    if (names_of_sizes.size() >= kMostNames) names_of_sizes.clear();
+    names_of_sizes[bytes] = name;
+}
+
 namespace emu {
+std::string called(const EmuRegion& region) {
+    std::lock_guard<std::mutex> guard(lock);
+    if (const auto found = names.find(region.number); found != names.end()) return found->second;
+    const auto found = names_of_sizes.find(region.bytes);
+    return found == names_of_sizes.end() ? "an allocation" : found->second;
+}
+
 bool find_overrun(Overrun* out) {
     std::lock_guard<std::mutex> guard(lock);
     for (const auto& [start, region] : live) {

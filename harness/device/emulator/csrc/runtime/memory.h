@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 struct EmuRegion {
     uintptr_t map;     // start of the mapping, guard pages included
@@ -20,6 +21,8 @@ uint64_t emu_memory_generation();                           // grows with every 
 uint64_t emu_memory_live_bytes();
 uint64_t emu_memory_peak_bytes();
 void emu_memory_reset_peak();
+void emu_name(const void* data, const char* name);          // what messages call the allocation at `data`
+void emu_name_size(size_t bytes, const char* name);         // the same for those of so many bytes without a name
 }
 
 namespace emu {
@@ -35,6 +38,8 @@ struct Variable {
 };
 const Variable* find_variable(uintptr_t address);
 bool is_variable(uint64_t number);   // a region's number is a variable's
+
+std::string called(const EmuRegion& region);   // its name, or "an allocation"
 
 struct Overrun {
     EmuRegion region;

@@ -34,7 +34,8 @@ struct PendingWrite {
     std::string old_value;
     const Thread* thread;
     std::string message;
-    uintptr_t pc, other;
+    uintptr_t pc;
+    OtherAccess other;
     int line;
 } pending;
 
@@ -121,7 +122,8 @@ std::string describe_launches(const char* what, const Touch& before, const char*
                 "%s.", space, size_t(offset), what, work->what.c_str(), work->line, why);
 }
 
-std::string describe(const char* what, const Touch& before, Conflict why, const char* space, uintptr_t offset) {
+std::string describe(const char* what, const Touch& before, bool wrote, Conflict why, const char* space,
+                     uintptr_t offset) {
     if (why == Conflict::BetweenLaunches) return describe_launches(what, before, space, offset);
     const BlockState* b = current_block();
     const char* block = before.block == b->serial ? "the same block" : "another block";
@@ -131,26 +133,26 @@ std::string describe(const char* what, const Touch& before, Conflict why, const 
                               : "nothing orders the two blocks";
     std::string message = text("Data race in %s memory at byte %zu: this thread %s what thread %u of %s ", space,
                                size_t(offset), what, before.thread, block);
-    message += text("has just touched, and %s.", between);
+    message += text("has just %s, and %s", wrote ? "written" : "read", between);
+    // In a row of volatile accesses and between blocks other things are missing.
+    const bool is_barrier_missing = before.block == b->serial && !is_volatile(before.kind);
+    message += is_barrier_missing ? "; a __syncthreads() between the two would order them." : ".";
     if (before.block != b->serial && before.kind == Kind::BlockAtomic) return message + kBlockAtomic;
     return is_volatile(before.kind) ? message + kVolatile : message;
 }
 
-void report(const Access& access, const std::string& message, uintptr_t other) {
+void report(const Access& access, const std::string& message, const OtherAccess& other) {
     reported.insert(place(access));
-    note_pair(current->block->launch, "data_race", message, current, access.line, access.pc, other);
+    note_pair(current->block->launch, "data_race", message, current, access.line, access.pc, access.write, other);
 }
 
-uintptr_t address_of(const Touch& touch, std::string* message) {
-    if (touch.site & 0x80000000u) {
-        *message += text(" The other access is at line %u.", touch.site & 0x7FFFFFFFu);
-        return 0;
-    }
+OtherAccess access_of(const Touch& touch, bool wrote) {
+    if (touch.site & 0x80000000u) return {0, int(touch.site & 0x7FFFFFFFu), wrote};
     const Work* work = touch.block < current->block->launch->first_serial ? unordered_work(touch.block) : nullptr;
-    return (work ? work->code_begin : current->block->launch->code_begin) + touch.site;
+    return {(work ? work->code_begin : current->block->launch->code_begin) + touch.site, 0, wrote};
 }
 
-void hold(const Access& access, const std::string& message, uintptr_t other) {
+void hold(const Access& access, const std::string& message, const OtherAccess& other) {
     pending.active = true;
     pending.address = access.address;
     pending.old_value.assign(reinterpret_cast<const char*>(access.address), access.bytes);
@@ -166,9 +168,7 @@ void check_read(const Access& access, Cell& cell, const Touch& now, uint32_t old
     if (reported.contains(place(access))) return;
     const Conflict why = conflict(cell.write, now, oldest, true, space[0] == 's');
     if (why == Conflict::None) return;
-    std::string message = describe("reads", cell.write, why, space, offset);
-    const uintptr_t other = address_of(cell.write, &message);
-    report(access, message, other);
+    report(access, describe("reads", cell.write, true, why, space, offset), access_of(cell.write, true));
 }
 
 void check_write(const Access& access, Cell& cell, const Touch& now, uint32_t oldest, const char* space,
@@ -177,8 +177,9 @@ void check_write(const Access& access, Cell& cell, const Touch& now, uint32_t ol
     for (const Touch* before : {&cell.write, &cell.read, &cell.other_read}) {
         const Conflict why = conflict(*before, now, oldest, before == &cell.write, space[0] == 's');
         if (why == Conflict::None) continue;
-        std::string message = describe("writes", *before, why, space, offset);
-        const uintptr_t other = address_of(*before, &message);
+        const bool wrote = before == &cell.write;
+        const std::string message = describe("writes", *before, wrote, why, space, offset);
+        const OtherAccess other = access_of(*before, wrote);
         if (is_atomic(access.kind)) report(access, message, other);
         else hold(access, message, other);
         return;
@@ -286,7 +287,7 @@ void flush_pending_write() {
     pending.active = false;
     if (!memcmp(pending.old_value.data(), reinterpret_cast<const void*>(pending.address), pending.old_value.size())) return;
     reported.insert(pending.line ? uint64_t(pending.line) : uint64_t(pending.pc));
-    note_pair(pending.thread->block->launch, "data_race", pending.message, pending.thread, pending.line, pending.pc,
+    note_pair(pending.thread->block->launch, "data_race", pending.message, pending.thread, pending.line, pending.pc, true,
               pending.other);
 }
 

@@ -72,10 +72,10 @@ struct sigaction before[kCount];
 std::string describe_region(uintptr_t address) {
     EmuRegion r;
     if (emu_find_region(address, &r)) {
-        return text("byte %td of an allocation of %zu bytes, %s", ptrdiff_t(address - r.data), r.bytes,
+        return text("byte %td of %s of %zu bytes, %s", ptrdiff_t(address - r.data), called(r).c_str(), r.bytes,
                     address < r.data ? "before its start" : "behind its end");
     }
-    if (emu_find_freed(address, &r)) return text("an allocation of %zu bytes after it was freed", r.bytes);
+    if (emu_find_freed(address, &r)) return text("%s of %zu bytes after it was freed", called(r).c_str(), r.bytes);
     return "";
 }
 

@@ -227,9 +227,15 @@ void note(Launch* launch, const char* kind, const std::string& message, const Th
           uintptr_t at = 0);
 // The same for a value that may never be used; repeat.cpp finds out.
 void note_value(const char* kind, const std::string& message, const Thread* thread, int line, uintptr_t at = 0);
-// The same for two accesses that conflict; `other` is the address of the earlier one, or 0.
+// The same for two accesses that conflict. `write` says of each whether it writes; the earlier one has an address or a
+// line, or neither.
+struct OtherAccess {
+    uintptr_t at = 0;
+    int line = 0;
+    bool write = false;
+};
 void note_pair(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line,
-               uintptr_t at, uintptr_t other);
+               uintptr_t at, bool write, const OtherAccess& other);
 // A write out of bounds that only the memory which it damaged shows: the thread is unknown, and `block` may be null.
 void note_damage(Launch* launch, const BlockState* block, const std::string& message);
 // `line` if it belongs to the submission's file, else 0.

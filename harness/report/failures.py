@@ -1,0 +1,135 @@
+"""Why a submission was not accepted, for a person at a terminal: the cause and its lines first, all else folded."""
+
+from __future__ import annotations
+
+import math
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from harness.report.explanations import failing, why
+from harness.report.frames import frame_lines
+from harness.report.verdicts import STATUS_STYLE, named_in_message, status_of
+from harness.report.view import WIDTH_OF_FILES
+from harness.verdict import Case, CaseFailed, CaseNotRun, CasePassed, CodeFrame, Errored, Printed, Rejected
+
+INDENT = "  "
+DEEPER = "    "
+
+# A line of a submission is shown with its number in so many columns at the most: what is wider is hard to read.
+FRAME_WIDTH = 100
+
+
+def print_failure(console: Console, evaluation: Rejected | Errored) -> None:
+    """The verdict with its cause, the lines that it is about, what was printed, and the other cases in a few lines."""
+    head = Text.assemble((status_of(evaluation).upper(), STATUS_STYLE[status_of(evaluation)]))
+    failed, finding = named_in_message(evaluation), evaluation.finding
+    is_cause = finding is not None and finding.reason != evaluation.reason
+    because = ", for a defect that all detectors see" if is_cause else ""
+    said = f"{finding.reason}: {finding.message}" if finding else evaluation.message
+    of = f"{evaluation.reason}{because}: " if is_cause or not finding else ""
+    print_paragraph(console, head, f"  {evaluation.submission}  {of}{said}")
+    _print_frame(console, finding.frame if finding else failed.frame if failed else evaluation.frame)
+    if is_cause:
+        print_paragraph(console, Text(INDENT), f"{evaluation.reason}: {evaluation.message}")
+    if explained := why(evaluation):
+        print_paragraph(console, Text(INDENT), f"why: {explained}")
+    print_printed(console, evaluation.printed)
+    for line in [*folded(evaluation.cases), *_rule(evaluation)]:
+        print_paragraph(console, Text(INDENT), line)
+
+
+def _rule(evaluation: Rejected | Errored) -> Iterator[str]:
+    """Which cases fail, where there is more to say than that all do."""
+    some_pass = any(isinstance(case, CasePassed) for case in evaluation.cases)
+    if some_pass and (said := failing(evaluation)):
+        yield f"cases: {said}"
+
+
+def repeat_of(evaluation: Rejected | Errored) -> str:
+    """The command that shows the cause again; empty where no case was judged."""
+    failed = evaluation.finding or named_in_message(evaluation)
+    return failed.repeat if failed else ""
+
+
+def print_paragraph(console: Console, head: Text, text: str) -> None:
+    """`text` behind `head`, broken between words where the page is narrower. A submission's own words may hold line
+    ends: no line of theirs may look like one of ours."""
+    first, *others = f"{head.plain}{text}".split("\n")
+    lines = [
+        *_wrapped(first, console.width),
+        *(part for line in others for part in _wrapped(DEEPER + line, console.width)),
+    ]
+    styled = Text(lines[0])
+    for span in head.spans:
+        styled.stylize(span.style, span.start, span.end)
+    for line in [styled, *map(Text, lines[1:])]:
+        console.print(line, soft_wrap=True)
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    if width >= WIDTH_OF_FILES or len(line) <= width:
+        return [line]
+    return textwrap.wrap(
+        line, width, subsequent_indent=DEEPER, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
+    )
+
+
+def _print_frame(console: Console, frame: CodeFrame | None) -> None:
+    if frame:
+        for line in frame_lines(frame, min(console.width, FRAME_WIDTH) - len(DEEPER)):
+            console.print(Text(DEEPER).append_text(line), soft_wrap=True)
+
+
+def print_printed(console: Console, printed: Printed | None) -> None:
+    """What the submission printed, each line behind a bar: none can look like one of ours."""
+    if not printed:
+        return
+    where = f" in '{printed.case}'" if printed.case else ""
+    many = (
+        f" (the last {len(printed.lines)} of {len(printed.lines) + printed.left_out:,} lines; --show-output shows all)"
+    )
+    console.print(Text(f"{INDENT}it printed{where}{many if printed.left_out else ''}:"), soft_wrap=True)
+    for line in printed.lines:
+        room = console.width - len(DEEPER) - 2
+        shown = line if len(line) <= room else line[: room - 1] + "…"
+        console.print(Text.assemble(DEEPER, ("│ ", "dim"), shown), soft_wrap=True)
+
+
+def folded(cases: Sequence[Case]) -> Iterator[str]:
+    """Equal failures in one line, with how many they are and the smallest; then how many passed. Nothing for one case
+    alone."""
+    if len(cases) < 2:
+        return
+    failed = [case for case in cases if isinstance(case, CaseFailed)]
+    if len(failed) == len(cases) and len({case.reason for case in failed}) == 1:
+        yield f"all cases fail so, the smallest is {_smallest(failed)}; -v shows every case"
+        return
+    for reason in dict.fromkeys(case.reason for case in failed):
+        yield _together(reason, [case for case in failed if case.reason == reason])
+    counts = [
+        (sum(isinstance(case, CasePassed) for case in cases), "passed"),
+        (sum(isinstance(case, CaseNotRun) for case in cases), "not run"),
+    ]
+    if others := ", ".join(f"{count} {what}" for count, what in counts if count):
+        yield f"{others}; -v shows every case"
+    elif failed:
+        yield "none passed; -v shows every case"
+
+
+def _together(reason: str, cases: Sequence[CaseFailed]) -> str:
+    which = _smallest(cases)
+    return f"{reason} in {len(cases)} cases, the smallest {which}" if len(cases) > 1 else f"{reason} in {which}"
+
+
+def _smallest(cases: Sequence[CaseFailed]) -> str:
+    smallest = min(cases, key=lambda case: _elements(case.shape))
+    return f"'{smallest.name}' ({smallest.shape})"
+
+
+def _elements(shape: str) -> int:
+    """How many elements a case's inputs have, by their forms as text."""
+    return sum(math.prod(map(int, re.findall(r"\d+", part))) for part in re.split(r"[,;+]", shape))
