@@ -152,6 +152,7 @@ def test_dynamic_shared_memory_has_rows():
     "text",
     [
         "void f(dim3 gridDim, const dim3& blockDim);",
+        "template <int gridDim> void f() { g(gridDim); }",
         "void f(dim3 gridDim, const dim3& blockDim) { g(gridDim, blockDim.x); }",
         "void f() { dim3 blockDim(64), gridDim{2}; g(gridDim, blockDim); }",
         "void f() { const dim3 gridDim = g(), blockDim = {64}; g(gridDim, blockDim); }",

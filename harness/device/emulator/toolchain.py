@@ -221,7 +221,8 @@ class EmulatorToolchain:
         built = libraries.build(self._cache)
         result = folder / f"{module_name}.so"
         building.run(
-            [paths.compiler(), "-shared", *objects, "-o", result.name, *(f"-Wl,--wrap={name}" for name in _WRAPPED),
+            [paths.compiler(), "-shared", *objects, "-o", result.name, "-Wl,-z,relro",
+             *(f"-Wl,--wrap={name}" for name in _WRAPPED),
              f"-L{torch_libraries}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python",
              f"-L{built}", f"-l:{libraries.RUNTIME}", f"-l:{libraries.DEVICE}", f"-l:{libraries.PYTHON}",
              f"-Wl,-rpath,{torch_libraries}:{built}"],

@@ -9,6 +9,7 @@ from harness.device.emulator.translate.lexer import Source, in_directives
 _BEFORE_A_USE = {"return", "else", "do", "case", "throw", "sizeof", "decltype", "co_return", "and", "or", "not", "goto"}
 _CLASSES = {"struct", "class", "union"}
 _CONTROL = {"if", "while", "switch", "constexpr", "for"}
+_BEHIND_A_NAME = {"=", ";", "[", "(", "{", ",", ")", ":", ">"}
 _BEHIND_PARAMETERS = {"{", "const", "noexcept", "mutable", "override", "final", ":", "-"}
 
 
@@ -41,7 +42,7 @@ def _type_start(source: Source, i: int) -> int:
 
 def _declares(source: Source, i: int, opening: int, outside: bool) -> bool:
     """Whether the token, whose innermost parenthesis or brace is given, is the name in a declaration."""
-    if source.at(i - 1) == "::":
+    if source.at(i - 1) == "::" or source.at(i + 1) not in _BEHIND_A_NAME:
         return False
     start = _type_start(source, i)
     typed = start < i and source.tokens[start].kind == "name"

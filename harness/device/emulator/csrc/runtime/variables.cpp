@@ -97,6 +97,13 @@ bool beside_variables(uintptr_t address, std::string* nearest) {
     return true;
 }
 
+bool region_of(uintptr_t address, EmuRegion* out) {
+    Variable variable;
+    if (!find_variable(address, &variable)) return emu_find_region(address, out);
+    *out = variable.region;
+    return true;
+}
+
 bool is_variable(uint64_t number) { return number > kFirstNumber; }
 }  // namespace emu
 
