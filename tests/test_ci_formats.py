@@ -15,6 +15,7 @@ from harness.report import formats
 from harness.report.formats import comment
 from harness.report.places import failures_of, line_of_result
 from harness.report.view import View
+from harness.verdict import CodeFrame, CodeLine, Mark
 from tests.sample_results import FAST, IN_CI, NOISY, RESULTS, SHA256, WRONG
 from tests.test_formats import HOSTILE, filled_with, of
 
@@ -83,11 +84,9 @@ def test_each_case_is_a_test_and_what_says_nothing_is_an_error():
     root = checked_junit(rendered("junit", of(WRONG, NOISY), View()))
     wrong, noisy = root
     assert [test.get("name") for test in wrong.iter("testcase")] == [case.name for case in WRONG.cases]
+    tags = {"passed": [], "failed": ["failure"], "not_run": ["skipped"]}
     assert [[said.tag for said in test] for test in wrong.iter("testcase")] == [
-        [],
-        ["failure"],
-        ["failure"],
-        ["skipped"],
+        tags[case.__struct_config__.tag] for case in WRONG.cases
     ]
     assert noisy.find("testcase[@name='verdict']/error").get("type") == "too_noisy"
 
@@ -252,6 +251,20 @@ def test_a_failure_stands_at_the_line_that_its_message_is_about(message):
     assert (failure.file, failure.line) == ("fault.py", NAMED[message])
 
 
+def test_where_no_words_name_a_line_the_marked_one_is_meant():
+    lines = [CodeLine(number=number, text="") for number in (4, 5)]
+    marks = [Mark(line=4, column=0, length=1, label="writes"), Mark(line=5, column=0, length=1, label="reads")]
+    frame = CodeFrame(file="fault.py", lines=lines, marks=marks)
+    wrong = msgspec.structs.replace(WRONG, submission="fault", cases=[], message="It is wrong.", frame=frame)
+    assert [failure.line for failure in failures_of(wrong, View(texts={SHA256: SOURCE}))] == [5]
+
+
+def test_what_the_detectors_saw_afterwards_is_a_failure_too():
+    race = WRONG.cases[2]
+    found = failures_of(msgspec.structs.replace(WRONG, cases=WRONG.cases[1:2], finding=race), IN_CI)
+    assert [(failure.reason, failure.line) for failure in found] == [("data_race", 40), ("wrong_output", 10)]
+
+
 def test_each_error_of_a_compiler_stands_at_its_own_line():
     message = "fault.py:12: 'z' was not declared\nfault.py:14: expected ';'\n… and 3 more errors"
     wrong = msgspec.structs.replace(WRONG, submission="fault", cases=[], reason=Reason.BUILD_FAILED, message=message)
@@ -266,7 +279,7 @@ def test_a_file_without_a_model_is_shown_at_its_beginning(source):
 def test_cases_that_fail_for_one_reason_at_one_line_are_one_failure():
     first, second = WRONG.cases[1:3]
     cases = [second, msgspec.structs.replace(second, name="again"), first]
-    found = failures_of(msgspec.structs.replace(WRONG, cases=cases), IN_CI)
+    found = failures_of(msgspec.structs.replace(WRONG, cases=cases, finding=None), IN_CI)
     assert [failure.cases for failure in found] == [("race", "again"), ("large",)]
     assert found[0].words.startswith("Case 'race' and 1 more: ")
 

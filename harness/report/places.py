@@ -1,7 +1,7 @@
 """What is wrong with a submission, each with the line of its file that it is about, for formats that show it there.
 
-A line comes from what was said: a device's finding, a compiler's error, or a traceback names one. Where nothing does,
-an output that is wrong is wrong where `ModelNew.forward` returns it.
+A line comes from what was said: a device's finding, a compiler's error, or a traceback names one, or the lines that the
+judge shows have a mark. Where nothing does, an output that is wrong is wrong where `ModelNew.forward` returns it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from harness.reasons import Reason
 from harness.report.verdicts import named_in_message
 from harness.report.view import View
 from harness.submission import MAX_PARSED_BYTES
-from harness.verdict import Accepted, CaseFailed, Errored, Evaluation
+from harness.verdict import Accepted, CaseFailed, CodeFrame, Errored, Evaluation
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,13 @@ def failures_of(evaluation: Evaluation, view: View) -> list[Failure]:
     failed = [case for case in evaluation.cases if isinstance(case, CaseFailed)]
     if evaluation.reason is Reason.BUILD_FAILED:
         return list(_of_build(evaluation, view))
+    if evaluation.finding:
+        failed = [evaluation.finding, *failed]
     if not failed or named_in_message(evaluation) is None or isinstance(evaluation, Errored):
-        return [_failure(evaluation, view, evaluation.reason, evaluation.message)]
+        return [_failure(evaluation, view, evaluation.reason, evaluation.message, frame=evaluation.frame)]
     of_places: dict[tuple[Reason, int], Failure] = {}
     for case in failed:
-        found = _failure(evaluation, view, case.reason, case.message, (case.name,))
+        found = _failure(evaluation, view, case.reason, case.message, (case.name,), case.frame)
         known = of_places.get((found.reason, found.line))
         of_places[found.reason, found.line] = _with_case(known, case.name) if known else found
     return list(of_places.values())
@@ -77,10 +79,18 @@ def _of_build(evaluation: Evaluation, view: View) -> Iterator[Failure]:
         yield _failure(evaluation, view, Reason.BUILD_FAILED, text)
 
 
-def _failure(evaluation: Evaluation, view: View, reason: Reason, message: str, cases: tuple[str, ...] = ()) -> Failure:
+def _failure(
+    evaluation: Evaluation,
+    view: View,
+    reason: Reason,
+    message: str,
+    cases: tuple[str, ...] = (),
+    frame: CodeFrame | None = None,
+) -> Failure:
     file = view.files.get((evaluation.submission, evaluation.source_sha256), _name(evaluation))
     source = view.texts.get(evaluation.source_sha256, b"")
-    line = _named_line(message, _name(evaluation)) or _line_of_kernel(message, source) or line_of_result(source)
+    known = _named_line(message, _name(evaluation)) or _marked(frame) or _line_of_kernel(message, source)
+    line = known or line_of_result(source)
     return Failure(reason, message, file, line, evaluation, cases)
 
 
@@ -96,6 +106,11 @@ def _named_line(message: str, name: str) -> int:
         if found := re.search(pattern, message):
             return int(found[1])
     return 0
+
+
+def _marked(frame: CodeFrame | None) -> int:
+    """The last of the lines that the judge marks: before it stands what it conflicts with. 0 where it shows none."""
+    return frame.marks[-1].line if frame and frame.marks else 0
 
 
 def _line_of_kernel(message: str, source: bytes) -> int:
