@@ -21,7 +21,7 @@ from harness.report.formats import json as results_json
 from harness.report.view import View
 from harness.verdict import SCHEMA, CasePassed, Worst
 from tests.helpers import ROOT
-from tests.sample_results import FAST, RESULTS, WRONG
+from tests.sample_results import FAST, IN_CI, RESULTS, WRONG
 
 GOLD = ROOT / "tests" / "gold"
 
@@ -31,9 +31,12 @@ TERMINAL = {
     for width in (80, 120, 200)
     for name in ("", "_colored")
 } | {"terminal_quiet.txt": View(quiet=True)}
-SUFFIXES = {"markdown": "md", "jsonl": "jsonl"}
+SUFFIXES = {"markdown": "md", "jsonl": "jsonl", "comment": "md", "github": "txt", "junit": "xml"}
+FOR_CI = {"comment", "github", "junit", "sarif"}
 GOLDS = {gold: ("terminal", view) for gold, view in TERMINAL.items()} | {
-    f"{name}.{SUFFIXES.get(name, 'json')}": (name, View()) for name in formats.names() if name != "terminal"
+    f"{name}.{SUFFIXES.get(name, 'json')}": (name, IN_CI if name in FOR_CI else View())
+    for name in formats.names()
+    if name != "terminal"
 }
 
 
