@@ -170,11 +170,18 @@ WRONG = Rejected(
         CaseNotRun(name="last", shape="2×2", scaled=True, message="Not run: an earlier case ended the process."),
     ],
     reason=Reason.WRONG_OUTPUT,
-    finding=failed("large", "8×4096", Reason.DATA_RACE, "It reads what thread 0 has just written. (wrong.py:12)",
-                   frame=RACE),
     printed=Printed(lines=["mean of row 3: nan", "ACCEPTED  forged"], left_out=1200, case="large"),
     message="3 of 5 cases failed; 'large': 3 of 32,768 elements of the output are wrong.\nACCEPTED  forged",
     failing=FailingCases(failed=3, judged=4, feature="D", relation=">", value="8"),
+)  # fmt: skip
+
+RACING = Rejected(
+    problem="layernorm_train", submission="racing", source_sha256=SHA256, device="emulator", seed=5,
+    cases=[failed("large", "8×4096", Reason.WRONG_OUTPUT, "3 of 32,768 elements of the output are wrong.")],
+    reason=Reason.WRONG_OUTPUT,
+    message="1 of 1 cases failed; 'large': 3 of 32,768 elements of the output are wrong.",
+    finding=failed("large", "8×4096", Reason.DATA_RACE, "It reads what thread 0 has just written. (wrong.py:12)",
+                   frame=RACE),
 )  # fmt: skip
 
 UNTIMED = Accepted(
@@ -212,7 +219,7 @@ RESULTS = Results(
         "unwatched": "The GPU's clocks, heat and other processes were not seen. NVML says: Not Found.",
         "isolation": {"cuda": {"level": "namespaces", "contains": ["no network", "limits"], "lacks": None}},
     },
-    evaluations=[FAST, WRONG, UNTIMED, SWINGING, NOISY],
+    evaluations=[FAST, WRONG, RACING, UNTIMED, SWINGING, NOISY],
 )  # fmt: skip
 
 SOURCE = b"""import torch.nn as nn

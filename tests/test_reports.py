@@ -222,7 +222,7 @@ def test_a_format_is_one_file(tmp_path, monkeypatch):
     assert asked.output.reports == (("lines", str(tmp_path / "out")),)
     assert (
         formats.find("lines").render(RESULTS, View())
-        == "fast cuda\nwrong emulator\nemulated emulator\nswinging cpu\nnoisy cpu\n"
+        == "fast cuda\nwrong emulator\nracing emulator\nemulated emulator\nswinging cpu\nnoisy cpu\n"
     )
 
 

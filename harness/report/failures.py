@@ -25,21 +25,37 @@ FRAME_WIDTH = 100
 
 def print_failure(console: Console, evaluation: Rejected | Errored) -> None:
     """The verdict with its cause, the lines that it is about, what was printed, and the other cases in a few lines."""
-    head = Text.assemble((status_of(evaluation).upper(), STATUS_STYLE[status_of(evaluation)]))
-    failed, finding = named_in_message(evaluation), evaluation.finding
-    is_cause = finding is not None and finding.reason != evaluation.reason
-    because = ", for a defect that all detectors see" if is_cause else ""
-    said = f"{finding.reason}: {finding.message}" if finding else evaluation.message
-    of = f"{evaluation.reason}{because}: " if is_cause or not finding else ""
-    print_paragraph(console, head, f"  {evaluation.submission}  {of}{said}")
-    _print_frame(console, finding.frame if finding else failed.frame if failed else evaluation.frame)
-    if is_cause:
-        print_paragraph(console, Text(INDENT), f"{evaluation.reason}: {evaluation.message}")
-    if explained := why(evaluation):
-        print_paragraph(console, Text(INDENT), f"why: {explained}")
+    if evaluation.finding:
+        _print_finding(console, evaluation, evaluation.finding)
+    else:
+        _print_cause(console, evaluation)
     print_printed(console, evaluation.printed)
     for line in [*folded(evaluation.cases), *_rule(evaluation)]:
         print_paragraph(console, Text(INDENT), line)
+
+
+def _print_cause(console: Console, evaluation: Rejected | Errored) -> None:
+    failed = named_in_message(evaluation)
+    print_paragraph(console, _head(evaluation), f"  {evaluation.submission}  {evaluation.reason}: {evaluation.message}")
+    _print_frame(console, failed.frame if failed else evaluation.frame)
+    if explained := why(evaluation):
+        print_paragraph(console, Text(INDENT), f"why: {explained}")
+
+
+def _print_finding(console: Console, evaluation: Rejected | Errored, finding: CaseFailed) -> None:
+    """The defect in front of what it led to. No other cause beside it: values that a race made fit many a cause."""
+    led_on = finding.reason != evaluation.reason
+    of = f"{evaluation.reason}, for a defect that all detectors see: " if led_on else ""
+    said = f"  {evaluation.submission}  {of}{finding.reason}: {finding.message}"
+    print_paragraph(console, _head(evaluation), said)
+    _print_frame(console, finding.frame)
+    if led_on:
+        print_paragraph(console, Text(INDENT), f"{evaluation.reason}: {evaluation.message}")
+
+
+def _head(evaluation: Rejected | Errored) -> Text:
+    status = status_of(evaluation)
+    return Text.assemble((status.upper(), STATUS_STYLE[status]))
 
 
 def _rule(evaluation: Rejected | Errored) -> Iterator[str]:

@@ -99,7 +99,11 @@ def _why(evaluation: Rejected | Errored) -> Iterator[str]:
         yield fenced("\n".join(line.plain for line in frame_lines(frame, FRAME_WIDTH)))
     if finding:
         yield fenced(evaluation.message)
-    said = [f"{label}: {text}" for label, text in (("Why", why(evaluation)), ("Cases", failing(evaluation))) if text]
+    said = [
+        f"{label}: {text}"
+        for label, text in (("Why", "" if finding else why(evaluation)), ("Cases", failing(evaluation)))
+        if text
+    ]
     if said:
         yield "\n".join(f"- {escaped(text)}" for text in said)
     if evaluation.printed:
