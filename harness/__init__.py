@@ -9,6 +9,7 @@ again/         what was judged before, judged anew: sources of the database, bun
 run            a plan becomes results
 plan           what a run will do, decided before it begins
 report/        results for people and programs, a format a file in formats/, pages in site/; progress
+gate/          what a merge has to hold: rules over evaluations, a function a rule
 comparison/    whether two evaluations differ in speed
 store/         evaluations that are kept in a database, and how they are ranked
 tools/         Nsight Compute and compute-sanitizer

@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -16,10 +16,10 @@ from harness import crash, exits
 from harness.errors import HarnessError, UsageError
 from harness.exits import Exit
 from harness.isolation.levels import protect_judge
-from harness.options import STDOUT, Judge, Output, parse
-from harness.paths import judge_cache
+from harness.options import Judge, Output, parse
+from harness.paths import judge_cache, shown_path
 from harness.plan import RunPlan, make_plan
-from harness.report import files, formats
+from harness.report import formats, writing
 from harness.report.board import print_boards
 from harness.report.progress import listening
 from harness.report.view import View, console
@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _judge(asked: Judge) -> Exit:
     output, min_speedup = asked.output, asked.arguments.min_speedup
-    _require_writable(output)
+    writing.require_writable(output.reports)
     with cache.in_use():
         plan = make_plan(asked.arguments)
         if not plan.groups:
@@ -86,24 +86,14 @@ def _run(plan: RunPlan, output: Output) -> tuple[Results, UsageError | HarnessEr
 
 
 def _report(results: Results, plan: RunPlan, asked: Judge, *, shows_boards: bool) -> None:
-    """Write every report that was asked for, files first: who reads standard output may go away. The terminal's report
-    goes there unless another does. Raises UsageError for files that could not be written, when all else is."""
+    """Write every report that was asked for. The terminal's goes to standard output unless another does. Raises
+    UsageError for files that could not be written, when all else is."""
     output = asked.output
-    if output.reports:
-        results = _with_environment(results)
     texts = texts_of(plan) if output.reports else {}
-    view = View(output.quiet, output.verbose, plan.settings.check, texts=texts)
-    failed: list[str] = []
-    for name, target in output.reports:
-        if target != STDOUT:
-            try:
-                files.write(Path(target), formats.find(name).render(results, view))
-            except OSError as error:
-                failed.append(f"The results could not be written to {target}: {error.strerror}. They stand above.")
-    to_stdout = [name for name, target in output.reports if target == STDOUT]
-    for name in to_stdout:
-        sys.stdout.write(formats.find(name).render(results, view))
-    if not to_stdout:
+    view = View(output.quiet, output.verbose, plan.settings.check, texts=texts, files=_files_of(plan))
+    environment = _environment() if output.reports else {}
+    failed = writing.write(output.reports, results, environment, view)
+    if not writing.go_to_stdout(output.reports):
         boards_of = output.db if shows_boards else None
         view = replace(_view_of_stdout(plan, output), ranks=boards_of is None)
         sys.stdout.write(formats.find("terminal").render(results, view))
@@ -114,23 +104,21 @@ def _report(results: Results, plan: RunPlan, asked: Judge, *, shows_boards: bool
         raise UsageError(" ".join(failed))
 
 
+def _files_of(plan: RunPlan) -> dict[tuple[str, str], str]:
+    submissions = [submission for group in plan.groups for submission in group.submissions]
+    return {(submission.name, submission.sha256): shown_path(submission.path) for submission in submissions}
+
+
 def _view_of_stdout(plan: RunPlan, output: Output) -> View:
     shown = console(sys.stdout, output.color)
     colored = shown.color_system is not None and not shown.no_color  # a terminal may have no colours
     return View(output.quiet, output.verbose, plan.settings.check, shown.width, colored)
 
 
-def _with_environment(results: Results) -> Results:
-    """With the machine and versions: who reads a file is somewhere else."""
+def _environment() -> dict[str, Any]:
     from harness.environment import describe
 
-    return msgspec.structs.replace(results, environment=describe() | results.environment)
-
-
-def _require_writable(output: Output) -> None:
-    for name, target in output.reports:
-        if target != STDOUT:
-            files.require_writable(Path(target), "--json" if name == "json" else "--report")
+    return describe()
 
 
 def _prepare_process() -> None:

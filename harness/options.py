@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,21 +15,17 @@ from harness.exits import Exit
 from harness.isolation.levels import ASKED
 from harness.paths import results_db
 from harness.plan import Arguments
-from harness.report import formats
+from harness.report import formats, writing
 from harness.report.view import Color
 
 PROGRAM = "eval.py"
-
-# In place of a file: standard output.
-STDOUT = "-"
 
 
 @dataclass(frozen=True)
 class Output:
     """What is reported where: the terminal's report on standard output, unless one of `reports` goes there."""
 
-    reports: tuple[tuple[str, str], ...] = ()
-    """Formats and the files that they are written to."""
+    reports: writing.Reports = ()
     color: Color = "auto"
     quiet: bool = False
     verbose: bool = False
@@ -78,30 +73,8 @@ class _Program(click.Group):
         return super().parse_args(ctx, args if names_verb else ["", *args])
 
 
-def _report_of(_ctx: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Each FORMAT=FILE, taken apart."""
-    reports = []
-    for value in values:
-        name, equals, target = value.partition("=")
-        if not equals or not target:
-            raise UsageError(f"--report takes FORMAT=FILE, such as json=results.json, and '{value}' was given.")
-        formats.find(name)
-        reports.append((name, target))
-    return tuple(reports)
-
-
-def _each_for_itself(reports: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Raises UsageError where two reports would be written to one file."""
-    taken: dict[str, str] = {}
-    for name, target in reports:
-        place = target if target == STDOUT else os.path.realpath(target)
-        if place in taken:
-            where = "standard output" if target == STDOUT else target
-            raise UsageError(
-                f"Two reports cannot both go to {where}: {taken[place]} and {name} were to. Give each its own file."
-            )
-        taken[place] = name
-    return tuple(reports)
+def _report_of(_ctx: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> writing.Reports:
+    return writing.asked(values)
 
 
 EXIT_CODES = "Exit codes: " + "; ".join(f"{code.value} {code.meaning}" for code in Exit) + "."
@@ -198,7 +171,9 @@ def judging(
     if db and no_store:
         raise UsageError("--db and --no-store exclude each other; give one of the two.")
     kept = None if no_store else db or results_db()
-    output = Output(_each_for_itself(reports), given.pop("color"), given.pop("quiet"), given.pop("verbose"), kept)
+    output = Output(
+        writing.each_for_itself(reports), given.pop("color"), given.pop("quiet"), given.pop("verbose"), kept
+    )
     arguments = Arguments(
         effort="quick" if quick else "thorough" if thorough else "usual",
         timing=not no_timing,

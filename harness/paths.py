@@ -40,3 +40,12 @@ def judge_cache() -> Path:
 def compile_cache() -> Path:
     """torch.compile's caches, written by baselines only."""
     return cache_root() / "compile"
+
+
+def shown_path(path: Path) -> str:
+    """How reports name a file: from the checkout of GitHub's runner, or from where the program was started, if it lies
+    below; else the whole path."""
+    for folder in (os.environ.get("GITHUB_WORKSPACE"), os.getcwd()):
+        if folder and path.resolve().is_relative_to(Path(folder).resolve()):
+            return path.resolve().relative_to(Path(folder).resolve()).as_posix()
+    return str(path)

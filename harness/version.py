@@ -10,8 +10,8 @@ HERE = Path(__file__).resolve().parent
 
 # What only asks, tells or keeps: a change there moves no verdict and no time.
 _DECIDES_NOTHING = frozenset(
-    {"again", "cli", "comparison", "crash", "diagnosis", "environment", "events", "exits", "explanations", "options"}
-    | {"report", "store", "timed", "verbs", "version"}
+    {"again", "cli", "comparison", "crash", "diagnosis", "environment", "events", "exits", "explanations", "gate"}
+    | {"options", "report", "store", "timed", "verbs", "version"}
 )
 _SOURCES = frozenset({".py", ".h", ".cuh", ".cpp", ".cu"})
 

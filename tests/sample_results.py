@@ -1,10 +1,13 @@
 """Results with one of everything that a report can show, made of fixed figures."""
 
 from harness import notes
+from harness.exits import Exit
 from harness.explanations import FailingCases, Places, Region
+from harness.gate.values import Broken, Candidate, Compiled, Outcome, Ran, Remark
 from harness.notes import NotTimed
 from harness.reasons import Reason
 from harness.records import ClockLimit, KernelCounts, KernelResources
+from harness.report.view import View
 from harness.verdict import (
     SCHEMA,
     Accepted,
@@ -218,3 +221,44 @@ RESULTS = Results(
     },
     evaluations=[FAST, WRONG, RACING, UNTIMED, SWINGING, NOISY],
 )  # fmt: skip
+
+SOURCE = b"""import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+
+    def forward(self, x):
+        y = x
+        return y
+"""
+
+# What a gate says of RESULTS, for reports that show it.
+GATE = Outcome(
+    candidates=(
+        Candidate("submissions/layernorm/fast.py", "layernorm", True, ran=(Ran(FAST),), compiled=(
+            Compiled("sm_120", (KernelResources("normalise<float>", 48, 2048, 0, 8),)),
+        )),
+        Candidate("submissions/layernorm/wrong.py", "layernorm", True, ran=(Ran(WRONG, checked=True),)),
+        Candidate("submissions/rmsnorm/noisy.py", "rmsnorm", False, ran=(Ran(NOISY),)),
+    ),
+    broken=(
+        Broken("submissions/layernorm/wrong.py", "verdict", "rejected on emulator: wrong_output: 2 of 4 cases failed",
+               "accepted", Exit.REJECTED, "large"),
+        Broken("submissions/layernorm/fast.py", "max-spills", "normalise<float> spills 8 bytes on sm_120", "0 bytes",
+               Exit.REJECTED),
+        Broken("submissions/layernorm/fast.py", "no-slower-than-best",
+               "'headline' is 5.1% slower [4.0%, 6.0%] than fast, source 0123456789, stored 2026-01-01",
+               "1.2%, the case's own noise", Exit.TOO_SLOW, "headline"),
+        Broken("eval.py gate", "devices", "no verdict", "cuda", Exit.HARNESS),
+    ),
+    remarks=(Remark("submissions/rmsnorm/noisy.py", "min-speedup left out: it was not timed."),),
+)  # fmt: skip
+
+# The reports of a run in CI: where files are, what they hold, what a gate says.
+IN_CI = View(
+    texts={SHA256: SOURCE},
+    files={(e.submission, SHA256): f"submissions/{e.problem}/{e.submission}.py" for e in RESULTS.evaluations},
+    gate=GATE,
+)

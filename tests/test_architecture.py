@@ -23,23 +23,14 @@ ALLOWED = {
     "again": {"device", "errors", "events", "paths", "plan", "problem", "report", "run", "settings", "storage"}
     | {"store", "submission", "verdict", "version"},
     "options": {"against", "errors", "exits", "isolation", "paths", "plan", "report", "verbs"},
-    "verbs": {"again", "comparison", "device", "isolation", "notes"}
+    "verbs": {"again", "comparison", "device", "gate", "isolation", "notes", "run"}
     | {"device", "environment", "errors", "evaluate", "exits", "oracle", "paths", "plan", "problem", "report"}
     | {"settings", "storage", "store", "submission", "tools", "verdict"},
     "exits": {"errors", "verdict"},
-    "report": {
-        "comparison",
-        "errors",
-        "events",
-        "explanations",
-        "notes",
-        "reasons",
-        "records",
-        "store",
-        "timed",
-        "tools",
-        "verdict",
-    },
+    "report": {"comparison", "errors", "events", "explanations", "gate", "notes", "reasons", "records", "store"}
+    | {"submission", "timed", "tools", "verdict"},
+    "gate": {"comparison", "device", "errors", "exits", "paths", "records", "store", "submission", "timed", "timing"}
+    | {"verdict"},
     "comparison": {"notes", "timed", "verdict"},
     "timed": {"verdict"},
     "store": {"device", "environment", "errors", "events", "plan", "submission", "verdict", "version"},
@@ -62,7 +53,7 @@ ALLOWED = {
     "plan": {"against", "device", "errors", "events", "isolation", "paths", "settings", "submission", "tools"},
     "crash": set(),
     "installed": set(),
-    "tools": LEAVES | {"events", "judging", "problem", "protocol", "submission", "timing"},
+    "tools": LEAVES | {"build", "events", "judging", "problem", "protocol", "submission", "timing"},
     "evaluate": LEAVES
     | {"against", "events", "fitting"}
     | {"device", "isolation", "judging", "oracle", "problem", "protocol", "submission", "timing"},

@@ -199,7 +199,8 @@ def test_a_run_adds_a_bounded_amount_to_the_cache(tmp_path, monkeypatch):
     for number in range(4):
         folder = tmp_path / "build" / f"{number:032x}"
         folder.mkdir(parents=True)
-        (folder / "kernels.json").write_text("[]")
+        for name in ("kernels.json", "sources.json"):
+            (folder / name).write_text("[]")
         with open(folder / f"hole_{number:016x}.so", "wb") as file:
             file.truncate(400_000)
     builds.keep(tmp_path / "build", tmp_path / "cache")

@@ -8,6 +8,7 @@ import copy
 import math
 import time
 from typing import get_args
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -43,6 +44,7 @@ from harness.explanations import (
     Unexplained,
     VarianceDivisor,
 )
+from harness.judging import diagnosed
 from harness.oracle.data import Data
 from harness.oracle.draw import Draws
 from harness.paths import PROBLEMS
@@ -391,6 +393,18 @@ def test_no_hypothesis_stumbles_over_a_problem(problem):
                     list(hypothesis(evidence))
 
 
+def test_the_first_wrong_call_is_kept_and_one_more_that_tells_more(monkeypatch):
+    large, small, tiny = (evidence_of("layernorm", case, changed(0, 1.0)) for case in ("16x1024", "4x128", "2x33"))
+    monkeypatch.setattr(diagnosed, "FEW_ELEMENTS", large.elements - 1)
+    asked = []
+    monkeypatch.setattr(diagnosed.diagnosis, "explain", lambda evidence, *_: asked.append(evidence) or Unexplained())
+    witness = diagnosed.Witness()
+    for evidence in (large, large, tiny, small, small):
+        witness.of("a case")(evidence)
+    witness.explained(Mock(worker=Mock(has_ended=True)), [])
+    assert [evidence.elements for evidence in asked[::2]] == [small.elements, large.elements]
+
+
 # ---------------------------------------------------------------------- words
 
 
@@ -469,7 +483,7 @@ def test_the_report_says_why(told, name):
         return
     assert evaluations[name]["status"] == "rejected"
     assert after[0].startswith("  why: ") and words in after[0]
-    assert after[1].startswith("  cases: ")
+    assert after[1].startswith(("  cases: ", "  all cases fail so"))
 
 
 def test_json_has_the_explanation_of_one_case(told):

@@ -21,7 +21,7 @@ from harness.report.formats import json as results_json
 from harness.report.view import View
 from harness.verdict import SCHEMA, CasePassed, Worst
 from tests.helpers import ROOT
-from tests.sample_results import FAST, RESULTS, WRONG
+from tests.sample_results import FAST, IN_CI, RESULTS, WRONG
 
 GOLD = ROOT / "tests" / "gold"
 
@@ -31,9 +31,12 @@ TERMINAL = {
     for width in (80, 120, 200)
     for name in ("", "_colored")
 } | {"terminal_quiet.txt": View(quiet=True)}
-SUFFIXES = {"markdown": "md", "jsonl": "jsonl"}
+SUFFIXES = {"markdown": "md", "jsonl": "jsonl", "comment": "md", "github": "txt", "junit": "xml"}
+FOR_CI = {"comment", "github", "junit", "sarif"}
 GOLDS = {gold: ("terminal", view) for gold, view in TERMINAL.items()} | {
-    f"{name}.{SUFFIXES.get(name, 'json')}": (name, View()) for name in formats.names() if name != "terminal"
+    f"{name}.{SUFFIXES.get(name, 'json')}": (name, IN_CI if name in FOR_CI else View())
+    for name in formats.names()
+    if name != "terminal"
 }
 
 
@@ -90,6 +93,17 @@ def test_a_file_that_holds_sentences_alone_keeps_them():
     del written["evaluations"][0]["noted"]
     (read,) = results_json.loads(json.dumps(written).encode()).evaluations
     assert [note.text for note in read.notes] == sentences
+
+
+def test_a_file_that_does_not_say_why_is_read():
+    written = json.loads(results_json.dumps(msgspec.structs.replace(RESULTS, evaluations=[WRONG])))
+    (evaluation,) = written["evaluations"]
+    assert evaluation.pop("failing") and evaluation["cases"][1].pop("explanation")
+    (read,) = results_json.loads(json.dumps(written).encode()).evaluations
+    assert (read.failing, read.cases[1].explanation) == (None, None)
+    assert "  why: " not in formats.find("terminal").render(
+        msgspec.structs.replace(RESULTS, evaluations=[read]), View()
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,9 @@ from typing import Protocol
 from harness.errors import KernelgateError
 from harness.records import KernelResources
 
+# Beside what was built: the Extension that it was built from, as JSON.
+SOURCES = "sources.json"
+
 
 class BuildFailed(KernelgateError):
     """The compiler refused the source; the text is short and names lines of the submission's file."""
@@ -62,6 +65,7 @@ class Extension:
         """SHA-256 (first 32 hex digits) of everything that can change the built file."""
         parts = [
             toolchain_fingerprint,
+            SOURCES,  # every build has them
             [s.located for s in self.cpp_sources],
             [s.located for s in self.cuda_sources],
             self.functions,

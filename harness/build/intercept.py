@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 import msgspec
 import torch.utils.cpp_extension as cpp_extension
 
-from harness.build.extension import BuildFailed, Extension, SourceText, Toolchain
+from harness.build.extension import SOURCES, BuildFailed, Extension, SourceText, Toolchain
 from harness.build.locate import locate
 from harness.build.pending import Pending, built, name_what_exists
 from harness.build.symbols import missing_definition
@@ -219,6 +219,7 @@ def _build(extension: Extension, toolchain: Toolchain, module_name: str, folder:
         finished.mkdir()
         shutil.copy2(library, finished / f"{module_name}.so")
         (finished / _REPORT).write_bytes(msgspec.json.encode(kernels))
+        (finished / SOURCES).write_bytes(msgspec.json.encode(extension))
         try:
             os.rename(finished, folder)
         except OSError:

@@ -18,14 +18,15 @@ from pathlib import Path
 
 from harness.storage.cache import mark_used
 
-# What harness.build.intercept makes: a folder named by a digest, with a library and the compiler's report.
+# What harness.build.intercept makes: a folder named by a digest, with a library, what it was built from and the
+# compiler's report.
 _FOLDER = re.compile(r"[0-9a-f]{32}")
-_FILE = re.compile(r"\w+_[0-9a-f]{16}\.so|kernels\.json")
+_FILE = re.compile(r"\w+_[0-9a-f]{16}\.so|kernels\.json|sources\.json")
 
 # Of all that one run adds. What a worker left as holes of a file is written out in full here.
 MAX_BYTES = 1 << 28
 MAX_FOLDERS = 64
-MAX_FILES = 2
+MAX_FILES = 3
 
 
 def lend(cache: Path, folder: Path) -> None:

@@ -16,8 +16,10 @@ from harness.judging.observe import Observation
 from harness.judging.runner import Runner
 from harness.problem import Case
 
-# The first wrong call is kept, and one more, of fewer elements where the first has many.
+# The first wrong call is kept, and one more: of so many elements that no two explanations fit alike, and of so few that
+# many can be tried.
 MOST_KEPT = 2
+ENOUGH_ELEMENTS = 1 << 8
 FEW_ELEMENTS = 1 << 18
 
 # Results that take more are not kept: the device's memory is the submission's.
@@ -45,8 +47,7 @@ class Witness:
         return partial(self._keep, case)
 
     def _keep(self, case: str, evidence: Evidence) -> None:
-        small = evidence.elements <= FEW_ELEMENTS
-        wanted = not self._kept or small or self._kept[0][1].elements <= FEW_ELEMENTS
+        wanted = not self._kept or _is_telling(evidence)
         if len(self._kept) < MOST_KEPT and wanted and _nbytes(evidence) <= KEPT_BYTES:
             self._kept.append((case, evidence))
 
@@ -56,7 +57,7 @@ class Witness:
         right = _right_in_wider(judged)
         share_s = diagnosis.LIMIT_S / max(len(self._kept), 1)
         found: dict[str, Explanation] = {}
-        for case, evidence in sorted(self._kept, key=lambda kept: kept[1].elements > FEW_ELEMENTS):
+        for case, evidence in sorted(self._kept, key=lambda kept: not _is_telling(kept[1])):
             if all(isinstance(explanation, Unexplained) for explanation in found.values()):
                 ends_s = time.monotonic() + share_s
                 found[case] = _explanation(replace(evidence, right_in_wider=right), runner, ends_s)
@@ -69,6 +70,10 @@ def failing(judged: Sequence[tuple[Case, verdict.Case]]) -> FailingCases | None:
         [case for case, result in judged if isinstance(result, verdict.CaseFailed)],
         [case for case, result in judged if isinstance(result, verdict.CasePassed)],
     )
+
+
+def _is_telling(evidence: Evidence) -> bool:
+    return ENOUGH_ELEMENTS <= evidence.elements <= FEW_ELEMENTS
 
 
 def _nbytes(evidence: Evidence) -> int:

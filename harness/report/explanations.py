@@ -120,7 +120,8 @@ def _part(found: explanations.PartOfRow) -> str:
     if found.lanes:
         return f"sums are over the first 32 of every {found.lanes}, of {found.of:,} elements{_divided(found)}."
     which = "last" if found.start else "first"
-    return f"sums are over the {which} {found.used:,} of {found.of:,} elements{_divided(found)}."
+    many = "" if found.used == 1 else f" {found.used:,}"
+    return f"sums are over the {which}{many} of {found.of:,} elements{_divided(found)}."
 
 
 def _divided(found: explanations.PartOfRow) -> str:

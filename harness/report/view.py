@@ -8,6 +8,8 @@ from typing import Literal, TextIO
 
 from rich.console import Console
 
+from harness.gate.values import Outcome
+
 Color = Literal["auto", "always", "never"]
 
 # Wider than any table: in a file or a log nothing needs to be folded.
@@ -31,6 +33,10 @@ class View:
     """Several submissions to one problem are ranked; not where the boards follow."""
     texts: Mapping[str, bytes] = field(default_factory=dict)
     """Sources of submissions and problems by their SHA-256, for formats that hold them."""
+    files: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    """The files of submissions by their name and SHA-256, as `harness.paths.shown_path` names them."""
+    gate: Outcome | None = None
+    """What a gate says of the results."""
 
 
 def console(stream: TextIO, color: Color) -> Console:

@@ -107,7 +107,7 @@ def test_operators_of_two_characters_stay_whole_and_a_cast_of_a_kernel_is_taken_
     ],
 )
 def test_module_variables_are_registered_behind_their_declaration(declaration, registered):
-    found = re.findall(r'ModuleVariable emu_variable_\d+_\w+\(\w+, "(\w+)", (\w+), \w+\);', _translated(declaration))
+    found = re.findall(r'ModuleVariable emu_variable_\d+_\w+\(\w+, "(\w+)", (\w+)\);', _translated(declaration))
     assert [word for one in found for word in one] == registered
 
 
@@ -117,6 +117,8 @@ def test_module_variables_are_registered_behind_their_declaration(declaration, r
         ("memcpy(a, b, 3);", "::emu::copy_bytes(a, b, 3);"),
         ("return std::memset(a, 0, 3);", "return ::emu::set_bytes(a, 0, 3);"),
         ("x = ::memmove(a, b, 3);", "x = ::emu::move_bytes(a, b, 3);"),
+        ("\n#define COPY memcpy\n", "\n#define COPY ::emu::copy_bytes\n"),
+        ("\n#define memcpy mine\n", "\n#define memcpy mine\n"),
         ("mine.memcpy(a, b, 3);", "mine.memcpy(a, b, 3);"),
         ("mine::memcpy(a, b, 3);", "mine::memcpy(a, b, 3);"),
         ("void* memcpy(void*, const void*, size_t);", "void* memcpy(void*, const void*, size_t);"),
@@ -126,11 +128,66 @@ def test_copies_of_bytes_are_the_emulators_own(call, translated):
     assert _translated(f"void f() {{ {call} }}") == f"void f() {{ {translated} }}"
 
 
-def test_a_parameter_hides_a_shared_variable_of_the_file():
-    text = "__shared__ float s[4];\n__device__ float f(const float* s) { return s[0]; }\n"
-    text += "__global__ void k() { s[0] = 1; }\n"
-    lines = _translated(text).splitlines()
-    function = next(i for i, line in enumerate(lines) if "float f(" in line)
-    assert "#undef s" in lines[:function]
-    assert lines[:function].index("#undef s") > [line[:9] for line in lines].index("#define s")
-    assert any(line.startswith("#define s ") for line in lines[function:])
+def test_a_type_that_a_shared_variable_defines_stays_usable_behind_it():
+    translated = _translated("__global__ void k() { __shared__ struct Pair { float v[2]; } a, b[1 << 2]; a = Pair{}; }")
+    assert "{ struct Pair { float v [ 2 ] ; }; struct emu_shared_" in translated
+    assert "Pair b[ 1 << 2 ]; }" in translated
+
+
+def test_each_shared_variable_of_a_declaration_has_its_own_declarator():
+    translated = _translated("__global__ void k() { __shared__ float *a, b[2], **c; }")
+    assert [found.strip() for found in re.findall(r"struct emu_shared_\w+ {([^}]*)}", translated)] == [
+        "float *a;",
+        "float b[ 2 ];",
+        "float **c;",
+    ]
+
+
+def test_dynamic_shared_memory_has_rows():
+    translated = _translated("__global__ void k() { extern __shared__ float rows[][8]; }")
+    assert "auto rows = reinterpret_cast<float (*)[ 8 ]>(::emu::dynamic_shared());" in translated
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "void f(dim3 gridDim, const dim3& blockDim);",
+        "template <int gridDim> void f() { g(gridDim); }",
+        "void f(dim3 gridDim, const dim3& blockDim) { g(gridDim, blockDim.x); }",
+        "void f() { dim3 blockDim(64), gridDim{2}; g(gridDim, blockDim); }",
+        "void f() { const dim3 gridDim = g(), blockDim = {64}; g(gridDim, blockDim); }",
+        "struct Shape { dim3 gridDim, blockDim; unsigned f() const { return gridDim.x; } };",
+    ],
+)
+def test_variables_of_ones_own_may_have_the_names_of_the_dimensions(text):
+    kernel = "__global__ void k(int n) { h(blockDim.x * gridDim.x); }\n"
+    assert _translated(kernel + text).endswith(text)
+    assert _translated(text + kernel).endswith("{ h(::emu::block_dim().x * ::emu::grid_dim().x); }\n")
+
+
+SHARED_OF_FILE = "__shared__ float s[4];\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "uses"),
+    [
+        ("__global__ void k() { s[0] = s[1]; }", 2),
+        ("__device__ float f(const float* s) { return s[0]; }\n__global__ void k() { s[0] = 1; }", 1),
+        ("float f(float* s);\ntemplate <int s> __device__ int g() { return s; }", 0),
+        ("struct P { int s; int f() { return s; } };\n__global__ void k(P p) { s[0] = p.s + P{.s = 2}.s; }", 1),
+        ("__global__ void k() { s[0] = 1; { float a, *s = g(); a = *s; } s[1] = 2; }", 2),
+        ("__global__ void k() { for (int s = 0; s < 4; s++) g(s); s[0] = 1; f(2 * s[1], n < s[2]); }", 3),
+        ("__global__ void k() { auto f = [](float s) { return s; }; s[0] = f(s[1]); }", 2),
+        ("#define FIRST s[0]\n__global__ void k() { g(other::s); v.s(); }", 1),
+        ("__global__ void k() { ::s[0] = 1; __shared__ float t[sizeof(s)]; }", 2),
+    ],
+)
+def test_uses_of_a_shared_variable_of_the_file_are_told_from_others_of_its_name(text, uses):
+    translated = _translated(SHARED_OF_FILE + text)
+    assert len(re.findall(r"shared<(?:::)?emu_shared_17_s>\(\)\.s", translated.replace(" ", ""))) == uses
+    assert translated.count("\n") == text.count("\n") + 1
+
+
+def test_a_shared_variable_of_a_namespace_is_found_in_it():
+    translated = _translated("namespace q { __shared__ float s[4]; }\n__global__ void k() { q::s[0] = other::s; }")
+    assert "(::emu::shared<q::emu_shared_31_s>().s)[0] = other::s" in translated

@@ -11,11 +11,32 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.build.extension import BuildFailed, Extension, SourceText, Unsupported
-from harness.device.emulator import binding, building, libraries, paths, preludes, translate
+from harness.build.extension import Extension, SourceText
+from harness.device.emulator import (
+    binding,
+    building,
+    explaining,
+    libraries,
+    module_variables,
+    paths,
+    preludes,
+    symbols,
+    translate,
+)
 from harness.records import KernelResources
 
-_COMMON = ["-std=c++20", "-pipe", "-g1", "-fPIC", "-w", "-fno-strict-aliasing", "-ffp-contract=off", "-fno-gnu-unique"]
+# In DWARF 5 a unit's first file has two numbers, and addr2line of binutils 2.40 takes the other.
+_COMMON = [
+    "-gdwarf-4",
+    "-std=c++20",
+    "-pipe",
+    "-g1",
+    "-fPIC",
+    "-w",
+    "-fno-strict-aliasing",
+    "-ffp-contract=off",
+    "-fno-gnu-unique",
+]
 # As torch calls nvcc: submissions that want operators of half undefine them again.
 _COMMON += [
     f"-D__CUDA_NO_{what}__"
@@ -39,13 +60,10 @@ _CHECKED = [
     "-fno-tree-sra",  # a float4 copied as a whole is one access, as it is on a GPU
     "-U__SANITIZE_THREAD__",  # of all headers only shared_ptr's ask: so both modes have one prelude (_prelude_flags)
 ]
+# What a kernel must not have from the host's library: hooks.cpp and heap.cpp.
+_WRAPPED = ("__assert_fail", "malloc", "free", "_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm")
 # What of this folder, beside translate/, decides how a source is compiled.
-_OWN = ("toolchain", "binding", "preludes")
-_ERROR = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$")
-_INSTANTIATED = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):\d+:\s+(?:required from|in '?constexpr)")
-_LAUNCH = re.compile(r"emu::Launcher::typed\(void \(&\)\((?P<parameters>.*?)\)(?:, (?P<arguments>.*))?\)'")
-_CONVERSION = re.compile(r"'emu::identity<.*?>::type' \{aka ('[^']*')\}")
-_UNSUPPORTED = re.compile(r"unsupported_by_emulator: ([^\"\n]*?)[\"'’]*$", re.MULTILINE)
+_OWN = ("toolchain", "binding", "preludes", "module_variables", "symbols")
 
 
 def _kept_flags(flags: tuple[str, ...]) -> list[str]:
@@ -106,11 +124,11 @@ class EmulatorToolchain:
             unit = _Unit("cuda", [*cuda, *cpp], extension.extra_cuda_cflags, _preludes_of_kernels(cuda), plain)
             # What is wrong is said of the units that torch makes.
             try:
-                return self._built([unit], extension, module_name, folder), ()
+                return self._checked(self._built([unit], extension, module_name, folder), extension), ()
             except building.CompilerError as error:
                 # There the units that torch makes are the same.
-                if _is_of_kernels(error.log, extension.cuda_sources):
-                    raise _explained(error.log, files) from None
+                if explaining.is_of_kernels(error.log, extension.cuda_sources):
+                    raise explaining.explained(error.log, files) from None
         main = _Unit("main", cpp, extension.extra_cflags, [preludes.MAIN], binding.with_pybind11(extension))
         # torch's headers alone take as long to compile as most kernels.
         empty = cuda and not main.binding and not any(piece.text.strip() for piece in cpp)
@@ -118,9 +136,10 @@ class EmulatorToolchain:
         tried = [preludes.CUDA] if plain else _preludes_of_kernels(cuda)
         units += [_Unit("cuda", cuda, extension.extra_cuda_cflags, tried)] if cuda else []
         try:
-            return self._built(units, extension, module_name, folder, kernels_first=bool(plain)), ()
+            built = self._built(units, extension, module_name, folder, kernels_first=bool(plain))
+            return self._checked(built, extension), ()
         except building.CompilerError as error:
-            raise _explained(error.log, files) from None
+            raise explaining.explained(error.log, files) from None
 
     @staticmethod
     def _plain_binding(extension: Extension, cuda: Sequence[SourceText], module_name: str) -> str:
@@ -158,9 +177,19 @@ class EmulatorToolchain:
         *others, last = unit.preludes
         for prelude in others:
             with contextlib.suppress(building.CompilerError):
-                building.run(self._command(unit, prelude, extension, module_name, folder), folder)
+                self._run(unit, self._command(unit, prelude, extension, module_name, folder), folder)
                 return
-        building.run(self._command(unit, last, extension, module_name, folder), folder)
+        self._run(unit, self._command(unit, last, extension, module_name, folder), folder)
+
+    def _run(self, unit: _Unit, command: list[str], folder: Path) -> None:
+        """Compile, and in check mode have the module list its variables."""
+        if not (self._check and unit.name == "cuda"):
+            building.run([*command, "-c", "-o", f"{unit.name}.o"], folder)
+            return
+        assembly = folder / f"{unit.name}.s"
+        building.run([*command, "-S", "-o", assembly.name], folder)
+        assembly.write_text(module_variables.rewrite(assembly.read_text()))
+        building.run([paths.compiler(), "-c", assembly.name, "-o", f"{unit.name}.o"], folder)
 
     def _command(self, unit: _Unit, prelude: str, extension: Extension, module_name: str, folder: Path) -> list[str]:
         """Write a unit's source into `folder`; how to compile it."""
@@ -177,15 +206,23 @@ class EmulatorToolchain:
             paths.compiler(), *_COMMON, *extra, *_kept_flags(unit.flags), *include,
             f"-DTORCH_EXTENSION_NAME={module_name}",
             "-include", str(header), *preludes.include_flags(prelude),
-            "-c", source.name, "-o", f"{unit.name}.o",
+            source.name,
         ]  # fmt: skip
+
+    def _checked(self, module: Path, extension: Extension) -> Path:
+        """The module, if all that it calls of CUDA is there. Raises Unsupported."""
+        own = libraries.build(self._cache)
+        has = [own / name for name in (libraries.RUNTIME, libraries.DEVICE, libraries.PYTHON)]
+        symbols.check(module, has, (*extension.cpp_sources, *extension.cuda_sources))
+        return module
 
     def _link(self, module_name: str, folder: Path, objects: list[str]) -> Path:
         torch_libraries = paths.torch_folder() / "lib"
         built = libraries.build(self._cache)
         result = folder / f"{module_name}.so"
         building.run(
-            [paths.compiler(), "-shared", *objects, "-o", result.name, "-Wl,--wrap=__assert_fail",
+            [paths.compiler(), "-shared", *objects, "-o", result.name, "-Wl,-z,relro",
+             *(f"-Wl,--wrap={name}" for name in _WRAPPED),
              f"-L{torch_libraries}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python",
              f"-L{built}", f"-l:{libraries.RUNTIME}", f"-l:{libraries.DEVICE}", f"-l:{libraries.PYTHON}",
              f"-Wl,-rpath,{torch_libraries}:{built}"],
@@ -219,46 +256,3 @@ def _preludes_of_kernels(cuda: Sequence[SourceText]) -> list[str]:
     """Those that a unit of kernels is tried with, in turn."""
     lean = all(preludes.is_lean(piece.text) for piece in cuda)
     return [preludes.LEAN, preludes.CUDA] if lean else [preludes.CUDA]
-
-
-def _is_of_kernels(log: str, cuda: Sequence[SourceText]) -> bool:
-    """Whether the compiler's first error is at a line of the kernels' sources."""
-    first = next(filter(None, map(_ERROR.match, log.splitlines())), None)
-    return first is not None and any(
-        piece.line and first["file"] == piece.file and 0 <= int(first["line"]) - piece.line <= piece.text.count("\n")
-        for piece in cuda
-    )
-
-
-def _in_words_of_cuda(text: str) -> str:
-    """A compiler's message without the types that a launch is made of here."""
-    text = _CONVERSION.sub(r"\1", text)
-    launch = _LAUNCH.search(text)
-    if not launch:
-        return text
-    return f"the kernel takes ({launch['parameters']}) and is launched with ({launch['arguments'] or ''})"
-
-
-def _explained(log: str, files: set[str]) -> Exception:
-    """The compiler's errors in short, each at the submission's own line where there is one."""
-    unsupported = _UNSUPPORTED.search(log)
-    errors, place = [], ""
-    for text in log.splitlines():
-        outer = _INSTANTIATED.match(text)
-        if outer and outer["file"] in files:
-            place = f"{outer['file']}:{outer['line']}"
-        match = _ERROR.match(text)
-        if not match:
-            if "undefined reference" in text or "ld returned" in text:
-                errors.append(text.strip())
-            continue
-        if match["file"] in files:
-            place = f"{match['file']}:{match['line']}"
-        if unsupported and "unsupported_by_emulator" in match["text"]:
-            return Unsupported(f"{place or 'the source'}: the emulator does not support {unsupported[1].strip()}.")
-        errors.append(f"{place or match['file'] + ':' + match['line']}: {_in_words_of_cuda(match['text'])}")
-        place = ""
-    if not errors:
-        errors = log.strip().splitlines()[-5:]
-    more = f"\n(and {len(errors) - 5} more errors)" if len(errors) > 5 else ""
-    return BuildFailed("\n".join(errors[:5]) + more)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.device.emulator.translate.kernels import name_index
 from harness.device.emulator.translate.lexer import Source, in_directives
-from harness.device.emulator.translate.shared import at_namespace_scope
+from harness.device.emulator.translate.scopes import at_namespace_scope
 from harness.errors import KernelgateError
 
 _DEVICE_MARKS = {"__device__", "__global__", "constexpr", "consteval", "__managed__", "__constant__", "__shared__"}

@@ -114,13 +114,3 @@ def mark_bodies(source: Source, edits: Edits) -> None:
         for k in range(body, source.partner.get(body, body)):
             if source.at(k) == "return" and source.at(k + 1) == ";":
                 edits.replace_tokens(k, k + 1, "return ::emu::early_return()")
-
-
-_DIMENSIONS = {"blockDim": "::emu::block_dim()", "gridDim": "::emu::grid_dim()"}
-
-
-def name_dimensions(source: Source, edits: Edits) -> None:
-    """Replace blockDim and gridDim where they are the built-in variables and not members of a struct."""
-    for i, token in enumerate(source.tokens):
-        if token.text in _DIMENSIONS and source.at(i - 1) not in (".", "->"):
-            edits.replace_tokens(i, i + 1, _DIMENSIONS[token.text])

@@ -21,11 +21,17 @@ def _start(source: Source, i: int) -> int:
     return -1 if declared or returns_pointer or source.at(i - 1) in (".", "->") else i
 
 
+def _is_meant_by_macro(source: Source, i: int) -> bool:
+    """Whether the token is all that a macro without parameters stands for, as in `#define COPY memcpy`."""
+    alone = i + 1 == len(source.tokens) or source.line(i + 1) > source.line(i)
+    return alone and source.at(i - 2) == "define" and source.at(i - 3) == "#"
+
+
 def rewrite(source: Source, edits: Edits) -> None:
     """Name the emulator's own functions in all calls."""
     for i, token in enumerate(source.tokens):
-        if token.text not in _FUNCTIONS or token.kind != "name" or source.at(i + 1) != "(":
+        if token.text not in _FUNCTIONS or token.kind != "name":
             continue
-        first = _start(source, i)
-        if first >= 0:
-            edits.replace_tokens(first, i + 1, f"::emu::{_FUNCTIONS[token.text]}")
+        first = _start(source, i) if source.at(i + 1) == "(" else -1
+        if first >= 0 or _is_meant_by_macro(source, i):
+            edits.replace_tokens(first if first >= 0 else i, i + 1, f"::emu::{_FUNCTIONS[token.text]}")

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from harness.build.extension import BuildFailed, SourceText, Unsupported
-from harness.device.emulator.translate import assembly, host_calls, launches, memory, refuse, shared, variables
+from harness.device.emulator.translate import (
+    assembly,
+    dimensions,
+    file_scope,
+    host_calls,
+    launches,
+    memory,
+    refuse,
+    shared,
+    variables,
+)
 from harness.device.emulator.translate import kernels as kernel_pass
 from harness.device.emulator.translate.kernels import Kernels
 from harness.device.emulator.translate.lexer import Edits, Source
@@ -25,17 +35,18 @@ def _place(source: Source, piece: SourceText, token: int) -> str:
 def translate(piece: SourceText, kernels: Kernels) -> SourceText:
     """The piece in C++ for the host compiler, with the same lines. Raises Unsupported or BuildFailed."""
     source = Source(piece.text)
-    edits = Edits(source)
     try:
+        source = Source(file_scope.rewrite(piece.text))
+        edits = Edits(source)
         refuse.check(source)
         host_calls.check(source)
         kernel_pass.mark_bodies(source, edits)
-        kernel_pass.name_dimensions(source, edits)
+        dimensions.rewrite(source, edits)
         assembly.rewrite(source, edits)
         launches.rewrite(source, edits, kernels)
         memory.rewrite(source, edits)
         variables.rewrite(source, edits)
-        shared.rewrite(source, edits, max(piece.line, 1))
+        shared.rewrite(source, edits)
     except launches.CannotRead as error:
         raise Unsupported(f"{_place(source, piece, error.index)}: the emulator does not support {error}.") from None
     except host_calls.HostCall as error:

@@ -1,9 +1,11 @@
-"""`__device__`, `__constant__` and `__managed__` variables: the runtime is told where each lies."""
+"""`__device__`, `__constant__` and `__managed__` variables: the runtime is told where each lies and which are constant.
+
+What a macro, a template or a function declares is found in the assembly (module_variables.py)."""
 
 from __future__ import annotations
 
 from harness.device.emulator.translate.lexer import Edits, Source, in_directives
-from harness.device.emulator.translate.shared import at_namespace_scope
+from harness.device.emulator.translate.scopes import at_namespace_scope
 
 _WORDS = ("__device__", "__constant__", "__managed__")
 _WITH_ARGUMENTS = ("__align__", "alignas", "__attribute__", "__declspec__")
@@ -46,10 +48,9 @@ def _is_variable(source: Source, first: int, word: int) -> bool:
 
 
 def rewrite(source: Source, edits: Edits) -> None:
-    """Write a registration behind each declaration at namespace scope; what a macro declares stays unknown."""
+    """Write a registration behind each declaration at namespace scope."""
     scopes, skipped = at_namespace_scope(source), in_directives(source)
     found: dict[int, tuple[int, list[int]]] = {}
-    alone = True
     for i, token in enumerate(source.tokens):
         if token.text not in _WORDS:
             continue
@@ -58,14 +59,12 @@ def rewrite(source: Source, edits: Edits) -> None:
         names = _declared(source, first, end) if scopes[i] and not skipped[i] and end < len(source.tokens) else []
         if names and _is_variable(source, first, i):
             found[first] = (end, names)
-        elif source.at(_head_end(source, first)) != "(":
-            alone = False
     for first, (end, names) in found.items():
         constant = any(source.at(k) == "__constant__" for k in range(first, names[0]))
-        edits.insert_behind(end, "".join(_registration(source, name, constant, alone) for name in names))
+        edits.insert_behind(end, "".join(_registration(source, name, constant) for name in names))
 
 
-def _registration(source: Source, name: int, constant: bool, alone: bool) -> str:
+def _registration(source: Source, name: int, constant: bool) -> str:
     variable = source.at(name)
-    values = f'{variable}, "{variable}", {str(constant).lower()}, {str(alone).lower()}'
+    values = f'{variable}, "{variable}", {str(constant).lower()}'
     return f" static ::emu::ModuleVariable emu_variable_{source.tokens[name].start}_{variable}({values});"

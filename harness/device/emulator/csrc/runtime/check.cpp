@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 
 #include "check.h"
@@ -21,7 +22,7 @@ std::vector<Range> thread_stacks;     // of the launching thread: kernel argumen
 thread_local std::vector<Range> thread_variables;   // of a thread that runs blocks; exactly those, for tensors lie beside
 struct CachedRegion {
     EmuRegion region;
-    const Variable* variable;   // null for an allocation
+    std::optional<Variable> variable;   // none for an allocation
     GlobalCells cells;
     Works copies;   // that may run at the same time
     bool saved = false;   // for repeat.cpp
@@ -188,22 +189,23 @@ CachedRegion* known_region(uintptr_t address) {
 // Takes a lock, and is for what `known_region` and `runtime_memory` do not know.
 CachedRegion* find_region(uintptr_t address) {
     EmuRegion region;
-    const Variable* variable = find_variable(address);
-    if (variable) region = variable->region;
+    Variable variable;
+    const bool in_variable = find_variable(address, &variable);
+    if (in_variable) region = variable.region;
     else if (!emu_find_region(address, &region)) return nullptr;
     Works copies = unordered_copies(current->block->launch, region.number);
-    cache.push_back({region, variable, global_cells(region), std::move(copies)});
+    cache.push_back({region, in_variable ? std::optional(variable) : std::nullopt, global_cells(region), std::move(copies)});
     return &cache.back();
 }
 
 void check_variable(const Access& access, const Variable& variable) {
     const EmuRegion& region = variable.region;
-    if (access.address + access.bytes > region.data + region.bytes) {
-        out_of_bounds(access, variable.name, long(access.address - region.data), region.bytes);
+    if (access.address < region.data || access.address + access.bytes > region.data + region.bytes) {
+        out_of_bounds(access, variable.name.c_str(), long(access.address - region.data), region.bytes);
     }
     if (!variable.constant || !access.write) return;
     stop("write_to_constant", access, text("The kernel writes %s, which is __constant__: a GPU keeps old values in its "
-                                           "caches, or faults.", variable.name));
+                                           "caches, or faults.", variable.name.c_str()));
 }
 
 // Before the first write, and before a read of what nobody wrote: most allocations meet neither.
@@ -294,6 +296,11 @@ namespace {
 void synchronise(const Access& access);
 
 void access_elsewhere(const Access& access) {
+    std::string nearest;
+    if (beside_variables(access.address, &nearest)) {
+        stop("out_of_bounds", access, text("The kernel %s %zu bytes among the module's variables, behind %s and in none of "
+                                           "them.", verb(access), access.bytes, nearest.c_str()));
+    }
     if (in_image(access.address) || is_pinned(access.address)) {
         if (access.write) forbid_repeat();
         return synchronise(access);

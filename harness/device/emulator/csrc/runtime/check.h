@@ -39,6 +39,7 @@ struct Touch {
 };
 struct Cell {              // one for each 4 bytes of memory
     Touch write, read, other_read;   // other_read: the last read by a thread other than `read`'s
+    Touch other_write;               // of bytes that `write` left alone: 16-bit types share words
 };
 struct Shadow {            // which thread touched which byte of one block's shared memory
     Cell* cells;
@@ -78,7 +79,7 @@ void check_begin_launch(Launch* launch);
 void check_begin_block(BlockState* block);
 
 // repeat.cpp: of undefined values, whether they are used
-constexpr size_t kLargestFollowed = size_t(64) << 20;   // cells take 21 bytes for each byte that kernels touch
+constexpr size_t kLargestFollowed = size_t(64) << 20;   // cells take 24 bytes for each byte that kernels touch
 void begin_repeat();
 void forbid_repeat();   // the launch writes what cannot be put back
 void save_for_repeat(const EmuRegion& region, const Cell* cells);   // before the launch writes there

@@ -16,7 +16,6 @@ namespace emu {
 namespace {
 std::mutex lock;
 std::map<const void*, size_t> raised_limits;
-std::map<uintptr_t, size_t> pinned;        // host memory that kernels may use
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local bool unseen = false;          // a refused launch that nobody has asked about
 thread_local RawFinding unseen_finding;
@@ -61,12 +60,6 @@ unsigned blocks_per_multiprocessor(uint64_t threads, size_t shared_bytes) {
     const uint64_t by_threads = kThreadsPerMultiprocessor / 32 / warps;
     const uint64_t by_shared = kSharedPerMultiprocessor / (shared_bytes + 1024);
     return unsigned(std::min<uint64_t>({by_threads, by_shared, kBlocksPerMultiprocessor}));
-}
-
-bool is_pinned(uintptr_t address) {
-    std::lock_guard<std::mutex> guard(lock);
-    auto after = pinned.upper_bound(address);
-    return after != pinned.begin() && address < std::prev(after)->first + std::prev(after)->second;
 }
 
 uint64_t clock_ticks() { return __builtin_ia32_rdtsc(); }
@@ -167,19 +160,6 @@ cudaError_t cudaMalloc(void** pointer, size_t bytes) {
 }
 cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t) { return cudaMalloc(pointer, bytes); }
 cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned) { return cudaMalloc(pointer, bytes); }
-cudaError_t cudaMallocHost(void** pointer, size_t bytes) {
-    *pointer = malloc(bytes);
-    std::lock_guard<std::mutex> guard(lock);
-    pinned[reinterpret_cast<uintptr_t>(*pointer)] = bytes;
-    return cudaSuccess;
-}
-cudaError_t cudaHostAlloc(void** pointer, size_t bytes, unsigned) { return cudaMallocHost(pointer, bytes); }
-cudaError_t cudaFreeHost(void* pointer) {
-    std::lock_guard<std::mutex> guard(lock);
-    pinned.erase(reinterpret_cast<uintptr_t>(pointer));
-    free(pointer);
-    return cudaSuccess;
-}
 cudaError_t cudaFree(void* pointer) {
     cudaDeviceSynchronize();
     return !pointer || emu_release(pointer) ? cudaSuccess : fail_with(cudaErrorInvalidValue);
@@ -191,13 +171,13 @@ cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) {
 static bool inside(const void* pointer, size_t bytes) {   // or no device memory at all
     EmuRegion r;
     const uintptr_t a = reinterpret_cast<uintptr_t>(pointer);
-    if (!emu_find_region(a, &r)) return !emu_find_freed(a, &r);
+    if (!region_of(a, &r)) return !emu_find_freed(a, &r);
     return a >= r.data && a + bytes <= r.data + r.bytes;
 }
 static void in_order(cudaStream_t stream, const char* what, const void* address, size_t bytes, bool write) {
     std::string said;
     EmuRegion r;
-    if (!emu_find_region(reinterpret_cast<uintptr_t>(address), &r)) return;   // the host's
+    if (!region_of(reinterpret_cast<uintptr_t>(address), &r)) return;   // the host's
     if (access_in_stream(stream, what, address, bytes, write, &said)) throw std::runtime_error("CUDA emulator: " + said);
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
@@ -237,13 +217,19 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
     return cudaSuccess;
 }
 cudaError_t cudaMemset(void* to, int value, size_t bytes) { return cudaMemsetAsync(to, value, bytes, nullptr); }
-cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset, cudaMemcpyKind) {
-    memcpy(static_cast<char*>(const_cast<void*>(symbol)) + offset, from, bytes);
-    return cudaSuccess;
+cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset, cudaMemcpyKind kind) {
+    return cudaMemcpy(static_cast<char*>(const_cast<void*>(symbol)) + offset, from, bytes, kind);
 }
-cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset, cudaMemcpyKind) {
-    memcpy(to, static_cast<const char*>(symbol) + offset, bytes);
-    return cudaSuccess;
+cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset, cudaMemcpyKind kind) {
+    return cudaMemcpy(to, static_cast<const char*>(symbol) + offset, bytes, kind);
+}
+cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes, size_t offset,
+                                    cudaMemcpyKind kind, cudaStream_t stream) {
+    return cudaMemcpyAsync(static_cast<char*>(const_cast<void*>(symbol)) + offset, from, bytes, kind, stream);
+}
+cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes, size_t offset, cudaMemcpyKind kind,
+                                      cudaStream_t stream) {
+    return cudaMemcpyAsync(to, static_cast<const char*>(symbol) + offset, bytes, kind, stream);
 }
 cudaError_t cudaGetSymbolAddress(void** pointer, const void* symbol) {
     *pointer = const_cast<void*>(symbol);

@@ -33,11 +33,14 @@ constexpr uint32_t kPoison = 0xFFA5FFA5u;
 // A variable of a loaded module, as a region of zeroes; its mapping reaches as far as nothing else can lie.
 struct Variable {
     EmuRegion region;
-    const char* name;
-    bool constant;
+    std::string name;
+    bool constant = false;
 };
-const Variable* find_variable(uintptr_t address);
+bool find_variable(uintptr_t address, Variable* out);
+// The address lies among variables of a module that lists them, and in none; `nearest` is the one before it.
+bool beside_variables(uintptr_t address, std::string* nearest);
 bool is_variable(uint64_t number);   // a region's number is a variable's
+bool region_of(uintptr_t address, EmuRegion* out);   // of a live allocation or of a variable
 
 std::string called(const EmuRegion& region);   // its name, or "an allocation"
 

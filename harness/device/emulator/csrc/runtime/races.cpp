@@ -166,31 +166,49 @@ void hold(const Access& access, const std::string& message, const OtherAccess& o
 void check_read(const Access& access, Cell& cell, const Touch& now, uint32_t oldest, const char* space,
                 uintptr_t offset) {
     if (reported.contains(place(access))) return;
-    const Conflict why = conflict(cell.write, now, oldest, true, space[0] == 's');
-    if (why == Conflict::None) return;
-    report(access, describe("reads", cell.write, true, why, space, offset), access_of(cell.write, true));
+    for (const Touch* before : {&cell.write, &cell.other_write}) {
+        const Conflict why = conflict(*before, now, oldest, true, space[0] == 's');
+        if (why == Conflict::None) continue;
+        return report(access, describe("reads", *before, true, why, space, offset), access_of(*before, true));
+    }
 }
 
 void check_write(const Access& access, Cell& cell, const Touch& now, uint32_t oldest, const char* space,
                  uintptr_t offset) {
     if (pending.active || reported.contains(place(access))) return;
-    for (const Touch* before : {&cell.write, &cell.read, &cell.other_read}) {
-        const Conflict why = conflict(*before, now, oldest, before == &cell.write, space[0] == 's');
+    for (const Touch* before : {&cell.write, &cell.other_write, &cell.read, &cell.other_read}) {
+        const bool was_write = before == &cell.write || before == &cell.other_write;
+        const Conflict why = conflict(*before, now, oldest, was_write, space[0] == 's');
         if (why == Conflict::None) continue;
-        const bool wrote = before == &cell.write;
-        const std::string message = describe("writes", *before, wrote, why, space, offset);
-        const OtherAccess other = access_of(*before, wrote);
+        const std::string message = describe("writes", *before, was_write, why, space, offset);
+        const OtherAccess other = access_of(*before, was_write);
         if (is_atomic(access.kind)) report(access, message, other);
         else hold(access, message, other);
         return;
     }
 }
 
-void remember(const Access& access, Cell& cell, const Touch& now) {
-    if (access.write) {
-        cell.write = now;
-        return;
+constexpr uint8_t kWholeWord = 15;
+
+bool same_moment(const Touch& a, const Touch& b) {
+    return a.block == b.block && a.thread == b.thread && a.epoch == b.epoch && a.warp_epoch == b.warp_epoch &&
+           a.tick == b.tick && a.kind == b.kind;
+}
+
+void remember_write(Cell& cell, const Touch& now) {
+    const Touch before = cell.write;
+    cell.write = now;
+    if (now.bytes == kWholeWord) {
+        if (cell.other_write.block) cell.other_write = {};
+    } else if (same_moment(before, now)) {
+        cell.write.bytes |= before.bytes;
+    } else if (before.bytes & ~now.bytes) {
+        cell.other_write = before;
     }
+}
+
+void remember(const Access& access, Cell& cell, const Touch& now) {
+    if (access.write) return remember_write(cell, now);
     if (cell.read.thread != now.thread || cell.read.block != now.block) cell.other_read = cell.read;
     cell.read = now;
 }
@@ -219,7 +237,9 @@ Toucher touched_by(const Works& launches, const EmuRegion& region, uintptr_t add
             return touch.block >= oldest && touch.bytes & mask ? work_of(launches, touch.block) : nullptr;
         };
         const Cell& cell = own->second.mapping.cells[word];
-        if (const Work* work = whose(cell.write)) return {work, true};
+        for (const Touch& write : {cell.write, cell.other_write}) {
+            if (const Work* work = whose(write)) return {work, true};
+        }
         if (!reads || reader.work) continue;
         const Work* work = whose(cell.read);
         reader.work = work ? work : whose(cell.other_read);
@@ -274,7 +294,7 @@ void follow(const Access& access, Cell* cells, uint32_t oldest, const void* base
         const uintptr_t from = std::max(word * 4, first), to = std::min(word * 4 + 4, first + access.bytes);
         const Touch now = touch_now(access, uint8_t(((1u << (to - from)) - 1) << from % 4));
         Cell& cell = cells[word];
-        const bool quiet = settled(cell.write, now, oldest) &&
+        const bool quiet = settled(cell.write, now, oldest) && settled(cell.other_write, now, oldest) &&
                            (!access.write || (settled(cell.read, now, oldest) && settled(cell.other_read, now, oldest)));
         if (!quiet && access.write) check_write(access, cell, now, oldest, space, offset);
         if (!quiet && !access.write) check_read(access, cell, now, oldest, space, offset);

@@ -279,7 +279,7 @@ bool access_in_stream(cudaStream_t handle, const char* what, const void* address
     found->last.reset();   // a launch behind it waits for it, and for what came before, in any case
     EmuRegion region;
     const uintptr_t begin = reinterpret_cast<uintptr_t>(address);
-    if (!several || !bytes || !emu_find_region(begin, &region)) return false;
+    if (!several || !bytes || !region_of(begin, &region)) return false;
     Stream& stream = caught_up(*found);
     const Toucher other = conflicting(unknown(stream.clock), region, begin, bytes, write);
     if (other.work) {

@@ -51,13 +51,23 @@ inline cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, size_t bytes,
 }
 template <class T>
 inline cudaError_t cudaMemcpyToSymbolAsync(T& symbol, const void* from, size_t bytes, size_t offset,
-                                           cudaMemcpyKind kind, cudaStream_t = nullptr) {
-    return ::cudaMemcpyToSymbol(reinterpret_cast<const void*>(&symbol), from, bytes, offset, kind);
+                                           cudaMemcpyKind kind, cudaStream_t stream = nullptr) {
+    return ::cudaMemcpyToSymbolAsync(reinterpret_cast<const void*>(&symbol), from, bytes, offset, kind, stream);
 }
 template <class T>
 inline cudaError_t cudaMemcpyFromSymbol(void* to, T& symbol, size_t bytes, size_t offset = 0,
                                         cudaMemcpyKind kind = cudaMemcpyDeviceToHost) {
     return ::cudaMemcpyFromSymbol(to, reinterpret_cast<const void*>(&symbol), bytes, offset, kind);
+}
+template <class T>
+inline cudaError_t cudaMemcpyFromSymbolAsync(void* to, T& symbol, size_t bytes, size_t offset, cudaMemcpyKind kind,
+                                             cudaStream_t stream = nullptr) {
+    return ::cudaMemcpyFromSymbolAsync(to, reinterpret_cast<const void*>(&symbol), bytes, offset, kind, stream);
+}
+template <class T>
+inline cudaError_t cudaGetSymbolSize(size_t* bytes, T&) {
+    *bytes = sizeof(T);
+    return cudaSuccess;
 }
 template <class T>
 inline cudaError_t cudaGetSymbolAddress(void** pointer, T& symbol) {

@@ -3,13 +3,12 @@
 #include <cstddef>
 
 namespace emu {
-// `alone`: no other variable of the source may lie behind this one unknown to the runtime.
-void add_module_variable(const volatile void* data, size_t bytes, const char* name, bool constant, bool alone);
+void add_module_variable(const volatile void* data, size_t bytes, const char* name, bool constant);
 
 struct ModuleVariable {   // the translator writes one behind each declaration
     template <class T>
-    ModuleVariable(const volatile T& variable, const char* name, bool constant, bool alone) {
-        add_module_variable(&reinterpret_cast<const volatile char&>(variable), sizeof(T), name, constant, alone);
+    ModuleVariable(const volatile T& variable, const char* name, bool constant) {
+        add_module_variable(&reinterpret_cast<const volatile char&>(variable), sizeof(T), name, constant);
     }
 };
 }  // namespace emu

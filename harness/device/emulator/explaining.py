@@ -1,0 +1,71 @@
+"""A compiler's messages in the submission's own lines and in CUDA's words, and whose fault they are: the source's or
+the emulator's, which has not all that CUDA has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from harness.build.extension import BuildFailed, SourceText, Unsupported
+from harness.device.emulator import cuda_names
+
+_ERROR = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$")
+_INSTANTIATED = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):\d+:\s+(?:required from|in '?constexpr)")
+_LAUNCH = re.compile(r"emu::Launcher::typed\(void \(&\)\((?P<parameters>.*?)\)(?:, (?P<arguments>.*))?\)'")
+_CONVERSION = re.compile(r"'emu::identity<.*?>::type' \{aka ('[^']*')\}")
+_UNSUPPORTED = re.compile(r"unsupported_by_emulator: ([^\"\n]*?)[\"'’]*$", re.MULTILINE)
+
+# Names that only the translator writes. A launch is the source's own, and its arguments may be wrong.
+_GENERATED = re.compile(r"\bemu_(?:shared|variable)_\w+|\bemu::(?!Launcher|identity|run\b)\w+")
+
+
+def is_of_kernels(log: str, cuda: Sequence[SourceText]) -> bool:
+    """Whether the compiler's first error is at a line of the kernels' sources."""
+    first = next(filter(None, map(_ERROR.match, log.splitlines())), None)
+    return first is not None and any(
+        piece.line and first["file"] == piece.file and 0 <= int(first["line"]) - piece.line <= piece.text.count("\n")
+        for piece in cuda
+    )
+
+
+def _in_words_of_cuda(text: str) -> str:
+    """A compiler's message without the types that a launch is made of here."""
+    text = _CONVERSION.sub(r"\1", text)
+    launch = _LAUNCH.search(text)
+    if not launch:
+        return text
+    return f"the kernel takes ({launch['parameters']}) and is launched with ({launch['arguments'] or ''})"
+
+
+def _not_emulated(text: str, unsupported: re.Match[str] | None) -> str:
+    """What the emulator lacks, if an error is of that sort; nothing for a mistake in the source."""
+    if unsupported and "unsupported_by_emulator" in text:
+        return unsupported[1].strip()
+    if _GENERATED.search(_in_words_of_cuda(text)):
+        return f"what stands here (the compiler says of the translated text: {text})"
+    return cuda_names.missing_in(text)
+
+
+def explained(log: str, files: set[str]) -> Exception:
+    """The compiler's errors in short, each at the submission's own line where there is one."""
+    unsupported = _UNSUPPORTED.search(log)
+    errors, place = [], ""
+    for text in log.splitlines():
+        outer = _INSTANTIATED.match(text)
+        if outer and outer["file"] in files:
+            place = f"{outer['file']}:{outer['line']}"
+        match = _ERROR.match(text)
+        if not match:
+            if "undefined reference" in text or "ld returned" in text:
+                errors.append(text.strip())
+            continue
+        if match["file"] in files:
+            place = f"{match['file']}:{match['line']}"
+        if lacks := _not_emulated(match["text"], unsupported):
+            return Unsupported(f"{place or 'the source'}: the emulator does not support {lacks}.")
+        errors.append(f"{place or match['file'] + ':' + match['line']}: {_in_words_of_cuda(match['text'])}")
+        place = ""
+    if not errors:
+        errors = log.strip().splitlines()[-5:]
+    more = f"\n(and {len(errors) - 5} more errors)" if len(errors) > 5 else ""
+    return BuildFailed("\n".join(errors[:5]) + more)

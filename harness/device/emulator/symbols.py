@@ -1,0 +1,34 @@
+"""Functions of CUDA that an extension calls and no library of the emulator has: the loader would refuse the module."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from harness.build.extension import SourceText, Unsupported
+from harness.device.emulator import building
+
+_OF_CUDA = re.compile(r"(?:cuda|cu|curand|cublas|cudnn|cufft|cusparse|cusolver|nccl|nvrtc|nvml)_?[A-Z]\w*")
+
+
+def _listed(which: str, libraries: Sequence[Path], folder: Path) -> set[str]:
+    printed = building.run(["nm", "-D", "-P", which, *map(str, libraries)], folder)
+    return {line.split()[0].partition("@")[0] for line in printed.splitlines() if line}
+
+
+def _place(name: str, pieces: Iterable[SourceText]) -> str:
+    """Where the name stands first in the submission's text."""
+    for piece in pieces:
+        if found := re.search(rf"\b{name}\b", piece.text):
+            line = piece.text.count("\n", 0, found.start()) + max(piece.line, 1)
+            return f"{piece.file or 'the source'}:{line}"
+    return "the source"
+
+
+def check(module: Path, libraries: Sequence[Path], pieces: Iterable[SourceText]) -> None:
+    """Raise Unsupported for the first function of CUDA that nobody has."""
+    wanted = {name for name in _listed("--undefined-only", [module], module.parent) if _OF_CUDA.fullmatch(name)}
+    missing = sorted(wanted - _listed("--defined-only", libraries, module.parent)) if wanted else []
+    if missing:
+        raise Unsupported(f"{_place(missing[0], pieces)}: the emulator does not support {missing[0]}.")

@@ -1,0 +1,75 @@
+"""Which submissions a gate judges, each to which problem."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.errors import UsageError, one_line
+from harness.gate.config import Config
+from harness.paths import PROBLEMS, SUBMISSIONS
+from harness.submission import Submission, find_submissions, read_submission
+
+
+@dataclass(frozen=True)
+class Target:
+    """A submission, and one of the problems that it is for."""
+
+    submission: Submission
+    problem: Path
+
+
+def find_targets(paths: Sequence[Path], config: Config, root: Path) -> list[Target]:
+    """What `paths` hold, or `submissions/` in `root`; each file is for the problem named like its folder, and for those
+    that its ALSO_FOR names. Where the configuration lists problems, others are passed over.
+
+    Raises UsageError for a path or a problem that does not exist, and for a file that is for none."""
+    problems = _problems(config, root)
+    own = root / "submissions"
+    found = find_submissions(list(paths) or [own if own.is_dir() else SUBMISSIONS])
+    files = [path for path in found if path.resolve() not in problems.values()]
+    return [
+        Target(submission, problem)
+        for submission in map(read_submission, files)
+        for problem in _problems_of(submission, problems, listed=bool(config.problems))
+    ]
+
+
+def _problems(config: Config, root: Path) -> dict[str, Path]:
+    """By name; those in `root` go before those that ship with the judge."""
+    own = root / "problems"
+    if not config.problems:
+        return {path.stem: path.resolve() for folder in (PROBLEMS, own) for path in sorted(folder.glob("*.py"))}
+    return {path.stem: path for path in (_named(name, root) for name in config.problems)}
+
+
+def _named(name: str, root: Path) -> Path:
+    tried = (
+        [root / name] if name.endswith(".py") else [folder / f"{name}.py" for folder in (root / "problems", PROBLEMS)]
+    )
+    for path in tried:
+        if path.is_file():
+            return path.resolve()
+    raise UsageError(f"problems lists '{one_line(name)}', and there is no file {' or '.join(map(str, tried))}.")
+
+
+def _problems_of(submission: Submission, problems: Mapping[str, Path], *, listed: bool) -> list[Path]:
+    named = dict.fromkeys([submission.path.parent.name, *submission.also_for])
+    found = [problems[name] for name in named if name in problems]
+    if not found and not listed:
+        known = ", ".join(sorted(problems))
+        raise UsageError(
+            f"Which problem is {submission.path} for? No problem is named like its folder, "
+            f"'{one_line(submission.path.parent.name)}'. Put it in a folder of such a name, or add the problem's file "
+            f"to problems/: {known}."
+        )
+    return found
+
+
+def touched(targets: Sequence[Target], changed: Collection[Path], config_file: Path) -> list[Target]:
+    """Those that a change can have another verdict on: of a changed file, to a changed problem, or all where the
+    configuration changed."""
+    if config_file.resolve() in changed:
+        return list(targets)
+    return [target for target in targets if target.submission.path in changed or target.problem in changed]

@@ -1,0 +1,102 @@
+"""What is legal CUDA and not emulated is said to be that, and a slip stays the source's own."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.build.extension import BuildFailed, Unsupported
+from harness.device.emulator.explaining import explained
+
+
+def _explained(message: str) -> Exception:
+    return explained(f"sub.py:7:5: error: {message}\n", {"sub.py"})
+
+
+@pytest.mark.parametrize(
+    ("message", "lacks"),
+    [
+        ("'__vsetgtu4' was not declared in this scope; did you mean '__vaddus4'?", "__vsetgtu4"),
+        ("'__nv_future_builtin' was not declared in this scope", "__nv_future_builtin"),
+        ("'cudaSurfaceObject_t' does not name a type", "cudaSurfaceObject_t"),
+        ("'cudaGraphAddKernelNode' was not declared in this scope", "cudaGraphAddKernelNode"),
+        ("there are no arguments to 'cyl_bessel_i1' that depend on a template parameter, so", "cyl_bessel_i1"),
+        ("'getCurrentCUDABlasHandle' is not a member of 'at::cuda'", "at::cuda::getCurrentCUDABlasHandle"),
+        ("'cub::DeviceReduce' has not been declared", "cub::DeviceReduce"),
+        ("'BlockRadixSort' in namespace 'cub' does not name a template type", "cub::BlockRadixSort"),
+        (
+            "'class cooperative_groups::__v1::thread_block' has no member named 'barrier_arrive'",
+            "barrier_arrive of cooperative_groups::__v1",
+        ),
+        ("cublas_v2.h: No such file or directory", "the header cublas_v2.h"),
+        ("cutlass/numeric_types.h: No such file or directory", "the header cutlass/numeric_types.h"),
+        (
+            "invalid use of 'struct kernel(float*)::emu_shared_31_tile'",
+            "what stands here (the compiler says of the translated text: invalid use of 'struct "
+            "kernel(float*)::emu_shared_31_tile')",
+        ),
+    ],
+)
+def test_what_cuda_has_and_the_emulator_has_not_is_no_fault_of_the_source(message, lacks):
+    found = _explained(message)
+    assert isinstance(found, Unsupported)
+    assert str(found) == f"sub.py:7: the emulator does not support {lacks}."
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "'__syncthread' was not declared in this scope; did you mean '__syncthreads'?",
+        "'sum' was not declared in this scope",
+        "'idx' was not declared in this scope",
+        "'cudaMalocc' was not declared in this scope",
+        "'__shfl' was not declared in this scope",  # nvcc has it for older GPUs only
+        "'getCurrentCUDAStream' is not a member of 'at::cuda'",  # its header is missing
+        "'count' is not a member of 'mine'",
+        "'class cooperative_groups::__v1::thread_block' has no member named 'synk'",
+        "my_helpers.h: No such file or directory",
+        "no matching function for call to 'emu::Launcher::Launcher(const char [7])'",
+    ],
+)
+def test_a_slip_is_the_sources_own(message):
+    found = _explained(message)
+    assert isinstance(found, BuildFailed)
+    assert message.split("'")[1 if "'" in message else 0] in str(found)
+
+
+CALLS = """
+from torch.utils.cpp_extension import load_inline
+
+load_inline("calls", "void run();", '''
+static void later(void*) {}
+void run() { cudaLaunchHostFunc(nullptr, later, nullptr); }
+''', ["run"])
+"""
+
+RACES = """
+from torch.utils.cpp_extension import load_inline
+
+CUDA = '''
+__global__ void kernel(float4* x) {
+    x[threadIdx.x] = x[threadIdx.x + 1];
+}
+void run(torch::Tensor x) { kernel<<<1, 64>>>(reinterpret_cast<float4*>(x.data_ptr<float>())); }
+'''
+
+def run(torch):
+    x = torch.arange(1024, dtype=torch.float32).cuda()
+    load_inline("races", "void run(torch::Tensor x);", CUDA, ["run"]).run(x)
+"""
+
+
+def test_a_function_that_no_library_has_is_found_before_the_module_is_loaded(emulator, tmp_path):
+    file = tmp_path / "calls.py"
+    file.write_text(CALLS)
+    answer = emulator.run(file)
+    assert answer["error"] == f"Unsupported: {file}:6: the emulator does not support cudaLaunchHostFunc."
+
+
+def test_lines_of_a_units_first_function_are_known(emulator, tmp_path):
+    file = tmp_path / "races.py"
+    file.write_text(RACES)
+    findings = emulator.run(file, "--check")["findings"]
+    assert {(finding["kind"], finding["line"]) for finding in findings} == {("data_race", 6)}
