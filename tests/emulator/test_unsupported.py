@@ -67,8 +67,8 @@ CALLS = """
 from torch.utils.cpp_extension import load_inline
 
 load_inline("calls", "void run();", '''
-static void later(void*) {}
-void run() { cudaLaunchHostFunc(nullptr, later, nullptr); }
+
+void run() { cudaMemPoolTrimTo(nullptr, 0); }
 ''', ["run"])
 """
 
@@ -92,7 +92,7 @@ def test_a_function_that_no_library_has_is_found_before_the_module_is_loaded(emu
     file = tmp_path / "calls.py"
     file.write_text(CALLS)
     answer = emulator.run(file)
-    assert answer["error"] == f"Unsupported: {file}:6: the emulator does not support cudaLaunchHostFunc."
+    assert answer["error"] == f"Unsupported: {file}:6: the emulator does not support cudaMemPoolTrimTo."
 
 
 def test_lines_of_a_units_first_function_are_known(emulator, tmp_path):

@@ -217,19 +217,31 @@ cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stre
     return cudaSuccess;
 }
 cudaError_t cudaMemset(void* to, int value, size_t bytes) { return cudaMemsetAsync(to, value, bytes, nullptr); }
-cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset, cudaMemcpyKind kind) {
-    return cudaMemcpy(static_cast<char*>(const_cast<void*>(symbol)) + offset, from, bytes, kind);
-}
-cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset, cudaMemcpyKind kind) {
-    return cudaMemcpy(to, static_cast<const char*>(symbol) + offset, bytes, kind);
+// Where to copy, or null for more than the variable holds.
+static char* in_symbol(const void* symbol, size_t bytes, size_t offset) {
+    EmuRegion r;
+    if (region_of(reinterpret_cast<uintptr_t>(symbol), &r) && offset + bytes > r.bytes) return nullptr;
+    return static_cast<char*>(const_cast<void*>(symbol)) + offset;
 }
 cudaError_t cudaMemcpyToSymbolAsync(const void* symbol, const void* from, size_t bytes, size_t offset,
                                     cudaMemcpyKind kind, cudaStream_t stream) {
-    return cudaMemcpyAsync(static_cast<char*>(const_cast<void*>(symbol)) + offset, from, bytes, kind, stream);
+    char* to = in_symbol(symbol, bytes, offset);
+    return to ? cudaMemcpyAsync(to, from, bytes, kind, stream) : fail_with(cudaErrorInvalidValue);
 }
 cudaError_t cudaMemcpyFromSymbolAsync(void* to, const void* symbol, size_t bytes, size_t offset, cudaMemcpyKind kind,
                                       cudaStream_t stream) {
-    return cudaMemcpyAsync(to, static_cast<const char*>(symbol) + offset, bytes, kind, stream);
+    const char* from = in_symbol(symbol, bytes, offset);
+    return from ? cudaMemcpyAsync(to, from, bytes, kind, stream) : fail_with(cudaErrorInvalidValue);
+}
+cudaError_t cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset, cudaMemcpyKind kind) {
+    const auto error = cudaMemcpyToSymbolAsync(symbol, from, bytes, offset, kind, nullptr);
+    wait_for_stream(nullptr);
+    return error;
+}
+cudaError_t cudaMemcpyFromSymbol(void* to, const void* symbol, size_t bytes, size_t offset, cudaMemcpyKind kind) {
+    const auto error = cudaMemcpyFromSymbolAsync(to, symbol, bytes, offset, kind, nullptr);
+    wait_for_stream(nullptr);
+    return error;
 }
 cudaError_t cudaGetSymbolAddress(void** pointer, const void* symbol) {
     *pointer = const_cast<void*>(symbol);
