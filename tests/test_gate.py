@@ -117,7 +117,7 @@ def test_what_holds_breaks_nothing():
 
 def test_a_rejection_and_an_error_are_told_apart():
     (rejected,), (error,) = broken(candidate(WRONG)), broken(candidate(NOISY))
-    assert rejected.line.startswith(f"{FILE}: verdict: rejected on emulator: wrong_output: 2 of 4 cases failed")
+    assert rejected.line.startswith(f"{FILE}: verdict: rejected on emulator: wrong_output: ")
     assert "\n" not in rejected.line and rejected.line.endswith("; asked for: accepted")
     assert (rejected.exit, rejected.case) == (Exit.REJECTED, "large")
     assert error.line.startswith(f"{FILE}: verdict: error on cpu: too_noisy")
