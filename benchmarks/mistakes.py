@@ -181,22 +181,23 @@ def _joined(rows):
     return "\n".join(re.sub(r" +", " ", row).strip() for row in rows)
 
 
-def report_of(found):
-    """A row for each, and how many helped."""
-    width = max(len(one.name) for one in found)
-    yield f"{'mistake':<{width}}     s  exit  lines  before the cause  file  line  remedy"
-    for one in found:
-        before = "–" if one.before_cause is None else str(one.before_cause)
-        named = [{True: "yes", False: "no", None: "–"}[named] for named in (
-            one.names_file, one.names_line, one.names_remedy)]  # fmt: skip
-        mark = "" if one.helps else "  <"
-        yield (f"{one.name:<{width}} {one.seconds:5.1f}  {one.code:4}  {one.lines:5}  {before:>16}  "
-               f"{named[0]:>4}  {named[1]:>4}  {named[2]:>6}{mark}")  # fmt: skip
+def heading(width):
+    return f"{'mistake':<{width}}     s  exit  lines  before the cause  file  line  remedy"
+
+
+def row(one, width):
+    before = "–" if one.before_cause is None else str(one.before_cause)
+    words = {True: "yes", False: "no", None: "–"}
+    file, line, remedy = (words[named] for named in (one.names_file, one.names_line, one.names_remedy))
+    mark = "" if one.helps else "  <"
+    said = f"{one.name:<{width}} {one.seconds:5.1f}  {one.code:4}  {one.lines:5}  {before:>16}"
+    return f"{said}  {file:>4}  {line:>4}  {remedy:>6}{mark}"
+
+
+def summary(found):
     helped = sum(one.helps for one in found)
-    yield (
-        f"{helped} of {len(found)} in at most {MOST_LINES} lines of {COLUMNS} columns, the cause in the first "
-        f"{CAUSE_WITHIN}"
-    )
+    where = f"in at most {MOST_LINES} lines of {COLUMNS} columns, the cause in the first {CAUSE_WITHIN}"
+    return f"{helped} of {len(found)} {where}"
 
 
 def main():
@@ -205,8 +206,14 @@ def main():
     parser.add_argument("--show", action="store_true", help="print what eval.py says, too")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where to keep what was found")
     options = parser.parse_args()
-    found = [replay(one, options.show) for one in mistakes() if options.pattern in one.name]
-    print(*report_of(found), sep="\n")
+    chosen = [one for one in mistakes() if options.pattern in one.name]
+    width = max([len(one.name) for one in chosen], default=0)
+    print(heading(width))
+    found = []
+    for one in chosen:
+        found.append(replay(one, options.show))
+        print(row(found[-1], width), flush=True)
+    print(summary(found))
     save(options.json, {"mistakes": [asdict(one) for one in found]})
 
 
