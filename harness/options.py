@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from harness.paths import results_db
 from harness.plan import Arguments
 from harness.report import formats, writing
 from harness.report.view import Color
+from harness.version import judge_version
 
 PROGRAM = "eval.py"
 
@@ -77,6 +80,22 @@ def _report_of(_ctx: click.Context, _option: click.Parameter, values: tuple[str,
     return writing.asked(values)
 
 
+# How people name dtypes, and torch.
+DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
+
+
+def _dtype_of(_ctx: click.Context, _option: click.Parameter, value: str) -> str:
+    return DTYPES.get(value, value)
+
+
+def _show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked:
+        with contextlib.suppress(PackageNotFoundError):  # a checkout that nobody installed
+            click.echo(f"kernelgate {version('kernelgate')}")
+        click.echo(f"judge {judge_version()}")
+        ctx.exit()
+
+
 EXIT_CODES = "Exit codes: " + "; ".join(f"{code.value} {code.meaning}" for code in Exit) + "."
 
 
@@ -100,6 +119,9 @@ class _Judging(click.Command):
 )
 @click.option("--device", type=click.Choice(["cuda", "cpu", "emulator"]), help="Insist on a device.")
 @click.option("-k", "select", metavar="CASE", default="", help="Only cases whose name has this.")
+@click.option(
+    "--dtype", default="", metavar="DTYPE", callback=_dtype_of, help=f"Only cases in it: {', '.join(DTYPES)}, int64, …"
+)
 @click.option("--seed", type=int, metavar="N", help="Repeat a run's data (default: drawn anew).")
 @click.option(
     "--against",
@@ -153,6 +175,9 @@ class _Judging(click.Command):
     "--verbose",
     is_flag=True,
     help="Every case of several submissions, registers, counts, and what was chosen.",
+)
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Which judge this is."
 )
 def judging(
     quick: bool,

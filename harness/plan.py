@@ -26,6 +26,8 @@ class Arguments:
     device: str | None = None
     select: str = ""
     """Only cases whose name has this."""
+    dtype: str = ""
+    """Only cases in this dtype, as reports name it."""
     seed: int | None = None
     against: str | None = None
     effort: Effort = "usual"
@@ -59,6 +61,7 @@ class RunPlan:
     against: tuple[str, ...]
     """Names as harness.against reads them."""
     select: str = ""
+    dtype: str = ""
     sanitize: bool = False
     needs_times: bool = False
     """Whether a run without a timed case makes no sense."""
@@ -85,6 +88,7 @@ def make_plan(arguments: Arguments) -> RunPlan:
         settings=_settings(arguments),
         against=tuple(names),
         select=arguments.select,
+        dtype=arguments.dtype,
         sanitize=arguments.sanitize,
         needs_times=arguments.min_speedup is not None,
         notices=(*left_out, *(idle for device in _devices(groups) for idle in _without_effect(arguments, device))),
@@ -124,7 +128,7 @@ def _settings(arguments: Arguments) -> Settings:
         seed=fresh_seed() if arguments.seed is None else arguments.seed,
         timeout_s=arguments.timeout_s,
         effort=arguments.effort,
-        one_timed_case=arguments.effort == "quick" and not arguments.select,
+        one_timed_case=arguments.effort == "quick" and not (arguments.select or arguments.dtype),
         timing=arguments.timing,
         check=arguments.check,
         first_failure=arguments.first_failure,

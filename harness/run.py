@@ -104,21 +104,22 @@ class Chosen:
         return sum(len(group.submissions) for group in self._plan.groups if self.of(group))
 
     def _load(self) -> dict[Path, tuple[Problem, list[Case]]]:
-        from harness.problem import load_problem, no_case_fits
+        from harness.problem import asked_for, load_problem, no_case_fits
 
         seed = sub_seed(self._plan.settings.seed, "shapes") % 2**32
         paths = dict.fromkeys(group.problem for group in self._plan.groups)
         problems = [load_problem(path, seed) for path in paths]
         chosen = {problem.path: (problem, cases) for problem in problems if (cases := self._select(problem))}
         if not chosen:
-            raise no_case_fits(problems[0], self._plan.select)
+            raise no_case_fits(problems[0], self._plan.select, self._plan.dtype)
         for problem in problems:
             if problem.path not in chosen:
-                self._on_event(LeftOut(problem.name, f"no case of which matches -k '{self._plan.select}'"))
+                asked = asked_for(self._plan.select, self._plan.dtype)
+                self._on_event(LeftOut(problem.name, f"no case of which matches {asked}"))
         return chosen
 
     def _select(self, problem: Problem) -> list[Case]:
-        cases = problem.matching(self._plan.select)
+        cases = [c for c in problem.matching(self._plan.select) if self._plan.dtype in ("", *c.dtype_text.split(", "))]
         if cases and self._plan.needs_times and not any(case.timed for case in cases):
             raise UsageError(
                 f"--min-speedup needs a timed case, and none of those chosen of {problem.name} is timed. 'eval.py list "

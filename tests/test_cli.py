@@ -369,3 +369,25 @@ def test_an_error_of_the_harness_costs_the_others_nothing(tmp_path):
     assert kept.name in evaluations["second"]["message"]
     assert "a mistake" in kept.read_text()
     assert "Traceback" not in done.stderr
+
+
+def test_the_version_is_that_of_the_judge():
+    from harness.version import judge_version
+
+    run = run_eval("--version", json_results=False)
+    assert run.code == 0
+    assert run.stdout.splitlines()[-1] == f"judge {judge_version()}"
+
+
+@pytest.mark.parametrize("asked, shown", [("fp16", "float16"), ("float16", "float16")])
+def test_cases_are_chosen_by_their_dtype(asked, shown):
+    chosen = "submissions/layernorm/cpu_vectorised.py", "--problem", "layernorm_dtypes", "--dtype", asked
+    (evaluation,) = run_eval(*chosen).results["evaluations"]
+    assert len(evaluation["cases"]) > 3
+    assert {case["dtype"] for case in evaluation["cases"]} == {shown}
+
+
+def test_a_dtype_that_no_case_has_is_answered_with_those_that_there_are():
+    run = run_eval("submissions/rmsnorm/read_once.py", "--dtype", "int8", json_results=False)
+    assert run.code == 2
+    assert "No case of rmsnorm matches --dtype int8" in run.stderr and "bfloat16)" in run.stderr

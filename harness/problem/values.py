@@ -161,10 +161,15 @@ def select_cases(problem: Problem, pattern: str) -> list[Case]:
     raise no_case_fits(problem, pattern)
 
 
-def no_case_fits(problem: Problem, pattern: str) -> UsageError:
+def no_case_fits(problem: Problem, pattern: str, dtype: str = "") -> UsageError:
     """The error, with the cases that there are."""
-    names = ", ".join(f"'{case.name}'" for case in problem.cases)
-    return UsageError(f"No case of {problem.name} matches -k '{pattern}'. Its cases: {names}.")
+    names = ", ".join(f"'{case.name}' ({case.dtype_text})" if dtype else f"'{case.name}'" for case in problem.cases)
+    return UsageError(f"No case of {problem.name} matches {asked_for(pattern, dtype)}. Its cases: {names}.")
+
+
+def asked_for(pattern: str, dtype: str) -> str:
+    """What chose cases, as the command line has it."""
+    return " ".join([f"-k '{pattern}'"] * bool(pattern or not dtype) + [f"--dtype {dtype}"] * bool(dtype))
 
 
 def _seed_torch(seed: int, device: torch.device) -> None:
