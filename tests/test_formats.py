@@ -325,6 +325,6 @@ def plainly(inline):
 
 
 def test_several_evaluations_are_counted_first():
-    assert rendered("markdown", RESULTS).startswith("**3 of 5 accepted**, 1 rejected, 1 error.\n")
-    assert rendered("markdown", RESULTS, quiet=True).count("\n") == 5
+    assert rendered("markdown", RESULTS).startswith("**3 of 6 accepted**, 2 rejected, 1 error.\n")
+    assert rendered("markdown", RESULTS, quiet=True).count("\n") == 6
     assert rendered("markdown", of()) == "Nothing was evaluated.\n"

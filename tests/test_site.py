@@ -297,7 +297,7 @@ def test_the_ranking_is_the_stores(everything, pages):
 def test_a_rejected_submission_says_why_and_how_to_repeat_it(everything, pages):
     wrong = sites.of_source(sites.WRONG, sites.WRONG_SOURCE)
     page = page_of(everything, pages, wrong)
-    assert "Rejected, wrong_output: 2 of 4 cases failed" in page.text
+    assert "Rejected, wrong_output: 3 of 5 cases failed" in page.text
     failure = wrong.cases[1]
     assert failure.repeat in page.text and failure.message in page.text
     assert "The worst element is [1, 2] of output 0: 1.5, and should be 1." in page.text

@@ -100,3 +100,14 @@ def test_lines_of_a_units_first_function_are_known(emulator, tmp_path):
     file.write_text(RACES)
     findings = emulator.run(file, "--check")["findings"]
     assert {(finding["kind"], finding["line"]) for finding in findings} == {("data_race", 6)}
+
+
+def test_a_name_that_nobody_knows_is_a_mistake_whatever_the_compiler_proposes():
+    """g++ 12 proposes names of the emulator's own."""
+    from harness.build.extension import BuildFailed
+    from harness.device.emulator.explaining import explained
+
+    said = "'nothing' was not declared in this scope"
+    error = explained(f"mine.py:3:9: error: {said}; did you mean 'emu::bind::Kind::nothing'?", {"mine.py"})
+    assert isinstance(error, BuildFailed)
+    assert str(error) == f"mine.py:3: {said}"

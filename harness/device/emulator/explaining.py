@@ -19,6 +19,10 @@ _UNSUPPORTED = re.compile(r"unsupported_by_emulator: ([^\"\n]*?)[\"'’]*$", re.
 _GENERATED = re.compile(r"\bemu_(?:shared|variable)_\w+|\bemu::(?!Launcher|identity|run\b)\w+")
 
 
+# What the compiler proposes in place of a name it does not know, where that is a name of the emulator's own.
+_PROPOSED = re.compile(r"; did you mean '[^']*\bemu(?:::|_)[^']*'\?")
+
+
 def is_of_kernels(log: str, cuda: Sequence[SourceText]) -> bool:
     """Whether the compiler's first error is at a line of the kernels' sources."""
     first = next(filter(None, map(_ERROR.match, log.splitlines())), None)
@@ -30,7 +34,7 @@ def is_of_kernels(log: str, cuda: Sequence[SourceText]) -> bool:
 
 def _in_words_of_cuda(text: str) -> str:
     """A compiler's message without the types that a launch is made of here."""
-    text = _CONVERSION.sub(r"\1", text)
+    text = _PROPOSED.sub("", _CONVERSION.sub(r"\1", text))
     launch = _LAUNCH.search(text)
     if not launch:
         return text
