@@ -23,6 +23,7 @@ TIMING = (
     Change("2026-11-22T09:23:07+00:00", "rounds on a GPU were lengthened from 3 ms to 6 ms"),
     Change("2026-11-22T18:57:58+00:00", "round overhead was equalised across implementations"),
     Change("2026-11-22T23:02:17+00:00", "each row of fewer than 1,024 elements changed in one element per round"),
+    Change("2026-11-25T02:32:08+00:00", "a round had as many calls as graphs and contexts leave memory for"),
 )
 # What moves counts and what a sanitizer sees.
 KERNELS = (
@@ -37,6 +38,7 @@ VERDICTS = (
         "2026-11-23T11:57:00+00:00",
         "each case was called more than once, findings were told at once, and the corpus grew by these attacks",
     ),
+    Change("2026-11-25T02:30:09+00:00", "a stopped worker's time was read once its threads had left the processors"),
 )
 
 
