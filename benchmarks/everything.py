@@ -26,7 +26,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -177,10 +176,8 @@ class Measurement:
         self.wanting += [f"{step.name} (about {step.seconds:.0f} s)" for step in due if step not in fitting]
         with ThreadPoolExecutor(len(fitting) or 1) as pool:
             limits_s = [min(step.limit_s, left_s) for step in fitting]
-            running = [
-                pool.submit(run, step, step.words, self.folder, limit_s, gpu)
-                for step, limit_s in zip(fitting, limits_s, strict=True)
-            ]
+            started = zip(fitting, limits_s, strict=True)
+            running = [pool.submit(run, step, step.words, self.folder, limit_s, gpu) for step, limit_s in started]
             for step, future in zip(fitting, running, strict=True):
                 self._keep(step, _result(future))
 
@@ -198,14 +195,18 @@ def measure(steps: plan.Plan, folder: Path, budget_s: float, gpus: Sequence[str]
     done its last; builds come first, and alone."""
     begun = time.monotonic()
     measurement = Measurement(folder, Record(folder), begun + budget_s)
-    waiting = deque(steps)
-    if waiting and waiting[0][0].name == plan.BUILDS:
-        measurement.run(waiting.popleft(), gpus[0])
+    builds = [together for together in steps if together[0].name == plan.BUILDS]
+    for together in builds:
+        measurement.run(together, gpus[0])
+    waiting, taking = iter([together for together in steps if together not in builds]), threading.Lock()
 
     def lane(gpu: str) -> None:
-        while waiting and not INTERRUPTED.is_set():
-            with contextlib.suppress(IndexError):  # another lane was faster
-                measurement.run(waiting.popleft(), gpu)
+        while not INTERRUPTED.is_set():
+            with taking:
+                together = next(waiting, None)
+            if together is None:
+                return
+            measurement.run(together, gpu)
 
     with ThreadPoolExecutor(len(gpus)) as pool:
         for running in [pool.submit(lane, gpu) for gpu in gpus]:

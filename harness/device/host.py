@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 
+from harness import memory
 from harness.device import bandwidth
 from harness.device.arena import Arena
 from harness.device.bandwidth import Bandwidth
@@ -192,7 +192,7 @@ class HostDevice:
         return None  # what others use of processors is measured: harness.timing.background_load
 
     def free_bytes(self) -> int:
-        return psutil.virtual_memory().available
+        return memory.free_bytes()
 
     def bandwidth(self) -> Bandwidth:
         return bandwidth.measure(self.torch_device, COPY_BYTES, self.flush_bytes, _elapsed_s)
