@@ -55,12 +55,13 @@ def test_what_cuda_has_and_the_emulator_has_not_is_no_fault_of_the_source(messag
         "'class cooperative_groups::__v1::thread_block' has no member named 'synk'",
         "my_helpers.h: No such file or directory",
         "no matching function for call to 'emu::Launcher::Launcher(const char [7])'",
+        "too few arguments to function 'void* emu::copy_bytes(void*, const void*, size_t)'",  # memcpy
     ],
 )
 def test_a_slip_is_the_sources_own(message):
     found = _explained(message)
     assert isinstance(found, BuildFailed)
-    assert message.split("'")[1 if "'" in message else 0] in str(found)
+    assert message.replace("emu::copy_bytes", "memcpy").split("'")[1 if "'" in message else 0] in str(found)
 
 
 CALLS = """

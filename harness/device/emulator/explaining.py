@@ -18,9 +18,12 @@ _UNSUPPORTED = re.compile(r"unsupported_by_emulator: ([^\"\n]*?)[\"'’]*$", re.
 # Names that only the translator writes. A launch is the source's own, and its arguments may be wrong.
 _GENERATED = re.compile(r"\bemu_(?:shared|variable)_\w+|\bemu::(?!Launcher|identity|run\b)\w+")
 
-
 # What the compiler proposes in place of a name it does not know, where that is a name of the emulator's own.
 _PROPOSED = re.compile(r"; did you mean '[^']*\bemu(?:::|_)[^']*'\?")
+
+# What stands for C's functions in kernels, with their arguments.
+_COPIES = re.compile(r"\bemu::(copy|move|set)_bytes\b")
+_AS_WRITTEN = {"copy": "memcpy", "move": "memmove", "set": "memset"}
 
 
 def is_of_kernels(log: str, cuda: Sequence[SourceText]) -> bool:
@@ -34,7 +37,7 @@ def is_of_kernels(log: str, cuda: Sequence[SourceText]) -> bool:
 
 def _in_words_of_cuda(text: str) -> str:
     """A compiler's message without the types that a launch is made of here."""
-    text = _PROPOSED.sub("", _CONVERSION.sub(r"\1", text))
+    text = _COPIES.sub(lambda copy: _AS_WRITTEN[copy[1]], _PROPOSED.sub("", _CONVERSION.sub(r"\1", text)))
     launch = _LAUNCH.search(text)
     if not launch:
         return text

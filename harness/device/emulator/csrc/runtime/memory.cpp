@@ -130,7 +130,12 @@ extern "C" void emu_name(const void* data, const char* name) {
 extern "C" void emu_name_size(size_t bytes, const char* name) {
     std::lock_guard<std::mutex> guard(lock);
     if (names_of_sizes.size() >= kMostNames) names_of_sizes.clear();
-    names_of_sizes[bytes] = name;
+    names_of_sizes.try_emplace(bytes, name);
+}
+
+extern "C" void emu_forget_sizes() {
+    std::lock_guard<std::mutex> guard(lock);
+    names_of_sizes.clear();
 }
 
 namespace emu {

@@ -23,6 +23,7 @@ uint64_t emu_memory_peak_bytes();
 void emu_memory_reset_peak();
 void emu_name(const void* data, const char* name);          // what messages call the allocation at `data`
 void emu_name_size(size_t bytes, const char* name);         // the same for those of so many bytes without a name
+void emu_forget_sizes();
 }
 
 namespace emu {

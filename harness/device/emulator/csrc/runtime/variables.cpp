@@ -63,6 +63,10 @@ int find_listed(dl_phdr_info* image, size_t, void* table) {
 }
 
 uintptr_t end_of(const Variable& variable) { return variable.region.data + variable.region.bytes; }
+
+bool is_listed(uintptr_t address) {   // elsewhere what lies beside a variable may be another, or the host's
+    return std::any_of(listed.begin(), listed.end(), [&](const Range& range) { return range.holds(address); });
+}
 }  // namespace
 
 void add_module_variable(const volatile void* data, size_t bytes, const char* name, bool constant) {
@@ -74,12 +78,13 @@ void add_module_variable(const volatile void* data, size_t bytes, const char* na
 
 bool find_variable(uintptr_t address, Variable* out) {
     const std::lock_guard<std::mutex> guard(lock);
+    const uintptr_t gap = is_listed(address) ? kGap : 0;
     auto next = variables.upper_bound(address);
     auto own = next == variables.begin() ? variables.end() : std::prev(next);
-    if (own == variables.end() || address >= end_of(own->second) + kGap) own = next;
-    if (own == variables.end() || address + kGap < own->first) return false;
+    if (own == variables.end() || address >= end_of(own->second) + gap) own = next;
+    if (own == variables.end() || address + gap < own->first) return false;
     *out = own->second;
-    uintptr_t begin = own->first - kGap, end = end_of(own->second) + kGap;
+    uintptr_t begin = own->first - gap, end = end_of(own->second) + gap;
     if (own != variables.begin()) begin = std::max(begin, std::min(own->first, end_of(std::prev(own)->second)));
     if (const auto after = std::next(own); after != variables.end()) {
         end = std::max(end_of(own->second), std::min(end, after->first));
@@ -91,7 +96,7 @@ bool find_variable(uintptr_t address, Variable* out) {
 
 bool beside_variables(uintptr_t address, std::string* nearest) {
     const std::lock_guard<std::mutex> guard(lock);
-    if (std::none_of(listed.begin(), listed.end(), [&](const Range& range) { return range.holds(address); })) return false;
+    if (!is_listed(address)) return false;
     const auto next = variables.upper_bound(address);
     if (next != variables.begin()) *nearest = std::prev(next)->second.name;
     return true;
