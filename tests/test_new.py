@@ -39,7 +39,7 @@ def test_what_is_written_is_accepted(tmp_path, problem):
     if problem == "scaled.py":
         problem = tmp_path / problem
         problem.write_text(SCALED)
-    file = tmp_path / "mine.py"
+    file = tmp_path / "not_there_yet" / "mine.py"
     run = new(problem, file)
     assert run.code == 0, run.stderr
     assert f"python eval.py {file} --problem {problem}" in run.stdout

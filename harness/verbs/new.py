@@ -4,6 +4,7 @@ calls."""
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 from collections.abc import Callable
 from functools import partial
@@ -70,12 +71,17 @@ def command(problem: str, file: Path) -> Callable[[], Exit]:
 
 
 def begin(problem: str, file: Path) -> Exit:
-    """Write `file`. Raises UsageError for a problem that cannot be loaded, and where there is something already."""
+    """Write `file`, and its folder where there is none.
+
+    Raises UsageError for a problem that cannot be loaded, and where there is something already.
+    """
     path = named_problem(problem)
     if file.exists():
         raise UsageError(f"{file} exists; name a file that does not, or remove it.")
-    require_writable(file, "FILE")
     _require_loads(path)
+    with contextlib.suppress(OSError):  # what is in the way is said next
+        file.parent.mkdir(parents=True, exist_ok=True)
+    require_writable(file, "FILE")
     write(file, _submission(path))
     print(f"{file} is written. Judge it: python eval.py {file} --problem {problem} --quick")
     return Exit.ACCEPTED
