@@ -52,6 +52,7 @@ class Finding(Struct, frozen=True):
     other_line: Natural = 0
     """Of the access that it conflicts with, in the same file; 0 where there is none or its line is not known."""
     other_access: Label = ""
+    """What that one did: "wrote" or "read"."""
 
 
 class KernelCounts(Struct, frozen=True, kw_only=True):

@@ -52,11 +52,20 @@ _SHN_UNDEF = 0
 def undefined(library: Path) -> list[str]:
     """The symbols that a shared library takes from others, as they are mangled. Raises ValueError for what is no 64-bit
     ELF file, or a broken one."""
+    return [name for name, section in _symbols(library) if section == _SHN_UNDEF]
+
+
+def defined(library: Path) -> list[str]:
+    """The symbols that a shared library gives others. Raises ValueError as `undefined` does."""
+    return [name for name, section in _symbols(library) if section != _SHN_UNDEF]
+
+
+def _symbols(library: Path) -> list[tuple[str, int]]:
     data = library.read_bytes()
     if data[:6] != b"\x7fELF\x02\x01":
         raise ValueError(f"{library} is no 64-bit little-endian ELF file")
     try:
-        return [name for name, section in _dynamic_symbols(data) if name and section == _SHN_UNDEF]
+        return [(name, section) for name, section in _dynamic_symbols(data) if name]
     except (struct.error, IndexError, ValueError, OverflowError) as error:
         raise ValueError(f"{library} is a broken ELF file") from error
 

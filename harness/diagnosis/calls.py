@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from harness.diagnosis.evidence import Candidate, Evidence
 from harness.explanations import Earlier, NotDeterministic
+from harness.oracle.comparison import right
 
 
 def earlier_call(evidence: Evidence) -> Iterator[Candidate]:
@@ -24,9 +25,6 @@ def not_deterministic(evidence: Evidence) -> Iterator[Candidate]:
     """Two calls on the same data give results that differ by more than the tolerance."""
     for outputs in evidence.same_data:
         for position in evidence.wrong:
-            got, other = evidence.got[position], outputs[position]
-            tolerance = evidence.expected[position].tolerance
-            differs = ~(((got.double() - other.double()).abs() <= tolerance) | (got == other))
-            differs &= ~(got.isnan() & other.isnan())
+            differs = ~right(evidence.got[position], outputs[position], evidence.expected[position].tolerance)
             if count := int(differs.sum()):
-                yield Candidate(NotDeterministic(differing=count, of=got.numel()))
+                yield Candidate(NotDeterministic(differing=count, of=differs.numel()))

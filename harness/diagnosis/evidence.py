@@ -12,6 +12,7 @@ import torch
 
 from harness.explanations import Explanation
 from harness.oracle import Expected, compare, compare_all, exact_outputs
+from harness.oracle.comparison import right
 from harness.oracle.data import Data
 from harness.oracle.differentiate import argument_names
 from harness.oracle.reference import Reference
@@ -97,7 +98,7 @@ class Evidence:
             return False
         scale, own = _largest(values), _largest(expected.values)
         tolerance = expected.tolerance * max(1.0, scale / own if own else 1.0)
-        if not _alike(_sample(self.got[position]).double(), _sample(values), tolerance):
+        if not right(_sample(self.got[position]), _sample(values), tolerance).all():
             return False
         return compare(self.got[position], replace(expected, values=values, tolerance=tolerance)).ok
 
@@ -135,11 +136,6 @@ def _sample(tensor: torch.Tensor) -> torch.Tensor:
     """Some elements, from all over it."""
     flat = tensor.flatten()
     return flat[:: max(1, flat.numel() // SAMPLE)]
-
-
-def _alike(got: torch.Tensor, values: torch.Tensor, tolerance: float) -> bool:
-    right = ((got - values).abs() <= tolerance) | (got == values) | (got.isnan() & values.isnan())
-    return bool(right.all())
 
 
 def _largest(values: torch.Tensor) -> float:

@@ -9,6 +9,7 @@ import torch
 
 from harness.diagnosis.evidence import Candidate, Evidence
 from harness.explanations import Places, Region
+from harness.oracle.comparison import right
 
 # Of a region so much must be wrong: by chance an element may be right.
 WRONG_SHARE = 0.9
@@ -30,9 +31,8 @@ def region(evidence: Evidence) -> Iterator[Candidate]:
 
 
 def _wrong(evidence: Evidence, position: int) -> torch.Tensor:
-    got, expected = evidence.got[position].double(), evidence.expected[position]
-    right = ((got - expected.values).abs() <= expected.tolerance) | (got == expected.values)
-    return ~(right | (got.isnan() & expected.values.isnan()))
+    expected = evidence.expected[position]
+    return ~right(evidence.got[position], expected.values, expected.tolerance)
 
 
 def _splits(shape: torch.Size) -> list[int]:

@@ -66,6 +66,11 @@ def compare_all(got: Sequence[torch.Tensor], expected: Sequence[Expected]) -> li
     return [compare(tensor, wanted) for tensor, wanted in zip(got, expected, strict=True)]
 
 
+def right(value: torch.Tensor, exact: torch.Tensor, tolerance: float) -> torch.Tensor:
+    """Which elements are as they should be, by the rules of `compare`, booleans in the shape of both."""
+    return _difference(value.double(), exact.double(), dropout=False) <= tolerance
+
+
 def _largest_difference(got: torch.Tensor, exact: torch.Tensor) -> float:
     """The largest absolute difference; NaN where there is one."""
     largest = [(value.double() - wanted).abs_().max() for _, (value, wanted) in pieces(got, exact)]

@@ -59,9 +59,9 @@ class EmulatorObserver:
         self._check, self._kernel_s = load.check, load.kernel_s
 
     def name(self, model: torch.nn.Module, inputs: Sequence[torch.Tensor], results: Sequence[TensorRef]) -> None:
-        for position, ref in enumerate(results):
-            called = "the output" if len(results) == 1 else f"output {position}"
-            emulator.name_by_size(called, ref.shape, getattr(torch, ref.dtype))
+        names = ["the output"] if len(results) == 1 else [f"result {position}" for position in range(len(results))]
+        forms = [(tuple(ref.shape), getattr(torch, ref.dtype)) for ref in results]
+        emulator.name_by_size(dict(zip(names, forms, strict=True)))
         emulator.name(names_of(model, inputs))
 
     def begin(self, request: Run, inputs: Sequence[torch.Tensor]) -> None:

@@ -39,6 +39,11 @@ def _of_cuda() -> str:
     return "\n".join(file.read_text(errors="replace") for file in files)
 
 
+@cache
+def _libraries() -> str:
+    return "\n".join(_library_texts())
+
+
 def _library_texts() -> Iterator[str]:
     torch = paths.torch_folder() / "include"
     folders = [torch / "ATen/cuda", torch / "c10/cuda", torch / "torch/csrc/cuda"]
@@ -66,8 +71,9 @@ def _own_header_has(name: str) -> bool:
 
 
 def _library_declares(scope: str, name: str) -> bool:
-    word = re.compile(rf"\b{re.escape(name)}\b")
-    return not _LIBRARIES.isdisjoint(scope.split("::")) and any(word.search(text) for text in _library_texts())
+    if _LIBRARIES.isdisjoint(scope.split("::")):
+        return False
+    return re.search(rf"\b{re.escape(name)}\b", _libraries()) is not None
 
 
 def _cuda_declares(name: str) -> bool:

@@ -40,7 +40,7 @@ def load(folder: Path) -> None:
     for name in ("emu_set_current_stream", "emu_wait_for_device"):
         getattr(_library, name).restype = None
     _library.emu_set_current_stream.argtypes = [ctypes.c_void_p]
-    _library.emu_name.restype = _library.emu_name_size.restype = None
+    _library.emu_name.restype = _library.emu_name_size.restype = _library.emu_forget_sizes.restype = None
     _library.emu_name.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
     _library.emu_name_size.argtypes = [ctypes.c_size_t, ctypes.c_char_p]
     _library.emu_access.restype = ctypes.c_char_p
@@ -117,10 +117,13 @@ def name(tensors: Mapping[str, Any]) -> None:
             library().emu_name(tensor.data_ptr(), _with_form(called, tensor.shape, tensor.dtype))
 
 
-def name_by_size(called: str, shape: Sequence[int], dtype: Any) -> None:
-    """What findings call memory without a name that is as large as a tensor of this form."""
-    nbytes = math.prod(shape) * dtype.itemsize
-    library().emu_name_size(nbytes, _with_form(f"an allocation as large as {called}", shape, dtype))
+def name_by_size(forms: Mapping[str, tuple[Sequence[int], Any]]) -> None:
+    """What findings call memory without a name that is as large as a tensor of one of these forms, a shape and a dtype:
+    the first of its size. What was said before is forgotten."""
+    library().emu_forget_sizes()
+    for called, (shape, dtype) in forms.items():
+        nbytes = math.prod(shape) * dtype.itemsize
+        library().emu_name_size(nbytes, _with_form(f"an allocation as large as {called}", shape, dtype))
 
 
 def _with_form(called: str, shape: Sequence[int], dtype: Any) -> bytes:

@@ -6,15 +6,10 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from harness.build import symbols
 from harness.build.extension import SourceText, Unsupported
-from harness.device.emulator import building
 
 _OF_CUDA = re.compile(r"(?:cuda|cu|curand|cublas|cudnn|cufft|cusparse|cusolver|nccl|nvrtc|nvml)_?[A-Z]\w*")
-
-
-def _listed(which: str, libraries: Sequence[Path], folder: Path) -> set[str]:
-    printed = building.run(["nm", "-D", "-P", which, *map(str, libraries)], folder)
-    return {line.split()[0].partition("@")[0] for line in printed.splitlines() if line}
 
 
 def _place(name: str, pieces: Iterable[SourceText]) -> str:
@@ -28,7 +23,6 @@ def _place(name: str, pieces: Iterable[SourceText]) -> str:
 
 def check(module: Path, libraries: Sequence[Path], pieces: Iterable[SourceText]) -> None:
     """Raise Unsupported for the first function of CUDA that nobody has."""
-    wanted = {name for name in _listed("--undefined-only", [module], module.parent) if _OF_CUDA.fullmatch(name)}
-    missing = sorted(wanted - _listed("--defined-only", libraries, module.parent)) if wanted else []
-    if missing:
+    wanted = {name for name in symbols.undefined(module) if _OF_CUDA.fullmatch(name)}
+    if missing := sorted(wanted.difference(*map(symbols.defined, libraries)) if wanted else []):
         raise Unsupported(f"{_place(missing[0], pieces)}: the emulator does not support {missing[0]}.")

@@ -126,7 +126,7 @@ class EmulatorToolchain:
             try:
                 return self._checked(self._built([unit], extension, module_name, folder), extension), ()
             except building.CompilerError as error:
-                # There the units that torch makes are the same.
+                # An error in the kernels' own lines would come again in torch's units.
                 if explaining.is_of_kernels(error.log, extension.cuda_sources):
                     raise explaining.explained(error.log, files) from None
         main = _Unit("main", cpp, extension.extra_cflags, [preludes.MAIN], binding.with_pybind11(extension))

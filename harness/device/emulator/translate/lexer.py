@@ -177,11 +177,6 @@ class Edits:
         end = self._source.tokens[index].end
         self._edits.append((end, end, text))
 
-    def insert_before(self, index: int, text: str) -> None:
-        """Put `text` before the token at `index`."""
-        start = self._source.tokens[index].start
-        self._edits.append((start, start, text))
-
     def apply(self) -> str:
         """The text with all replacements made."""
         out, at = [], 0

@@ -12,13 +12,13 @@ def at_namespace_scope(source: Source) -> list[bool]:
     for i, token in enumerate(source.tokens):
         at_namespace.append(all(stack))
         if token.text == "{":
-            stack.append(opens_namespace(source, i))
+            stack.append(_opens_namespace(source, i))
         elif token.text == "}" and stack:
             stack.pop()
     return at_namespace
 
 
-def opens_namespace(source: Source, brace: int) -> bool:
+def _opens_namespace(source: Source, brace: int) -> bool:
     """Whether the brace at this token is that of a namespace or of `extern "C"`."""
     i = brace - 1
     if source.at(i).startswith('"'):

@@ -198,11 +198,7 @@ CachedRegion* find_region(uintptr_t address) {
     return &cache.back();
 }
 
-void check_variable(const Access& access, const Variable& variable) {
-    const EmuRegion& region = variable.region;
-    if (access.address < region.data || access.address + access.bytes > region.data + region.bytes) {
-        out_of_bounds(access, variable.name.c_str(), long(access.address - region.data), region.bytes);
-    }
+void check_constant(const Access& access, const Variable& variable) {
     if (!variable.constant || !access.write) return;
     stop("write_to_constant", access, text("The kernel writes %s, which is __constant__: a GPU keeps old values in its "
                                            "caches, or faults.", variable.name.c_str()));
@@ -216,10 +212,11 @@ void save(CachedRegion& entry) {
 
 void access_global(const Access& access, CachedRegion& entry) {
     const EmuRegion& region = entry.region;
-    if (entry.variable) check_variable(access, *entry.variable);
     if (access.address < region.data || access.address + access.bytes > region.data + region.bytes) {
-        out_of_bounds(access, called(region).c_str(), long(access.address - region.data), region.bytes);
+        const std::string name = entry.variable ? entry.variable->name : called(region);
+        out_of_bounds(access, name.c_str(), long(access.address - region.data), region.bytes);
     }
+    if (entry.variable) check_constant(access, *entry.variable);
     if (!entry.saved && (access.write || poisoned_word(access.address & ~uintptr_t(3)))) save(entry);
     if (!entry.variable) {
         check_global_initialised(access, region);

@@ -17,7 +17,7 @@ struct RawFinding {
     uintptr_t at = 0;      // machine address to be resolved to a line, or 0
     uintptr_t caller = 0;  // return address to try when `at` is in no line of the file, or 0
     const char* access = "";        // "reads" or "writes", where it is one access
-    const char* other_access = "";  // the same of the earlier one that it conflicts with
+    const char* other_access = "";  // "wrote" or "read": the earlier one that it conflicts with
     uintptr_t other = 0;   // address of that one, or 0
     int other_line = 0;    // its line, where that is known
     bool of_value = false; // of an undefined value, which harms only where it is used
