@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness.report.explanations import failing, why
 from harness.report.frames import frame_lines
-from harness.report.verdicts import STATUS_STYLE, named_in_message, status_of
+from harness.report.verdicts import STATUS_STYLE, cause_of, named_in_message, status_of
 from harness.report.view import WIDTH_OF_FILES
 from harness.verdict import Case, CaseFailed, CaseNotRun, CasePassed, CodeFrame, Errored, Printed, Rejected
 
@@ -67,7 +67,7 @@ def _rule(evaluation: Rejected | Errored) -> Iterator[str]:
 
 def repeat_of(evaluation: Rejected | Errored) -> str:
     """The command that shows the cause again; empty where no case was judged."""
-    failed = evaluation.finding or named_in_message(evaluation)
+    failed = cause_of(evaluation)
     return failed.repeat if failed else ""
 
 

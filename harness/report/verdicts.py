@@ -20,6 +20,12 @@ def named_in_message(evaluation: Evaluation) -> CaseFailed | None:
     return next((case for case in failed if case.reason == reason), failed[0] if failed else None)
 
 
+def cause_of(evaluation: Evaluation) -> CaseFailed | None:
+    """What to show first of what is wrong: the defect that all detectors saw, or the failed case that the message is
+    about. None where no case failed."""
+    return evaluation.finding or named_in_message(evaluation)
+
+
 def _compared(evaluation: Accepted) -> bool:
     return evaluation.geomean_speedup is not None or evaluation.geomean_speedup_over_best is not None
 

@@ -21,7 +21,7 @@ from harness.report.site.source import MOST_BYTES, Source, findings_of, source_o
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
 from harness.report.site.texts import named, shortened
 from harness.report.times import SHOWN_DIGITS, timings_of
-from harness.report.verdicts import named_in_message
+from harness.report.verdicts import cause_of
 from harness.report.words import conditions, sentence
 from harness.store import Glance, Stored
 from harness.verdict import CaseFailed, CasePassed, Evaluation
@@ -95,7 +95,7 @@ def submission_page(
         standing=sentences.standing(gathered.standing_of(subject), evaluation),
         board=_board(gathered, subject),
         problem_href=f"../problems/{names.problem_key(subject.problem)}.html",
-        failure=named_in_message(evaluation),
+        failure=cause_of(evaluation),
         message=_several_lines(evaluation),
         notes=[shortened(sentence(note), MOST_NOTE_CHARACTERS) for note in evaluation.notes[:MOST_NOTES]],
         notes_left_out=max(0, len(evaluation.notes) - MOST_NOTES),
