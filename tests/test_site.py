@@ -18,6 +18,7 @@ from harness.errors import UsageError
 from harness.report.formats.json import loads
 from harness.report.site import names
 from harness.report.site.build import FOLDERS, build_site
+from harness.report.site.charts.samples import samples
 from harness.report.site.source import source_of
 from harness.store import boards, open_store
 from harness.verdict import Worst
@@ -397,6 +398,23 @@ def test_a_page_shows_what_was_measured(everything, pages):
     assert "255" in page.text and "16 B" in page.text and "24 B" in page.text  # registers and spills
     assert "SM at 1755 to 1980 MHz" in page.text or "too hot for its driver" in page.text
     assert "another source" in page.text  # the history of its name
+
+
+def test_a_plot_of_many_rounds_tells_of_all_of_them():
+    """It draws some, and the slowest may be none of these."""
+    samples_us = [100.0] * 200
+    samples_us[1] = 900.0
+    timing = msgspec.structs.replace(sites.FAST.cases[0].timing, samples_us=samples_us)
+    (chart,) = samples([msgspec.structs.replace(sites.FAST.cases[0], timing=timing)])
+    assert "200 rounds from 100 µs to 900 µs" in chart.svg
+    assert chart.svg.count("h0") <= 60  # dots
+
+
+def test_a_drift_is_said_in_words():
+    rising = [100.0 + n // 5 * 10 for n in range(10)]
+    timing = msgspec.structs.replace(sites.FAST.cases[0].timing, samples_us=rising, conditions=None)
+    (chart,) = samples([msgspec.structs.replace(sites.FAST.cases[0], timing=timing)])
+    assert chart.caption == "Drifts: the second half takes 10.0% longer."
 
 
 def test_withdrawn_is_said_with_its_reason(everything, pages):
