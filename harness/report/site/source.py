@@ -53,10 +53,6 @@ class Source:
     """Lines that it has no room for."""
 
     @property
-    def has_findings(self) -> bool:
-        return any(line.found for line in self.lines)
-
-    @property
     def noted(self) -> list[Line]:
         """The lines with findings."""
         return [line for line in self.lines if line.found]
