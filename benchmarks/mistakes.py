@@ -38,8 +38,8 @@ MOST_LINES, CAUSE_WITHIN = 25, 3
 # Colours and what a terminal adds at the ends of lines.
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
 
-# A line of a code frame with a caret below it, and what names a line in a sentence.
-_FRAME_LINE = re.compile(r"^\s*(\d+) │", re.MULTILINE)
+# A line of a code frame, which has a caret below it.
+_FRAME_LINE = re.compile(r"^\s*(\d+) │")
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _judged(mistake, seconds, code, report):
 
 
 def _has(line, part):
-    return any(one in line for one in part.split("|")) if "|" in part else part in line
+    return any(one in line for one in part.split("|"))
 
 
 def _names_line(report, file, number):

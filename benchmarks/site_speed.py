@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long a site of 1,000 results takes, and how large its largest page is.
 
-    python benchmarks/site_speed.py [--evaluations N] [--results FILE]
+    python benchmarks/site_speed.py [--evaluations N] [--results FOLDER]
 
 The evaluations are copies of those of results/h200, each of a source of its own: one of the shipped files with a line
 behind it. So every page is made from the beginning; that of a source with many evaluations would be made once.

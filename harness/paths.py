@@ -44,7 +44,11 @@ def compile_cache() -> Path:
 
 def shown_path(path: Path) -> str:
     """How reports name a file: from the checkout of GitHub's runner, or from where the program was started, if it lies
-    below; else the whole path."""
+    below; else the whole path. Bytes that are no UTF-8 are replaced: no format of reports has a place for them."""
+    return os.fsencode(_below(path)).decode(errors="replace")
+
+
+def _below(path: Path) -> str:
     for folder in (os.environ.get("GITHUB_WORKSPACE"), os.getcwd()):
         if folder and path.resolve().is_relative_to(Path(folder).resolve()):
             return path.resolve().relative_to(Path(folder).resolve()).as_posix()

@@ -87,6 +87,11 @@ class KernelResources(Struct, frozen=True):
     spill_store_bytes: Natural
     spill_load_bytes: Natural
 
+    @property
+    def spilled_bytes(self) -> int:
+        """Stored and loaded."""
+        return self.spill_store_bytes + self.spill_load_bytes
+
 
 class ClockLimit(StrEnum):
     """What held a GPU's clocks down. NVML Reference Manual, section "nvmlClocksEventReasons"; the values are JSON's."""

@@ -1,6 +1,7 @@
 """Formats that CI shows: each in the form that its schema asks for, whatever names and messages hold."""
 
 import json
+import os
 import re
 from xml.etree import ElementTree
 
@@ -10,6 +11,7 @@ from markdown_it import MarkdownIt
 
 from harness.exits import Exit
 from harness.gate.values import Broken, Outcome, Remark
+from harness.paths import shown_path
 from harness.reasons import Reason
 from harness.report import formats
 from harness.report.formats import comment
@@ -220,6 +222,16 @@ def test_the_same_fault_has_the_same_fingerprint_where_its_line_moved():
 def test_sarif_holds_whatever_names_and_messages_do(name):
     calm, found = (checked_sarif(rendered("sarif", filled_with(n), hostile(n))) for n in ("calm", name))
     assert len(found.results) == len(calm.results)
+
+
+@pytest.mark.parametrize("name", ["sarif", "github", "junit", "comment"])
+def test_a_file_whose_name_is_no_utf_8_is_shown(name, tmp_path, monkeypatch):
+    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    file = shown_path(tmp_path / os.fsdecode(b"caf\xe9.py"))
+    gate = Outcome((), (Broken(file, "max-spills", "it spills", "0 bytes", Exit.REJECTED),))
+    text = rendered(name, of(WRONG), View(files={(WRONG.submission, SHA256): file}, gate=gate))
+    assert text.encode() and any(shown in text for shown in ("caf\ufffd.py", "caf%EF%BF%BD.py"))
 
 
 # ---------------------------------------------------------------------- lines

@@ -237,6 +237,29 @@ def test_checks_count_what_is_asked_and_hide_no_miss(tmp_path):
     assert "`f/a` on cuda got accepted, and must get rejected crashed" in measurements.table("hostile", tmp_path)
 
 
+def test_a_replay_shows_what_unchanged_runs_and_slower_ones_are_called(tmp_path):
+    from documents import measurements
+
+    def row(difference, ratio, doubt=""):
+        speed = {"ratio": ratio, "interval": [ratio - 0.01, ratio + 0.01]}
+        return {"headline, called": {"difference": difference, "doubt": doubt, "speed": speed}}
+
+    names = ("submission", "rank", "standing", "evaluations", "speedup")
+    entries = [("mine", 1, "ranked", 3, 44.4), ("mine_slow", None, "provisional", 1, None)]
+    content = {
+        "submission": "mine", "slower": 0.05, "wait_us": 9.4, "copy": row("no different", 1.0),
+        "slow": row("slower", 0.952),
+        "unchanged": [row("no different", 1.0), row("no different", 1.0, "too noisy"), row("faster", 1.05)],
+        "board": [dict(zip(names, entry, strict=True)) for entry in entries],
+        "environment": {"gpu": "GPU", "torch": "2", "date": "2027-01-02", "command": "python replay.py --json x"},
+    }  # fmt: skip
+    (tmp_path / "replay.json").write_text(json.dumps(content))
+    text = measurements.table("replay", tmp_path)
+    assert "| one made 5% slower (9.4 µs longer) is |" in text
+    assert "| headline, called | 1 of 3 | no different, 1.000× [0.990, 1.010] | slower, 0.952× [0.942, 0.962] |" in text
+    assert "| `mine` | rank 1 | 3 | 44.400× |" in text and "| `mine_slow` | provisional | 1 | – |" in text
+
+
 def test_a_report_is_printed_from_kept_results(monkeypatch, capsys):
     results = str(ROOT / "results" / "h200" / "layernorm.json")
     monkeypatch.setattr(sys, "argv", ["report.py", results, "speed_of_light"])

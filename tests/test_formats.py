@@ -7,6 +7,7 @@ import re
 import statistics
 import subprocess
 import sys
+from html import unescape
 
 import msgspec
 import pytest
@@ -212,6 +213,7 @@ HOSTILE = [
     "\u202egnp.\u200b",
     "\x1b[31mred",
     "@team #1 $x$",
+    "https://example.org, WWW.example.org and ftp://x_www.example.org",
 ]
 
 
@@ -258,6 +260,19 @@ def test_escaped_text_is_no_markup(where, text):
     tokens = READER.parse(where.format(gfm.escaped(text)))
     (inline,) = [token for token in tokens if token.type == "inline"]
     assert plain(inline).removeprefix("so: ") == shown(text)
+
+
+# How an address begins that is none between brackets: https://github.github.com/gfm/#autolinks-extension-.
+ADDRESS = re.compile(r"(https?|ftp)://|www\.|[\w.+-]@[\w-]", re.IGNORECASE)
+
+
+@pytest.mark.parametrize(
+    "text", ["see https://example.org.", "HTTP://x.org", "_www.example.org", "Www.x.org", "a@b.org"]
+)
+def test_escaped_text_has_no_address_that_github_makes_a_link_of(text):
+    assert ADDRESS.search(text)
+    escaped = unescape(gfm.escaped(text))
+    assert not ADDRESS.search(escaped) and escaped.replace("\\", "").replace("\u200b", "") == text
 
 
 @given(ANY)

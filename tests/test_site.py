@@ -1,6 +1,7 @@
 """The site of pages that `eval.py report --html` makes: its links, texts, sizes, and what it refuses."""
 
 import json
+import math
 import os
 import re
 import sqlite3
@@ -13,13 +14,17 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 import pytest
 
+from harness.errors import UsageError
 from harness.report.formats.json import loads
 from harness.report.site import names
 from harness.report.site.build import FOLDERS, build_site
+from harness.report.site.charts.samples import samples
 from harness.report.site.source import source_of
 from harness.store import boards, open_store
+from harness.verdict import Worst
 from tests import sites
 from tests.helpers import ROOT
+from tests.sample_results import RACING
 
 LARGEST_BYTES = 300_000
 
@@ -146,6 +151,30 @@ def test_what_stands_in_the_way_of_a_site_is_said(tmp_path):
     beside = report("--html", tmp_path / "site", damaged, ROOT / "results" / "h200" / "rmsnorm.json")
     assert beside.returncode == 2 and "damaged.json" in beside.stderr
     assert "read_once" in Page(tmp_path / "site" / "index.html").text
+
+
+def test_a_build_that_was_interrupted_is_made_again(tmp_path, monkeypatch):
+    db, out = two(tmp_path), tmp_path / "site"
+    with monkeypatch.context() as patched:
+        patched.setattr("harness.report.site.build.compare_page", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            build_site(db, out)
+    assert [*(out / "submissions").iterdir()]
+    build_site(db, out)
+    assert "fast" in Page(out / "index.html").text
+
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+
+def test_a_folder_that_cannot_be_read_is_a_sentence(tmp_path, monkeypatch):
+    out = tmp_path / "site"
+    build_site(two(tmp_path), out)
+    (out / "index.html").unlink()
+    (out / "index.html").symlink_to("/proc/self/mem")  # a file whose beginning nobody may read
+    with pytest.raises(UsageError, match=r"The site .* cannot be written: "):
+        build_site(tmp_path / "two.db", out)
 
 
 @pytest.mark.parametrize("package", ["jinja2", "pygments"])
@@ -303,6 +332,41 @@ def test_a_rejected_submission_says_why_and_how_to_repeat_it(everything, pages):
     assert "The worst element is [1, 2] of output 0: 1.5, and should be 1." in page.text
 
 
+def test_an_element_that_is_no_number_makes_a_page(tmp_path):
+    """JSON has no NaN: the store gives none back."""
+    case = msgspec.structs.replace(
+        sites.WRONG.cases[1], worst=Worst(output=0, index=[1], got=math.nan, expected=1.0), message="It is nan."
+    )
+    assert "It is nan." in page_of_one(tmp_path, sites.of_source(sites.WRONG, "nan", cases=[case])).text
+
+
+def page_of_one(folder, evaluation, source=""):
+    """The page of the one submission that a database holds."""
+    db = folder / "one.db"
+    with open_store(db) as store:
+        store.add([evaluation], sites.ENVIRONMENT, {evaluation.source_sha256: source.encode()} if source else {})
+    build_site(db, folder / "site")
+    (path,) = (folder / "site" / "submissions").iterdir()
+    return Page(path)
+
+
+def test_what_all_detectors_saw_is_the_failure_and_stands_beside_its_lines(tmp_path):
+    racing = sites.of_source(RACING, sites.WRONG_SOURCE, submission="wrong")
+    page = page_of_one(tmp_path, racing, sites.WRONG_SOURCE)
+    assert "large, 8×4096: data_race" in page.text and racing.finding.repeat in page.text
+    assert noted(page) == [
+        ("7", ["data_race: wrote"]),
+        ("12", ["It reads what thread 0 has just written. (wrong.py:12)", "data_race: reads"]),
+    ]
+
+
+def noted(page):
+    """Lines of the source by their numbers, with what stands beside them."""
+    lines = re.findall(r"<li id=L(\d+) class=found>(.*)", page.path.read_text())
+    return [(number, [unescape(said) for said in re.findall("<span class=note>(.*?)</span>", line)])
+            for number, line in lines]  # fmt: skip
+
+
 def test_findings_stand_beside_their_line(everything, pages):
     path = page_of(everything, pages, sites.of_source(sites.WRONG, sites.WRONG_SOURCE)).path
     line = re.search(r"<li id=L40 class=found>(.*)", path.read_text())[1]
@@ -314,14 +378,8 @@ def test_findings_stand_beside_their_line(everything, pages):
 def test_compilers_messages_stand_beside_their_lines(tmp_path):
     message = "wrong.py:3: identifier \"y\" is undefined\nother.py:3: not here\nwrong.py:5: expected a ';'"
     refused = sites.of_source(sites.WRONG, sites.WRONG_SOURCE, message=message, cases=[])
-    db = tmp_path / "a.db"
-    with open_store(db) as store:
-        store.add([refused], sites.ENVIRONMENT, {refused.source_sha256: sites.WRONG_SOURCE.encode()})
-    build_site(db, tmp_path / "site")
-    (path,) = (tmp_path / "site" / "submissions").iterdir()
-    noted = re.findall(r"<li id=L(\d+) class=found>.*?<span class=note>(.*?)</span>", path.read_text())
-    assert [(number, unescape(said)) for number, said in noted] == [
-        ("3", 'identifier "y" is undefined'), ("5", "expected a ';'"),
+    assert noted(page_of_one(tmp_path, refused, sites.WRONG_SOURCE)) == [
+        ("3", ['identifier "y" is undefined']), ("5", ["expected a ';'"]),
     ]  # fmt: skip
 
 
@@ -340,6 +398,23 @@ def test_a_page_shows_what_was_measured(everything, pages):
     assert "255" in page.text and "16 B" in page.text and "24 B" in page.text  # registers and spills
     assert "SM at 1755 to 1980 MHz" in page.text or "too hot for its driver" in page.text
     assert "another source" in page.text  # the history of its name
+
+
+def test_a_plot_of_many_rounds_tells_of_all_of_them():
+    """It draws some, and the slowest may be none of these."""
+    samples_us = [100.0] * 200
+    samples_us[1] = 900.0
+    timing = msgspec.structs.replace(sites.FAST.cases[0].timing, samples_us=samples_us)
+    (chart,) = samples([msgspec.structs.replace(sites.FAST.cases[0], timing=timing)])
+    assert "200 rounds from 100 µs to 900 µs" in chart.svg
+    assert chart.svg.count("h0") <= 60  # dots
+
+
+def test_a_drift_is_said_in_words():
+    rising = [100.0 + n // 5 * 10 for n in range(10)]
+    timing = msgspec.structs.replace(sites.FAST.cases[0].timing, samples_us=rising, conditions=None)
+    (chart,) = samples([msgspec.structs.replace(sites.FAST.cases[0], timing=timing)])
+    assert chart.caption == "Drifts: the second half takes 10.0% longer."
 
 
 def test_withdrawn_is_said_with_its_reason(everything, pages):

@@ -236,11 +236,12 @@ def test_damaged_and_hostile_lines_are_refused_by_their_number_and_the_others_re
     forged = good.replace('"evaluation":', '"source":"not what was judged","evaluation":')
     bad = [good[:-40], "[1, 2]", good.replace(SCHEMA, "kernelgate.results/99"), good.replace('"seed":1', '"seed":"x"')]
     bad.append(good.replace('"geomean_speedup":2.0', '"geomean_speedup":-2.0'))
+    bad.append(good.replace('"environment":{', '"environment":{"deep":' + "[" * 100_000 + "]" * 100_000 + ","))
     lines.write_bytes(("\n".join([*bad, forged, good]) + "\n").encode() + b'{"schema": "\xff"}\n')
     run = verb("import", lines, "--db", there)
     assert run.returncode == 2
-    assert "1 new, 1 known before, 6 refused." in run.stdout
-    for number in (1, 2, 3, 4, 5, 8):
+    assert "1 new, 1 known before, 7 refused." in run.stdout
+    for number in (1, 2, 3, 4, 5, 6, 9):
         assert f"line {number}:" in run.stderr
     assert "Traceback" not in run.stderr
     with open_store(there) as store:

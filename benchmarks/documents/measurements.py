@@ -240,6 +240,40 @@ def _repeatability_checks(folder: Path) -> Iterator[list[str]]:
     yield [what, "spread under 2%", shown, content["environment"]["date"][:10]]
 
 
+def replayed(folder: Path) -> str:
+    """What `eval.py compare` says of a submission beside itself, beside a copy and beside a slower one; then the board
+    on which all of them stand."""
+    content = measured(folder / "replay.json", "replay")
+    rows = []
+    for name, copy in content["copy"].items():
+        unchanged = [pair[name] for pair in content["unchanged"] if name in pair]
+        same = sum(row["difference"] == "no different" and not row["doubt"] for row in unchanged)
+        rows.append([name, f"{same} of {len(unchanged)}", _beside(copy), _beside(content["slow"].get(name))])
+    slower = f"{content['slower']:.0%} slower ({duration(content['wait_us'])} longer)"
+    heads = f"case | unchanged runs that are no different | a copy is | one made {slower} is"
+    board = [
+        [f"`{entry['submission']}`", f"rank {entry['rank']}" if entry["rank"] else entry["standing"],
+         str(entry["evaluations"]), f"{entry['speedup']:.3f}×" if entry["speedup"] else "–"]
+        for entry in content["board"]
+    ]  # fmt: skip
+    command = content["environment"]["command"].split(" --json ")[0]
+    title = f"`{content['submission']}`, {machine(content['environment'])}, `{command}`."
+    return (
+        f"{title}{older(content['environment'], TIMING)}\n\n{_rows(heads, rows)}\n"
+        f"{_rows('submission | on the board | evaluations | over eager', board)}"
+    )
+
+
+def _beside(row: dict[str, Any] | None) -> str:
+    """How B stands to A, with the speeds' ratio; a time in doubt is not tested."""
+    if row is None:
+        return "not timed so"
+    if row["doubt"]:
+        return f"in doubt: {row['doubt']}"
+    low, high = row["speed"]["interval"]
+    return f"{row['difference']}, {row['speed']['ratio']:.3f}× [{low:.3f}, {high:.3f}]"
+
+
 # ---------------------------------------------------------------------- warm evaluations
 
 
@@ -525,6 +559,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "twice": same_twice,
     "accuracy": accuracy,
     "repeatability": repeatability,
+    "replay": replayed,
     "warm": warm,
     "hostile": hostile,
     "hostile counts": hostile_counts,

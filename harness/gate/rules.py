@@ -102,9 +102,8 @@ def max_spills(candidate: Candidate, config: Config) -> Iterator[Broken]:
     """No thread of a kernel spills more bytes."""
     if (limit := config.max_spills) is not None:
         for place, kernel in kernels_of(candidate):
-            spilled = kernel.spill_store_bytes + kernel.spill_load_bytes
-            if spilled > limit:
-                found = f"{kernel.kernel} spills {spilled} bytes on {place}"
+            if kernel.spilled_bytes > limit:
+                found = f"{kernel.kernel} spills {kernel.spilled_bytes} bytes on {place}"
                 yield Broken(candidate.file, "max-spills", _one_line(found), f"{limit} bytes", Exit.REJECTED)
 
 

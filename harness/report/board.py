@@ -10,20 +10,17 @@ from rich.console import Console
 from rich.text import Text
 
 from harness.errors import HarnessError, UsageError
-from harness.report.figures import over_eager, over_fastest, with_interval
+from harness.report.figures import mean_of, over_eager, over_fastest
 from harness.report.tables import Column, print_columns
+from harness.report.times import SHOWN_DIGITS
 from harness.report.verdicts import STATUS_STYLE, status_of
 from harness.store import Board, Entry, Standing, Stored, boards, open_store
-from harness.store.board import Mean
 from harness.verdict import Accepted
 
 NOTHING = "–"
 
 # Entries of a board that are shown unless more are asked for.
 SHOWN = 40
-
-# Digits of a SHA-256 that name a source or an evaluation.
-SHOWN_DIGITS = 10
 
 _STYLE = {Standing.REJECTED: "red", Standing.WITHDRAWN: "red", Standing.RANKED: "green"}
 
@@ -59,10 +56,10 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         ("#", "left", [Text(NOTHING if entry.rank is None else str(entry.rank)) for entry in entries]),
         ("submission", "left", [Text(entry.submission) for entry in entries]),
         ("standing", "left", [Text(entry.standing, style=_STYLE.get(entry.standing, "")) for entry in entries]),
-        ("over eager [95%]", "right", [_mean(entry.over_eager) for entry in entries]),
-        ("over the fastest", "right", [_mean(entry.over_fastest) for entry in entries]),
-        ("captured, over eager", "right", [_mean(entry.captured_over_eager) for entry in entries]),
-        ("captured, over the fastest", "right", [_mean(entry.captured_over_fastest) for entry in entries]),
+        ("over eager [95%]", "right", [Text(mean_of(entry.over_eager)) for entry in entries]),
+        ("over the fastest", "right", [Text(mean_of(entry.over_fastest)) for entry in entries]),
+        ("captured, over eager", "right", [Text(mean_of(entry.captured_over_eager)) for entry in entries]),
+        ("captured, over the fastest", "right", [Text(mean_of(entry.captured_over_fastest)) for entry in entries]),
         ("runs", "right", [Text(str(entry.evaluations)) for entry in entries]),
         ("latest", "left", [Text(_day(entry.date)) for entry in entries]),
         ("source", "left", [Text(entry.source_sha256[:SHOWN_DIGITS]) for entry in entries]),
@@ -72,12 +69,6 @@ def _columns(entries: Sequence[Entry]) -> list[Column]:
         for heading, justify, column in cells
         if any(cell.plain != NOTHING for cell in column)
     ]
-
-
-def _mean(mean: Mean | None) -> Text:
-    if mean is None:
-        return Text(NOTHING)
-    return Text(with_interval(mean.value, mean.interval) if mean.interval else f"{mean.value:.2f}×")
 
 
 def _day(date: str) -> str:

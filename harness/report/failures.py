@@ -12,7 +12,7 @@ from rich.text import Text
 
 from harness.report.explanations import failing, why
 from harness.report.frames import frame_lines
-from harness.report.verdicts import STATUS_STYLE, named_in_message, status_of
+from harness.report.verdicts import STATUS_STYLE, cause_of, frame_of, status_of
 from harness.report.view import WIDTH_OF_FILES
 from harness.verdict import Case, CaseFailed, CaseNotRun, CasePassed, CodeFrame, Errored, Printed, Rejected
 
@@ -35,9 +35,8 @@ def print_failure(console: Console, evaluation: Rejected | Errored) -> None:
 
 
 def _print_cause(console: Console, evaluation: Rejected | Errored) -> None:
-    failed = named_in_message(evaluation)
     print_paragraph(console, _head(evaluation), f"  {evaluation.submission}  {evaluation.reason}: {evaluation.message}")
-    _print_frame(console, failed.frame if failed else evaluation.frame)
+    _print_frame(console, frame_of(evaluation))
     if explained := why(evaluation):
         print_paragraph(console, Text(INDENT), f"why: {explained}")
 
@@ -48,7 +47,7 @@ def _print_finding(console: Console, evaluation: Rejected | Errored, finding: Ca
     of = f"{evaluation.reason}, for a defect that all detectors see: " if led_on else ""
     said = f"  {evaluation.submission}  {of}{finding.reason}: {finding.message}"
     print_paragraph(console, _head(evaluation), said)
-    _print_frame(console, finding.frame)
+    _print_frame(console, frame_of(evaluation))
     if led_on:
         print_paragraph(console, Text(INDENT), f"{evaluation.reason}: {evaluation.message}")
 
@@ -67,7 +66,7 @@ def _rule(evaluation: Rejected | Errored) -> Iterator[str]:
 
 def repeat_of(evaluation: Rejected | Errored) -> str:
     """The command that shows the cause again; empty where no case was judged."""
-    failed = evaluation.finding or named_in_message(evaluation)
+    failed = cause_of(evaluation)
     return failed.repeat if failed else ""
 
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from harness.verdict import Accepted, Geomeans, Speedup
+
+if TYPE_CHECKING:
+    from harness.store.board import Mean
 
 # Two times whose ratio's interval covers 1 do not differ.
 NO_DIFFERENCE = "~"
@@ -29,6 +34,13 @@ def over_eager(means: Accepted | Geomeans) -> str:
 def over_fastest(means: Accepted | Geomeans) -> str:
     """The mean speedup over the fastest baseline of each case."""
     return with_interval(means.geomean_speedup_over_best, means.geomean_over_best_interval)
+
+
+def mean_of(mean: Mean | None) -> str:
+    """A mean of the store's, with its interval where that is known."""
+    if mean is None:
+        return "–"
+    return with_interval(mean.value, mean.interval) if mean.interval else f"{mean.value:.2f}×"
 
 
 def with_interval(value: float | None, interval: tuple[float, float] | None, digits: int = 2) -> str:

@@ -48,8 +48,7 @@ def kernel_columns(outcome: Outcome) -> list[Column]:
 def _rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:
     for candidate in outcome.candidates:
         for place, kernel in kernels_of(candidate):
-            spilled = kernel.spill_store_bytes + kernel.spill_load_bytes
             yield (
                 one_line(candidate.file), one_line(kernel.kernel), place,
-                str(kernel.registers), f"{spilled:,}", f"{kernel.shared_bytes:,}",
+                str(kernel.registers), f"{kernel.spilled_bytes:,}", f"{kernel.shared_bytes:,}",
             )  # fmt: skip

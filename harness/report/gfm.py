@@ -1,7 +1,8 @@
 """Text from anywhere as GitHub-flavoured Markdown: it shows as it is, and is no markup, whatever it holds.
 
-The syntax is that of https://github.github.com/gfm; beside it GitHub makes links of `@name` and `#1`
-(https://docs.github.com/en/get-started/writing-on-github) and formulas of what stands between `$`.
+The syntax is that of https://github.github.com/gfm, which makes links of bare addresses, too; beside it GitHub makes
+links of `@name` and `#1` (https://docs.github.com/en/get-started/writing-on-github) and formulas of what stands
+between `$`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ _AS_SHOWN = str.maketrans(
     {"\\": "&#92;", "|": "&#124;", "&": "&amp;", "<": "&lt;", ">": "&gt;", "@": "@&#8203;", "#": "#&#8203;"}
     | {mark: f"\\{mark}" for mark in "`*_[]~$"}
 )
+# What a bare address begins with (section 6.9 of the syntax): a space without width behind it keeps it from being one.
+_BEGINS_LINK = re.compile(r"(:)(?=//)|(www)(?=\.)", re.IGNORECASE)
 _BEGINS_BLOCK = re.compile(r"([-+=])|(\d+)([.)])(?=\s|$)")
 _BACKTICKS = re.compile(r"`+")
 
@@ -24,6 +27,7 @@ _BACKTICKS = re.compile(r"`+")
 def escaped(text: str) -> str:
     """In one line, for a cell, an item of a list or a paragraph."""
     line = " ".join(_printable(text).split()).translate(_AS_SHOWN)
+    line = _BEGINS_LINK.sub(r"\g<0>&#8203;", line)
     begins = _BEGINS_BLOCK.match(line)
     if not begins:
         return line

@@ -42,7 +42,7 @@ def read_line(line: bytes) -> tuple[Results, dict[str, bytes]]:
         read = msgspec.json.decode(line, type=Line)
         whole = {"schema": read.schema, "environment": read.environment, "evaluations": [read.evaluation]}
         results = json.loads(msgspec.json.encode(whole))
-    except (msgspec.MsgspecError, UsageError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UsageError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"this is no line of 'eval.py export': {error}") from error
     texts = [text.encode() for text in (read.source, read.problem_source) if text]
     return results, {hashlib.sha256(text).hexdigest(): text for text in texts}

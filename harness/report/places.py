@@ -21,7 +21,7 @@ from harness.verdict import Accepted, CaseFailed, CodeFrame, Errored, Evaluation
 
 @dataclass(frozen=True)
 class Failure:
-    """One thing that is wrong: of a submission's cases, of its build, or of what a gate asks."""
+    """One thing that is wrong: of a submission's cases, or of its build."""
 
     reason: Reason
     message: str

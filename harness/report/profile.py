@@ -71,10 +71,9 @@ def _print_resources(console: Console, profile: Profile) -> None:
     if profile.driven.kernels:
         console.print("\nfrom the compiler:")
     for kernel in profile.driven.kernels:
-        spilled = kernel.spill_store_bytes + kernel.spill_load_bytes
         console.print(
-            f"  {kernel.registers:3d} registers, {kernel.shared_bytes:6,} bytes of shared memory, {spilled:4,} bytes "
-            f"spilled  {escape(kernel.kernel)[:90]}"
+            f"  {kernel.registers:3d} registers, {kernel.shared_bytes:6,} bytes of shared memory, "
+            f"{kernel.spilled_bytes:4,} bytes spilled  {escape(kernel.kernel)[:90]}"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
@@ -10,6 +10,14 @@ from harness.report.figures import over_eager, over_fastest
 from harness.report.tables import Column
 from harness.report.verdicts import STATUS_STYLE, status_of
 from harness.verdict import Accepted, Evaluation, Geomeans, Rejected
+
+
+def rivals_of(evaluations: Sequence[Evaluation]) -> Iterator[tuple[str, list[Evaluation]]]:
+    """Each problem that several evaluations are of, and these."""
+    for problem in dict.fromkeys(evaluation.problem for evaluation in evaluations):
+        rivals = [evaluation for evaluation in evaluations if evaluation.problem == problem]
+        if len(rivals) > 1:
+            yield problem, rivals
 
 
 def ranking(evaluations: Sequence[Evaluation]) -> list[Column]:

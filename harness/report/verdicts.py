@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.report.figures import over_eager, over_fastest
-from harness.verdict import Accepted, CaseFailed, CasePassed, Evaluation
+from harness.verdict import Accepted, CaseFailed, CasePassed, CodeFrame, Evaluation
 
 STATUS_STYLE = {"accepted": "bold green", "rejected": "bold red", "error": "bold yellow"}
 
@@ -18,6 +18,18 @@ def named_in_message(evaluation: Evaluation) -> CaseFailed | None:
     failed = [case for case in evaluation.cases if isinstance(case, CaseFailed)]
     reason = getattr(evaluation, "reason", None)
     return next((case for case in failed if case.reason == reason), failed[0] if failed else None)
+
+
+def cause_of(evaluation: Evaluation) -> CaseFailed | None:
+    """What to show first of what is wrong: the defect that all detectors saw, or the failed case that the message is
+    about. None where no case failed."""
+    return evaluation.finding or named_in_message(evaluation)
+
+
+def frame_of(evaluation: Evaluation) -> CodeFrame | None:
+    """The submission's lines that its cause is about."""
+    cause = cause_of(evaluation)
+    return cause.frame if cause else evaluation.frame
 
 
 def _compared(evaluation: Accepted) -> bool:

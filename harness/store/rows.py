@@ -86,7 +86,7 @@ def row(evaluation: Evaluation, environment: Mapping[str, Any]) -> dict[str, Any
         "reason": None if evaluation.reason is None else str(evaluation.reason),
         "ranked": int(accepted is not None and accepted.is_ranked),
         "log_speedup": _log(called.geomean_speedup),
-        "variance": _variance(called.geomean_interval),
+        "variance": variance(called.geomean_interval),
         "log_over_best": _log(called.geomean_speedup_over_best),
         "log_captured": _log(captured.geomean_speedup),
         "log_captured_over_best": _log(captured.geomean_speedup_over_best),
@@ -121,7 +121,7 @@ def _log(value: float | None) -> float | None:
     return math.log(value) if value else None
 
 
-def _variance(interval: tuple[float, float] | None) -> float | None:
+def variance(interval: tuple[float, float] | None) -> float | None:
     """Of the logarithm of what has this 95% interval."""
     if not interval or interval[0] <= 0:
         return None

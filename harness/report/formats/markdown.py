@@ -14,12 +14,12 @@ from rich.text import Text
 from harness.report.cases import case_columns, counted, has_news, noisy_of, timed_of
 from harness.report.explanations import failing, why
 from harness.report.failures import FRAME_WIDTH, repeat_of
-from harness.report.frames import frame_lines
+from harness.report.frames import plain
 from harness.report.gfm import escaped, fenced, table
-from harness.report.ranking import ranking
+from harness.report.ranking import ranking, rivals_of
 from harness.report.tables import Column
 from harness.report.times import SHOWN_DIGITS
-from harness.report.verdicts import accepted_summary, named_in_message, status_of
+from harness.report.verdicts import accepted_summary, frame_of, status_of
 from harness.report.view import View
 from harness.report.words import sentence
 from harness.verdict import Accepted, Errored, Evaluation, Rejected, Results
@@ -58,11 +58,9 @@ def _counts(evaluations: Sequence[Evaluation]) -> str:
 
 def _rankings(evaluations: Sequence[Evaluation]) -> Iterator[str]:
     """A table for each problem that several evaluations are of."""
-    for problem in dict.fromkeys(evaluation.problem for evaluation in evaluations):
-        rivals = [evaluation for evaluation in evaluations if evaluation.problem == problem]
-        if len(rivals) > 1:
-            yield f"{escaped(problem)}:"
-            yield table(ranking(rivals))
+    for problem, rivals in rivals_of(evaluations):
+        yield f"{escaped(problem)}:"
+        yield table(ranking(rivals))
 
 
 def _one(evaluation: Evaluation, view: View) -> Iterator[str]:
@@ -89,14 +87,13 @@ def _verdict(evaluation: Evaluation) -> str:
 def _why(evaluation: Rejected | Errored) -> Iterator[str]:
     """What all detectors saw, the message, which may be of many lines, the submission's lines that it is about, what
     was printed, and the command that repeats the case."""
-    finding, failed = evaluation.finding, named_in_message(evaluation)
+    finding = evaluation.finding
     if finding:
         yield fenced(f"{finding.reason}: {finding.message}")
     else:
         yield fenced(evaluation.message)
-    frame = finding.frame if finding else failed.frame if failed else evaluation.frame
-    if frame:
-        yield fenced("\n".join(line.plain for line in frame_lines(frame, FRAME_WIDTH)))
+    if frame := frame_of(evaluation):
+        yield fenced(plain(frame, FRAME_WIDTH))
     if finding:
         yield fenced(evaluation.message)
     said = [

@@ -14,7 +14,7 @@ from harness.reasons import Reason
 from harness.records import KernelCounts
 from harness.report.cases import case_columns, counted, has_news, noisy_of, timed_below, timed_of
 from harness.report.failures import INDENT, print_failure, print_paragraph, print_printed, repeat_of
-from harness.report.ranking import ranking
+from harness.report.ranking import ranking, rivals_of
 from harness.report.tables import print_columns
 from harness.report.verdicts import STATUS_STYLE, accepted_summary, named_in_message, status_of
 from harness.report.view import View
@@ -75,11 +75,9 @@ def _print_refused(console: Console, evaluation: Rejected | Errored, view: View)
 
 
 def _print_rankings(console: Console, evaluations: Sequence[Evaluation]) -> None:
-    for problem in dict.fromkeys(evaluation.problem for evaluation in evaluations):
-        rivals = [evaluation for evaluation in evaluations if evaluation.problem == problem]
-        if len(rivals) > 1:
-            what = "Ranking" if any(e.geomean_speedup is not None for e in rivals) else "Verdicts"
-            print_columns(console, f"{what} · {problem}", ranking(rivals))
+    for problem, rivals in rivals_of(evaluations):
+        what = "Ranking" if any(e.geomean_speedup is not None for e in rivals) else "Verdicts"
+        print_columns(console, f"{what} · {problem}", ranking(rivals))
 
 
 def _print_isolation(console: Console, isolation: dict[str, Any], verbose: bool) -> None:
@@ -157,14 +155,14 @@ def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> Non
     if build is None:
         return
     how = "from the cache" if build.cached else f"in {build.seconds:.1f} s"
-    spilling = [k for k in build.kernels if k.spill_store_bytes or k.spill_load_bytes]
+    spilling = [kernel for kernel in build.kernels if kernel.spilled_bytes]
     spills = f"; {len(spilling)} kernel{'s spill' if len(spilling) > 1 else ' spills'} registers" if spilling else ""
     console.print(Text(f"built {how}{spills}", style="dim"))
     for kernel in build.kernels if verbose else spilling:
         console.print(
             Text(
                 f"  {kernel.kernel}: {kernel.registers} registers, {kernel.shared_bytes:,} bytes of shared memory, "
-                f"{kernel.spill_store_bytes + kernel.spill_load_bytes} bytes spilled",
+                f"{kernel.spilled_bytes} bytes spilled",
                 style="dim",
             )
         )

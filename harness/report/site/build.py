@@ -30,6 +30,9 @@ FOLDERS = ("problems", "submissions", "raw", "sources", "data")
 # The first page of a site says it.
 GENERATOR = '<meta name="generator" content="kernelgate">'
 
+# Where all pages are written this one is written over.
+_UNFINISHED = "<p>This site is not finished. 'eval.py report --html' makes it anew.</p>"
+
 LARGEST_PAGE_BYTES = 299_000
 
 # A board's values and a source's SHA-256.
@@ -54,8 +57,9 @@ def build_site(db: Path, out: Path) -> Built:
         gathered = gather(store)
         if not gathered.evaluations:
             raise UsageError(f"{db} has no evaluation. 'eval.py [PATH]' judges and keeps, 'eval.py import' reads.")
-        _require_site(out)
         try:
+            _require_site(out)
+            _begin_site(out)
             for folder in FOLDERS:
                 (out / folder).mkdir(parents=True, exist_ok=True)
             written = _write_pages(store, gathered, db, out)
@@ -74,6 +78,14 @@ def _require_site(out: Path) -> None:
     is_site = index.is_file() and GENERATOR.encode() in index.read_bytes()[:4000]
     if not is_site and any(out.iterdir()):
         raise UsageError(f"{out} holds something else than a site. Name an empty folder, or one that is not there yet.")
+
+
+def _begin_site(out: Path) -> None:
+    """A first page before all others: a build that is interrupted leaves a folder that the next one knows again."""
+    out.mkdir(parents=True, exist_ok=True)
+    index = out / "index.html"
+    if not index.exists():
+        _write(index, f"<!doctype html>\n{GENERATOR}\n<title>kernelgate</title>\n{_UNFINISHED}\n")
 
 
 def _write_pages(store: Store, gathered: Gathered, db: Path, out: Path) -> set[Path]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from harness.comparison.values import shown
 from harness.report.figures import duration, ratio
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
 from harness.report.site.texts import bytes_of
-from harness.report.times import Kind, timings_of
+from harness.timed import timings_of
 from harness.verdict import Case, CaseFailed, CasePassed, CaseTiming
 
 # Rows of a page's tables of cases; the raw JSON has all of them.
@@ -51,26 +52,21 @@ def times_table(cases: Sequence[CasePassed]) -> Table:
         Heading("", "left"),
     ]
     rows = [
-        _times_row(case, _what(part, kind), timing, baselines)
+        _times_row(case, shown(_name(case), part, kind), timing, baselines)
         for case in cases
         for part, kind, timing in timings_of(case)
     ]
     return without_empty(Table("Times of each case", headings, rows[:MOST_TIMES], sortable=True))
 
 
-def _what(part: str, kind: Kind) -> str:
-    """What a time is of, where it is not the whole call."""
-    return ", ".join(filter(None, (part, kind if kind is Kind.CAPTURED else "")))
-
-
-def _times_row(case: CasePassed, what: str, timing: CaseTiming, baselines: Sequence[str]) -> Row:
+def _times_row(case: CasePassed, name: str, timing: CaseTiming, baselines: Sequence[str]) -> Row:
     eager = timing.baselines.get("eager")
     of_eager = [_time(eager.median_us if eager else None)] if "eager" in baselines else []
     said = ["launch-bound"] if timing.launch_bound else []
     if timing.device:
         said.append(f"device says {duration(timing.device.call_us)}")
     cells = [
-        Cell(f"{_name(case)}, {what}" if what else _name(case)),
+        Cell(name),
         Cell(case.shape),
         Cell(dtype_of(case)),
         _time(timing.median_us),
@@ -81,7 +77,7 @@ def _times_row(case: CasePassed, what: str, timing: CaseTiming, baselines: Seque
         Cell(bytes_of(timing.bytes_min), value=timing.bytes_min),
         Cell(", ".join(said)),
     ]
-    return Row(cells, kind="below" if what else "")
+    return Row(cells, kind="below" if name != _name(case) else "")
 
 
 def _time(us: float | None) -> Cell:

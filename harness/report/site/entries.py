@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from harness.report.figures import with_interval
+from harness.report.figures import mean_of
 from harness.report.site.gather import subject_of
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
 from harness.report.site.texts import day, named, shortened
@@ -75,6 +75,4 @@ def shared_out(boards: Sequence[Board], room: int = ROWS_OF_A_PAGE) -> list[tupl
 
 
 def _mean(mean: Mean | None) -> Cell:
-    if mean is None:
-        return Cell("–")
-    return Cell(with_interval(mean.value, mean.interval) if mean.interval else f"{mean.value:.2f}×", value=mean.value)
+    return Cell(mean_of(mean), value=mean.value if mean else None)

@@ -3,6 +3,8 @@ and any number of baselines. Nothing changes in what eval.py writes."""
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
 from harness.report.site.texts import named, shortened
@@ -10,6 +12,8 @@ from harness.verdict import Case, CasePassed, CaseTiming, Evaluation
 
 MOST_BASELINES = 10
 _SHAPE, _WORD = 120, 40
+
+_Case = TypeVar("_Case", bound=Case)
 
 
 def fitted(evaluation: Evaluation) -> Evaluation:
@@ -20,17 +24,22 @@ def fitted(evaluation: Evaluation) -> Evaluation:
         problem=named(evaluation.problem),
         device=shortened(evaluation.device, _WORD),
         cases=[_case(case) for case in evaluation.cases],
+        finding=_named(evaluation.finding) if evaluation.finding else None,
     )
 
 
 def _case(case: Case) -> Case:
-    found = msgspec.structs.replace(
-        case, name=named(case.name), shape=shortened(case.shape, _SHAPE), dtype=shortened(case.dtype, _WORD)
-    )
+    found = _named(case)
     if not isinstance(found, CasePassed) or found.timing is None:
         return found
     parts = {shortened(name, _WORD): _timing(timing) for name, timing in list(found.parts.items())[:4]}
     return msgspec.structs.replace(found, timing=_timing(found.timing), parts=parts)
+
+
+def _named(case: _Case) -> _Case:
+    return msgspec.structs.replace(
+        case, name=named(case.name), shape=shortened(case.shape, _SHAPE), dtype=shortened(case.dtype, _WORD)
+    )
 
 
 def _timing(timing: CaseTiming) -> CaseTiming:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from harness.report.site.charts.scale import drawable
-from harness.store.rows import Z_95
+from harness.store.rows import Z_95, variance
 from harness.verdict import CaseTiming
 
 
@@ -24,10 +24,10 @@ class Known:
 
 def known(value: float, interval: tuple[float, float]) -> Known | None:
     """Of a speedup with a 95% interval; none for figures that are no speedup."""
-    low, high = interval
-    if not all(map(drawable, (value, low, high))):
+    if not all(map(drawable, (value, *interval))):
         return None
-    return Known(math.log(value), (math.log(high / low) / (2 * Z_95)) ** 2)
+    of_log = variance(interval)
+    return None if of_log is None else Known(math.log(value), of_log)
 
 
 def known_of_case(timing: CaseTiming) -> Known | None:

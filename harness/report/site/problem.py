@@ -51,7 +51,6 @@ class ProblemPage:
 
     problem: str
     number: int
-    pages: int
     file: str
     following: str
     preceding: str
@@ -89,7 +88,6 @@ def problem_pages(
         yield ProblemPage(
             problem=named(problem),
             number=number,
-            pages=len(pages),
             file=names.page(key, number),
             following=names.page(key, number + 1) if number < len(pages) else "",
             preceding=names.page(key, number - 1) if number > 1 else "",

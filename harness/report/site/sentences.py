@@ -8,12 +8,15 @@ from harness.report.verdicts import accepted_summary
 from harness.store import Standing
 from harness.verdict import Accepted, Evaluation, Rejected
 
+# Of a message's first line, in a sentence.
+LONGEST_CHARACTERS = 400
+
 
 def verdict(evaluation: Evaluation) -> str:
     """What became of it, in one sentence."""
     if isinstance(evaluation, Accepted):
         return f"Accepted: {accepted_summary(evaluation)}."
-    first = shortened(evaluation.message.partition("\n")[0], 400).rstrip(".")
+    first = shortened(evaluation.message.partition("\n")[0], LONGEST_CHARACTERS).rstrip(".")
     word = "Rejected" if isinstance(evaluation, Rejected) else "Not judged"
     return f"{word}, {evaluation.reason}: {first}."
 

@@ -53,10 +53,6 @@ class Source:
     """Lines that it has no room for."""
 
     @property
-    def has_findings(self) -> bool:
-        return any(line.found for line in self.lines)
-
-    @property
     def noted(self) -> list[Line]:
         """The lines with findings."""
         return [line for line in self.lines if line.found]
@@ -76,27 +72,44 @@ def source_of(text: str, found: Mapping[int, Sequence[str]], room: int = MOST_BY
 
 
 def findings_of(evaluation: Evaluation, file: str) -> dict[int, list[str]]:
-    """What compilers and the emulator said of lines of `file`, by these."""
+    """What compilers, the emulator and the judge said of lines of `file`, by these."""
     found: dict[int, list[str]] = {}
-    for message in _messages(evaluation):
-        for number, said in _said_of_lines(message, file):
-            if said not in found.setdefault(number, []):
-                found[number].append(said)
-    for case in evaluation.cases:
-        for count in case.counts if isinstance(case, CasePassed) else ():
-            if count.worst_bank_conflict > 1 and count.worst_bank_conflict_line:
-                said = f"{count.worst_bank_conflict}-way bank conflict, the worst of {count.kernel}"
-                if said not in found.setdefault(count.worst_bank_conflict_line, []):
-                    found[count.worst_bank_conflict_line].append(said)
+    in_messages = (said for message in _messages(evaluation) for said in _said_of_lines(message, file))
+    for number, said in (*in_messages, *_marked(evaluation, file), *_bank_conflicts(evaluation)):
+        if said not in found.setdefault(number, []):
+            found[number].append(said)
     return found
+
+
+def _failed(evaluation: Evaluation) -> Iterator[CaseFailed]:
+    """What the detectors saw before the cases that it led to."""
+    if evaluation.finding:
+        yield evaluation.finding
+    yield from (case for case in evaluation.cases if isinstance(case, CaseFailed))
 
 
 def _messages(evaluation: Evaluation) -> Iterator[str]:
     if evaluation.reason is not None:
         yield evaluation.message
+    yield from (case.message for case in _failed(evaluation))
+
+
+def _marked(evaluation: Evaluation, file: str) -> Iterator[tuple[int, str]]:
+    """What happens at the places that the judge marks."""
+    told = [(case.frame, str(case.reason), case.message) for case in _failed(evaluation)]
+    for frame, reason, message in [(evaluation.frame, str(evaluation.reason), evaluation.message), *told]:
+        for mark in frame.marks if frame and frame.file == file else ():
+            yield mark.line, f"{reason}: {mark.label or shortened(message.partition(chr(10))[0], 300)}"
+
+
+def _bank_conflicts(evaluation: Evaluation) -> Iterator[tuple[int, str]]:
     for case in evaluation.cases:
-        if isinstance(case, CaseFailed):
-            yield case.message
+        for count in case.counts if isinstance(case, CasePassed) else ():
+            if count.worst_bank_conflict > 1 and count.worst_bank_conflict_line:
+                yield (
+                    count.worst_bank_conflict_line,
+                    f"{count.worst_bank_conflict}-way bank conflict, the worst of {count.kernel}",
+                )
 
 
 def _said_of_lines(message: str, file: str) -> Iterator[tuple[int, str]]:

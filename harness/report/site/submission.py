@@ -8,7 +8,7 @@ from typing import Any
 
 from harness.records import KernelResources
 from harness.report.cases import timed_of
-from harness.report.figures import with_interval
+from harness.report.figures import mean_of
 from harness.report.site import cases, names, sentences
 from harness.report.site.charts.picture import Chart, Key
 from harness.report.site.charts.samples import KEYS, samples
@@ -20,10 +20,11 @@ from harness.report.site.gather import Gathered, Subject
 from harness.report.site.source import MOST_BYTES, Source, findings_of, source_of
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
 from harness.report.site.texts import named, shortened
-from harness.report.times import SHOWN_DIGITS, timings_of
-from harness.report.verdicts import named_in_message
+from harness.report.times import SHOWN_DIGITS
+from harness.report.verdicts import cause_of, status_of
 from harness.report.words import conditions, sentence
 from harness.store import Glance, Stored
+from harness.timed import timings_of
 from harness.verdict import CaseFailed, CasePassed, Evaluation
 
 # What a page has room for, of what there may be any number of.
@@ -50,6 +51,7 @@ class SubmissionPage:
     key: str
     evaluation: Evaluation
     stored: Stored
+    status: str
     verdict: str
     standing: str
     board: str
@@ -91,11 +93,12 @@ def submission_page(
         key=subject.key,
         evaluation=evaluation,
         stored=stored,
+        status=status_of(evaluation),
         verdict=sentences.verdict(evaluation),
         standing=sentences.standing(gathered.standing_of(subject), evaluation),
         board=_board(gathered, subject),
         problem_href=f"../problems/{names.problem_key(subject.problem)}.html",
-        failure=named_in_message(evaluation),
+        failure=cause_of(evaluation),
         message=_several_lines(evaluation),
         notes=[shortened(sentence(note), MOST_NOTE_CHARACTERS) for note in evaluation.notes[:MOST_NOTES]],
         notes_left_out=max(0, len(evaluation.notes) - MOST_NOTES),
@@ -110,7 +113,7 @@ def submission_page(
         history_left_out=max(0, len(history) - MOST_HISTORY),
         source=None if text is None else source_of(text, findings_of(evaluation, f"{name}.py"), room),
         kernels=_kernels(evaluation),
-        spilling=sum(bool(kernel.spill_store_bytes or kernel.spill_load_bytes) for kernel in _built(evaluation)),
+        spilling=sum(kernel.spilled_bytes > 0 for kernel in _built(evaluation)),
         seen=_seen(timed)[:MOST_CONDITIONS],
         environment=_flat(stored.environment)[:MOST_ENVIRONMENT],
         related=[
@@ -131,7 +134,7 @@ def _board(gathered: Gathered, subject: Subject) -> str:
 
 def _several_lines(evaluation: Evaluation) -> str:
     message = evaluation.message
-    return shortened(message) if "\n" in message or len(message) > 400 else ""
+    return shortened(message) if "\n" in message or len(message) > sentences.LONGEST_CHARACTERS else ""
 
 
 def _history(evaluations: Sequence[Glance], subject: Subject) -> Table:
@@ -159,7 +162,7 @@ def _history_row(glance: Glance, subject: Subject) -> Row:
         [
             Cell(glance.date[:16].replace("T", " ")),
             Cell(glance.reason or glance.status, kind=kind),
-            Cell(with_interval(mean.value, mean.interval) if mean else "–", value=mean.value if mean else None),
+            Cell(mean_of(mean), value=mean.value if mean else None),
             Cell(glance.source_sha256[:SHOWN_DIGITS], href=href, kind="digest"),
             Cell(named(glance.model)),
             Cell(named(glance.judge) or "unknown"),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from statistics import median
 
 from harness.report.figures import duration
 from harness.report.site.charts.picture import Chart, Key, dots, left_axis, picture, polyline, text, titled
-from harness.report.site.charts.scale import Linear, drawable, linear_over
+from harness.report.site.charts.scale import Linear, drawable, linear_over, thinned
 from harness.report.words import held_down_by
 from harness.verdict import CasePassed, CaseTiming, Conditions, Timing
 
@@ -29,19 +30,17 @@ KEYS = (
 
 def samples(cases: Sequence[CasePassed]) -> list[Chart]:
     """A small plot for each case that was timed."""
-    return [_chart(case.name, case.timing) for case in cases[:MOST_CASES] if case.timing and _drawable(case.timing)]
+    return [_chart(case.name, case.timing) for case in cases[:MOST_CASES] if case.timing and _samples(case.timing)]
 
 
-def _drawable(timing: Timing) -> list[float]:
-    return _thinned([value for value in timing.samples_us if drawable(value)])
-
-
-def _thinned(values: list[float]) -> list[float]:
-    return values[:: max(1, -(-len(values) // MOST_SAMPLES))]
+def _samples(timing: Timing) -> list[float]:
+    """Those that have a place on an axis."""
+    return [value for value in timing.samples_us if drawable(value)]
 
 
 def _chart(name: str, timing: CaseTiming) -> Chart:
-    mine = _drawable(timing)
+    every = _samples(timing)
+    mine = thinned(every, MOST_SAMPLES)
     x = Linear(0, max(len(mine) - 1, 1), _LEFT, _WIDTH - _RIGHT)
     interval = [end for end in timing.interval_us if drawable(end)]
     y = linear_over([*mine, *interval], _BOTTOM, _TOP)
@@ -50,8 +49,8 @@ def _chart(name: str, timing: CaseTiming) -> Chart:
     parts.append(polyline([(x.at(n), y.at(us)) for n, us in enumerate(mine)], "l s0 thin"))
     parts.append(dots([(x.at(n), y.at(us)) for n, us in enumerate(mine)], 0))
     parts.append(text((_LEFT + _WIDTH) / 2, _HEIGHT - 5, "round, in order", "tick", "middle"))
-    drift = _drift(mine)
-    said = f"{name}: {len(mine)} rounds from {duration(min(mine))} to {duration(max(mine))}. {drift}"
+    drift = _drift(every)
+    said = f"{name}: {len(every)} rounds from {duration(min(every))} to {duration(max(every))}. {drift}"
     return Chart(name, picture(_WIDTH, _HEIGHT, said, parts), (), " ".join(filter(None, (drift, _seen(timing)))))
 
 
@@ -67,7 +66,7 @@ def _band(interval: Sequence[float], y: Linear) -> str:
 def _eager(timing: CaseTiming, y: Linear) -> list[str]:
     """Eager's samples of the same rounds over its median, so that what both share is seen."""
     eager = timing.baselines.get("eager")
-    found = _drawable(eager) if eager else []
+    found = thinned(_samples(eager), MOST_SAMPLES) if eager else []
     if not found or eager is None or not drawable(eager.median_us):
         return []
     x = Linear(0, max(len(found) - 1, 1), _LEFT, _WIDTH - _RIGHT)
@@ -76,7 +75,7 @@ def _eager(timing: CaseTiming, y: Linear) -> list[str]:
 
 
 def _rounds(conditions: Conditions) -> list[float]:
-    return _thinned([float(mhz) for mhz in conditions.sm_mhz_of_rounds if mhz is not None])
+    return [float(mhz) for mhz in conditions.sm_mhz_of_rounds if mhz is not None]
 
 
 def _clock(conditions: Conditions | None) -> list[str]:
@@ -84,9 +83,10 @@ def _clock(conditions: Conditions | None) -> list[str]:
     found = _rounds(conditions) if conditions else []
     if not found or min(found) == max(found):
         return []
-    x = Linear(0, len(found) - 1, _LEFT, _WIDTH - _RIGHT)
+    drawn = thinned(found, MOST_SAMPLES)
+    x = Linear(0, max(len(drawn) - 1, 1), _LEFT, _WIDTH - _RIGHT)
     y = linear_over(found, _BOTTOM, _TOP)
-    line = polyline([(x.at(n), y.at(mhz)) for n, mhz in enumerate(found)], "l s6 dashes thin")
+    line = polyline([(x.at(n), y.at(mhz)) for n, mhz in enumerate(drawn)], "l s6 dashes thin")
     return [titled(line, f"SM clock from {min(found):.0f} to {max(found):.0f} MHz")]
 
 
@@ -95,17 +95,12 @@ def _drift(found: Sequence[float]) -> str:
     if len(found) < 6:
         return ""
     half = len(found) // 2
-    first, second = _median(found[:half]), _median(found[-half:])
-    step = _median([abs(b - a) for a, b in pairwise(found)])
+    first, second = median(found[:half]), median(found[-half:])
+    step = median([abs(b - a) for a, b in pairwise(found)])
     if abs(second - first) <= max(2 * step, LEAST_DRIFT * first):
         return ""
-    return f"Drifts: the second half is {second / first - 1:+.1%}."
-
-
-def _median(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    change = second / first - 1
+    return f"Drifts: the second half takes {abs(change):.1%} {'longer' if change > 0 else 'less'}."
 
 
 def _seen(timing: CaseTiming) -> str:

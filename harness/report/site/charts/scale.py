@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeGuard
 
@@ -49,7 +49,7 @@ class Log:
             steps = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 9)
         exponents = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         found = [step * 10.0**exponent for exponent in exponents for step in steps]
-        return _thinned([tick for tick in found if self.low <= tick <= self.high])
+        return thinned([tick for tick in found if self.low <= tick <= self.high], MOST_TICKS)
 
 
 @dataclass(frozen=True)
@@ -90,5 +90,6 @@ def linear_over(values: Iterable[float], start: float, end: float) -> Linear:
     return Linear(low - room, high + room, start, end)
 
 
-def _thinned(ticks: list[float]) -> list[float]:
-    return ticks[:: max(1, math.ceil(len(ticks) / MOST_TICKS))]
+def thinned(values: Sequence[float], most: int) -> list[float]:
+    """The first and then evenly spaced ones, `most` at the most."""
+    return list(values[:: max(1, math.ceil(len(values) / most))])
