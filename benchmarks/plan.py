@@ -109,6 +109,7 @@ def gpu() -> Plan:
         [_shapes()],
         [_repeatability()],
         [_replay()],
+        [_gate_proof()],
         [_counters()],
         [_profile(HEADLINE)],
         [_profile(BACKWARD)],
@@ -325,6 +326,20 @@ def _replay() -> Step:
         limit_s=580,
         dry_run=("benchmarks/replay.py", ON_CPU, *ONE_TIMED_CASE, "--runs", "1", "--quick", *out),
         reads=(HEADLINE, "problems/layernorm.py"),
+    )
+
+
+def _gate_proof() -> Step:
+    """Pull requests through the gate: a right one, a wrong one, one that is 5% slower, and 20 that change nothing."""
+    out = ("--json", f"{FOLDER}/gate_proof.json")
+    return Step(
+        name="gate_proof",
+        words=("benchmarks/gate_proof.py", HEADLINE, *out),
+        files=("gate_proof.json",),
+        seconds=300,
+        limit_s=580,
+        dry_run=("benchmarks/gate_proof.py", f"{LADDER}/rung3_warp_shuffle.py", "--unchanged", "1", *out),
+        reads=(HEADLINE,),
     )
 
 
