@@ -37,6 +37,7 @@ from harness.verbs import gate_runs
 from harness.verdict import Baseline, CasePassed, CaseTiming, Speedup, digest_of_cases
 from tests.helpers import ROOT
 from tests.sample_results import FAST, NOISY, UNTIMED, WRONG
+from tests.test_workflow_log import commands, loud
 
 H200 = ROOT / "results" / "h200"
 
@@ -805,20 +806,9 @@ def test_junit_has_a_test_for_each_case(reports):
 
 
 def test_a_submissions_words_command_no_runner(toy, tmp_path):
-    path = tmp_path / "tiny" / "loud.py"
-    path.parent.mkdir()
-    path.write_text("raise RuntimeError('no\\n::error file=x::forged\\n::stop-commands::x\\n::x::')\n")
+    path = loud(tmp_path)
     done = eval_gate(toy, str(path), "--no-require-check", code=1, GITHUB_ACTIONS="true")
-    for stream in (done.stdout, done.stderr):
-        obeyed, word = [], ""
-        for line in map(str.strip, stream.splitlines()):  # as GitHub's runner reads them
-            if word:
-                word = "" if line == f"::{word}::" else word
-            elif line.startswith("::stop-commands::"):
-                word = line.removeprefix("::stop-commands::")
-            elif line.startswith("::"):
-                obeyed.append(line)
-        assert (obeyed, word) == ([], "")
+    assert [commands(stream) for stream in (done.stdout, done.stderr)] == [[], []]
     assert "::error file=x::forged" in done.stdout
 
 
