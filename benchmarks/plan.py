@@ -128,6 +128,7 @@ def cpu() -> Plan:
     forms = (f"{agreement}/forms.py", *emulated, "--jobs", "2")
     on_emulator = (f"{agreement}/corpus_on_emulator.py",)
     everything = ("submissions", "problems", "tests/hostile")
+    cold = ("benchmarks/cold_gate.py", "--warm-cache")
     hostile = ("-m", "tests.hostile", "--device", "cpu", "--device", "emulator", "--jobs", "2", "--timed-jobs", "1")
     return [
         [_on_cpu("hostile", 270, hostile, ("-k", "form/control"), ("tests/hostile",))],
@@ -136,6 +137,7 @@ def cpu() -> Plan:
         [_on_cpu("forms_emulator", 60, forms, (ONE_FORM,), (PUBLIC_FORMS,))],
         [_on_cpu("counters_emulator", 120, counters, (FIRST_RUNG,), (LADDER,))],
         [_on_cpu("warm_evaluation", 60, warm, ("-k", "random 1", "--runs", "1"), (LADDER, "problems/layernorm.py"))],
+        [_on_cpu("cold_gate", 130, cold, (), (f"{LADDER}/rung3_warp_shuffle.py",))],
         [_on_cpu("same_twice_cpu_vectorised", 60, twice, ONE_TIMED_CASE, (ON_CPU, "problems/layernorm.py"))],
     ]
 

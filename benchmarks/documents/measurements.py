@@ -294,6 +294,15 @@ def _gated(runs: list[dict[str, Any]]) -> list[str]:
     return [ends, f"{right} of {len(runs)}", slower, f"{seconds:.1f}"]
 
 
+def cold_gate(folder: Path) -> str:
+    """From checkout to verdict, step by step."""
+    content = measured(folder / "cold_gate.json", "cold_gate")
+    rows = [[step, f"{seconds:.1f} s"] for step, seconds in content["steps_s"].items()]
+    rows.append([f"together; the target is {content['target_s']:.0f} s", f"{content['total_s']:.1f} s"])
+    what = f"`{content['submission']}`, changed, on {content['cpus']} cores; {machine(content['environment'])}"
+    return f"{what}.\n\n" + _rows("step | took", rows)
+
+
 # ---------------------------------------------------------------------- hostile files and sanitizers
 
 
@@ -552,6 +561,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "repeatability": repeatability,
     "warm": warm,
     "gate proof": gate_proof,
+    "cold gate": cold_gate,
     "hostile": hostile,
     "hostile counts": hostile_counts,
     "hostile opened": hostile_opened,
