@@ -109,6 +109,7 @@ def gpu() -> Plan:
         [_shapes()],
         [_repeatability()],
         [_replay()],
+        [_gate_proof()],
         [_counters()],
         [_profile(HEADLINE)],
         [_profile(BACKWARD)],
@@ -127,6 +128,7 @@ def cpu() -> Plan:
     forms = (f"{agreement}/forms.py", *emulated, "--jobs", "2")
     on_emulator = (f"{agreement}/corpus_on_emulator.py",)
     everything = ("submissions", "problems", "tests/hostile")
+    cold = ("benchmarks/cold_gate.py", "--warm-cache")
     hostile = ("-m", "tests.hostile", "--device", "cpu", "--device", "emulator", "--jobs", "2", "--timed-jobs", "1")
     return [
         [_on_cpu("hostile", 270, hostile, ("-k", "form/control"), ("tests/hostile",))],
@@ -135,6 +137,7 @@ def cpu() -> Plan:
         [_on_cpu("forms_emulator", 60, forms, (ONE_FORM,), (PUBLIC_FORMS,))],
         [_on_cpu("counters_emulator", 120, counters, (FIRST_RUNG,), (LADDER,))],
         [_on_cpu("warm_evaluation", 60, warm, ("-k", "random 1", "--runs", "1"), (LADDER, "problems/layernorm.py"))],
+        [_on_cpu("cold_gate", 130, cold, (), (f"{LADDER}/rung3_warp_shuffle.py",))],
         [_on_cpu("same_twice_cpu_vectorised", 60, twice, ONE_TIMED_CASE, (ON_CPU, "problems/layernorm.py"))],
     ]
 
@@ -325,6 +328,20 @@ def _replay() -> Step:
         limit_s=580,
         dry_run=("benchmarks/replay.py", ON_CPU, *ONE_TIMED_CASE, "--runs", "1", "--quick", *out),
         reads=(HEADLINE, "problems/layernorm.py"),
+    )
+
+
+def _gate_proof() -> Step:
+    """Pull requests through the gate: a right one, a wrong one, one that is 5% slower, and 20 that change nothing."""
+    out = ("--json", f"{FOLDER}/gate_proof.json")
+    return Step(
+        name="gate_proof",
+        words=("benchmarks/gate_proof.py", HEADLINE, *out),
+        files=("gate_proof.json",),
+        seconds=300,
+        limit_s=580,
+        dry_run=("benchmarks/gate_proof.py", f"{LADDER}/rung3_warp_shuffle.py", "--unchanged", "1", *out),
+        reads=(HEADLINE,),
     )
 
 

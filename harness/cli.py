@@ -23,6 +23,7 @@ from harness.report import formats, writing
 from harness.report.board import print_boards
 from harness.report.progress import listening
 from harness.report.view import View, console
+from harness.report.workflow import no_commands, would_command
 from harness.run import INTERRUPTED, RunStopped, run
 from harness.storage import cache
 from harness.storage.disk import full_is_said
@@ -76,7 +77,7 @@ def _judge(asked: Judge) -> Exit:
 def _run(plan: RunPlan, output: Output) -> tuple[Results, UsageError | HarnessError | None, str]:
     """The results, what ended the run before its end, if anything did, and why they are not kept, if they are not."""
     view = View(quiet=output.quiet, verbose=output.verbose)
-    with listening(console(sys.stderr, output.color), view) as tell:
+    with no_commands(sys.stderr), listening(console(sys.stderr, output.color), view) as tell:
         keeper = Keeper(output.db, plan, tell) if output.db else None
         try:
             results, cause = run(plan, keeper or tell), None
@@ -96,10 +97,11 @@ def _report(results: Results, plan: RunPlan, asked: Judge, *, shows_boards: bool
     if not writing.go_to_stdout(output.reports):
         boards_of = output.db if shows_boards else None
         view = replace(_view_of_stdout(plan, output), ranks=boards_of is None)
-        sys.stdout.write(formats.find("terminal").render(results, view))
-        if boards_of is not None:
-            problems = {(group.problem.stem, group.device) for group in plan.groups}
-            print_boards(console(sys.stdout, output.color), boards_of, problems)
+        with no_commands(sys.stdout):
+            sys.stdout.write(formats.find("terminal").render(results, view))
+            if boards_of is not None:
+                problems = {(group.problem.stem, group.device) for group in plan.groups}
+                print_boards(console(sys.stdout, output.color), boards_of, problems)
     if failed:
         raise UsageError(" ".join(failed))
 
@@ -138,6 +140,8 @@ def _terminated(_number: int, _frame: object) -> None:
 
 
 def _complain(error: object, code: Exit) -> Exit:
-    with contextlib.suppress(OSError):  # the code says it, too
-        print(f"eval.py: {error}", file=sys.stderr)
+    text = f"eval.py: {error}"
+    quietened = no_commands(sys.stderr) if would_command(text) else contextlib.nullcontext()
+    with contextlib.suppress(OSError), quietened:  # the code says it, too
+        print(text, file=sys.stderr)
     return code

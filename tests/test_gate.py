@@ -37,6 +37,7 @@ from harness.verbs import gate_runs
 from harness.verdict import Baseline, CasePassed, CaseTiming, Speedup, digest_of_cases
 from tests.helpers import ROOT
 from tests.sample_results import FAST, NOISY, UNTIMED, WRONG
+from tests.test_workflow_log import commands, loud
 
 H200 = ROOT / "results" / "h200"
 
@@ -771,7 +772,8 @@ def test_wrong_kernels_fail_with_a_line_each(reports):
     assert len(found) == len(FAULTS)
     for name, (*_, reason) in FAULTS.items():
         assert any(f"submissions/tiny/{name}.py: verdict: rejected on emulator: {reason}: " in line for line in found)
-    assert done.stderr.splitlines()[-1] == "gate: failed: 4 of 4 judged, 4 rules broken."
+    said = [line for line in done.stderr.splitlines() if line and not line.startswith("::")]
+    assert said[-1] == "gate: failed: 4 of 4 judged, 4 rules broken."
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -805,20 +807,9 @@ def test_junit_has_a_test_for_each_case(reports):
 
 
 def test_a_submissions_words_command_no_runner(toy, tmp_path):
-    path = tmp_path / "tiny" / "loud.py"
-    path.parent.mkdir()
-    path.write_text("raise RuntimeError('no\\n::error file=x::forged\\n::stop-commands::x\\n::x::')\n")
+    path = loud(tmp_path)
     done = eval_gate(toy, str(path), "--no-require-check", code=1, GITHUB_ACTIONS="true")
-    for stream in (done.stdout, done.stderr):
-        obeyed, word = [], ""
-        for line in map(str.strip, stream.splitlines()):  # as GitHub's runner reads them
-            if word:
-                word = "" if line == f"::{word}::" else word
-            elif line.startswith("::stop-commands::"):
-                word = line.removeprefix("::stop-commands::")
-            elif line.startswith("::"):
-                obeyed.append(line)
-        assert (obeyed, word) == ([], "")
+    assert [commands(stream) for stream in (done.stdout, done.stderr)] == [[], []]
     assert "::error file=x::forged" in done.stdout
 
 

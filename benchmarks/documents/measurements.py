@@ -303,6 +303,40 @@ def _warm_checks(folder: Path) -> Iterator[list[str]]:
         yield [what, target, f"{entry['median_s']:.1f} s", date]
 
 
+# ---------------------------------------------------------------------- pull requests through the gate
+
+
+def gate_proof(folder: Path) -> str:
+    """Each kind of pull request: how the gate ended, and how much slower than the stored best it was called."""
+    content = measured(folder / "gate_proof.json", "gate_proof")
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for run in content["runs"]:
+        kinds.setdefault(run["name"].split()[0], []).append(run)
+    rows = [[kind, str(len(runs)), *_gated(runs)] for kind, runs in kinds.items()]
+    what = f"`{content['submission']}` on a case of {duration(content['headline_us'] or float('nan'))}"
+    where = f"{what}; {machine(content['environment'])}.{older(content['environment'], TIMING)}"
+    return f"{where}\n\n" + _rows("pull request | runs | must be | was | slower than the best | seconds of a run", rows)
+
+
+def _gated(runs: list[dict[str, Any]]) -> list[str]:
+    """What the runs of one kind must end with, how many did, and what they took."""
+    right = sum(run["as_expected"] for run in runs)
+    shares = [share for run in runs for of_kind in run["slower"].values() for share, _, _ in of_kind]
+    slower = f"{min(shares):+.1%} to {max(shares):+.1%}" if shares else "–"
+    seconds = statistics.median(run["seconds"] for run in runs)
+    ends = "red" if runs[0]["expected"] else "green"
+    return [ends, f"{right} of {len(runs)}", slower, f"{seconds:.1f}"]
+
+
+def cold_gate(folder: Path) -> str:
+    """From checkout to verdict, step by step."""
+    content = measured(folder / "cold_gate.json", "cold_gate")
+    rows = [[step, f"{seconds:.1f} s"] for step, seconds in content["steps_s"].items()]
+    rows.append([f"together; the target is {content['target_s']:.0f} s", f"{content['total_s']:.1f} s"])
+    what = f"`{content['submission']}`, changed, on {content['cpus']} cores; {machine(content['environment'])}"
+    return f"{what}.\n\n" + _rows("step | took", rows)
+
+
 # ---------------------------------------------------------------------- hostile files and sanitizers
 
 
@@ -561,6 +595,8 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "repeatability": repeatability,
     "replay": replayed,
     "warm": warm,
+    "gate proof": gate_proof,
+    "cold gate": cold_gate,
     "hostile": hostile,
     "hostile counts": hostile_counts,
     "hostile opened": hostile_opened,

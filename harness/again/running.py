@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
 
 from harness.errors import HarnessError, UsageError
-from harness.events import Event, Finished
+from harness.events import Event, Finished, OnEvent
 from harness.plan import RunPlan
 from harness.report.formats import terminal
 from harness.report.progress import listening
 from harness.report.view import Color, View, console
+from harness.report.workflow import no_commands
 from harness.run import RunStopped, run
 from harness.store import Keeper
 from harness.verdict import Evaluation, Results
@@ -40,10 +42,14 @@ class Outcome:
     not_kept: str = ""
 
 
+def _listening(shown: Shown) -> AbstractContextManager[OnEvent]:
+    return listening(console(sys.stderr, shown.color), View(quiet=shown.quiet, verbose=shown.verbose))
+
+
 def judged(plan: RunPlan, shown: Shown, rewrite: Rewrite, db: Path | None = None) -> Outcome:
     """Run a plan, show its progress, and keep what it finds in `db`; `rewrite` changes each evaluation before anybody
     sees it. Raises UsageError and HarnessError where nothing was judged."""
-    with listening(console(sys.stderr, shown.color), View(quiet=shown.quiet, verbose=shown.verbose)) as tell:
+    with no_commands(sys.stderr), _listening(shown) as tell:
         keeper = Keeper(db, plan, tell) if db else None
         listener = keeper or tell
 
@@ -63,4 +69,5 @@ def show(results: Results, plan: RunPlan, shown: Shown) -> None:
     page = console(sys.stdout, shown.color)
     is_colored = page.color_system is not None and not page.no_color
     view = View(shown.quiet, shown.verbose, plan.settings.check, page.width, is_colored, ranks=False)
-    sys.stdout.write(terminal.render(results, view))
+    with no_commands(sys.stdout):
+        sys.stdout.write(terminal.render(results, view))

@@ -13,10 +13,14 @@ import msgspec
 from harness.errors import UsageError
 from harness.report import files, formats
 from harness.report.view import View
+from harness.report.workflow import no_commands, without_commands
 from harness.verdict import Results
 
 # In place of a file: standard output.
 STDOUT = "-"
+
+# The format whose lines are commands to GitHub's runner, and those that are for people.
+ANNOTATIONS, PROSE = "github", frozenset({"terminal", "markdown", "comment"})
 
 Reports = tuple[tuple[str, str], ...]
 """Formats and the files that they are written to."""
@@ -68,10 +72,29 @@ def write(reports: Reports, results: Results, environment: Mapping[str, Any], vi
                 failed.append(f"The results could not be written to {target}: {error.strerror}. They stand above.")
     for name, target in reports:
         if target == STDOUT:
-            sys.stdout.write(formats.find(name).render(described, view))
-    if any(name == "github" for name, _ in reports):
+            _write_to_stdout(name, formats.find(name).render(described, view))
+    if any(name == ANNOTATIONS for name, _ in reports):
         failed += _summarise(described, view)
     return failed
+
+
+def _write_to_stdout(name: str, text: str) -> None:
+    """Where that is a workflow's log, only annotations are commands."""
+    if name == ANNOTATIONS:
+        sys.stdout.write(text)
+    elif name in PROSE:
+        with no_commands(sys.stdout):
+            sys.stdout.write(text)
+    else:
+        sys.stdout.write(without_commands(text, sys.stdout, _in_xml if name == "junit" else _in_json))
+
+
+def _in_xml(character: str) -> str:
+    return f"&#{ord(character)};"
+
+
+def _in_json(character: str) -> str:
+    return f"\\u{ord(character):04x}"
 
 
 def _summarise(results: Results, view: View) -> list[str]:

@@ -137,5 +137,6 @@ def _report(found: Gated, asked: Asked) -> list[str]:
         shown = View(width=page.width, colored=page.color_system is not None and not page.no_color, checked=True)
         with no_commands(sys.stdout):
             sys.stdout.write(formats.find("terminal").render(found.results, shown))
-    print_outcome(page, found.outcome, quiet=asked.quiet)
+    with no_commands(sys.stderr if to_stdout else sys.stdout):
+        print_outcome(page, found.outcome, quiet=asked.quiet)
     return failed

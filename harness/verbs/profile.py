@@ -18,6 +18,7 @@ from harness.errors import HarnessError, SubmissionError
 from harness.exits import Exit
 from harness.plan import named_problem, problem_of
 from harness.report.view import Color, console
+from harness.report.workflow import no_commands
 from harness.settings import fresh_seed, sub_seed
 from harness.storage import cache
 from harness.submission import read_submission
@@ -94,8 +95,9 @@ def _run(asked: Asked) -> Exit:
     try:
         found = profile(submission, problem, case.on(device), device, seed, report)
     except SubmissionError as error:
-        with contextlib.suppress(OSError):  # the code says it, too
+        with contextlib.suppress(OSError), no_commands(sys.stderr):  # the code says it, too
             print(f"eval.py: {submission.name} cannot be profiled: {error.message}", file=sys.stderr)
         return Exit.REJECTED
-    print_profile(console(sys.stdout, asked.color), found)
+    with no_commands(sys.stdout):
+        print_profile(console(sys.stdout, asked.color), found)
     return Exit.ACCEPTED
