@@ -45,7 +45,7 @@ class SubmissionError(Stopped):
 
 class Inconclusive(Stopped):
     """Nothing is said about the submission: it did nothing wrong that could be seen. Only the judge finds that out; no
-    word of a worker makes it so."""
+    word of a worker makes it so, but on the emulator for what that cannot do."""
 
 
 class NotCaptured(Inconclusive):

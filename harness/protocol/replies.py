@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TypeVar
 
-from harness.errors import SubmissionError
+from harness.errors import Inconclusive, Stopped, SubmissionError
 from harness.protocol.wire import Failed, Reply
 from harness.reasons import Reason
 from harness.records import Finding, Place
@@ -13,15 +14,18 @@ from harness.records import Finding, Place
 _R = TypeVar("_R")
 
 
-def required(reply: Reply, kind: type[_R]) -> _R:
+def required(reply: Reply, kind: type[_R], *, emulated: bool = False) -> _R:
     """`reply`, which must be of `kind`.
 
     Raises SubmissionError with a failure's reason, or with bad_message for a reply of another kind: a submission can
-    write to its worker's channel."""
+    write to its worker's channel. Raises Inconclusive where the device is `emulated` and could not do what was asked of
+    it. A submission may say so itself, which takes its own verdict from it."""
     if isinstance(reply, Failed):
         # A device's finding names the defect; the exception is its consequence.
         if reply.findings:
-            raise as_error(reply.findings[0])
+            raise as_error(reply.findings, emulated=emulated)
+        if emulated and reply.reason == Reason.UNSUPPORTED_BY_EMULATOR:
+            raise Inconclusive(reply.reason, reply.message, reply.places)
         raise SubmissionError(reply.reason, reply.message, reply.places)
     if not isinstance(reply, kind):
         raise SubmissionError(
@@ -30,10 +34,14 @@ def required(reply: Reply, kind: type[_R]) -> _R:
     return reply
 
 
-def as_error(finding: Finding) -> SubmissionError:
-    """A finding as the reason of a rejection: what was seen, and where."""
+def as_error(findings: Sequence[Finding], *, emulated: bool) -> Stopped:
+    """The first defect as the reason of a rejection: what was seen, and where. Where there is none, and what the
+    emulator cannot do ended the call, nothing is said about the submission."""
+    defects = [finding for finding in findings if finding.kind != Reason.UNSUPPORTED_BY_EMULATOR]
+    finding = [*defects, *findings][0]
     message = " ".join(filter(None, [finding.message, _place(finding)]))
-    return SubmissionError(finding.kind, message, _places(finding))
+    kind = SubmissionError if defects or not emulated else Inconclusive
+    return kind(finding.kind, message, _places(finding))
 
 
 def _places(finding: Finding) -> list[Place]:
