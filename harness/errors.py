@@ -30,9 +30,10 @@ class JudgeFailed(KernelgateError):
 class Stopped(KernelgateError):
     """Judging or timing one implementation came to an end, and `reason` is why."""
 
-    def __init__(self, reason: Reason, message: str, places: Sequence[Place] = ()) -> None:
+    def __init__(self, reason: Reason, message: str, places: Sequence[Place] = (), also: Sequence[str] = ()) -> None:
         """`message` may hold words of the submission's: characters that move a terminal's cursor are taken out. It is
-        about `places` of the submission's source."""
+        about `places` of the submission's source. `also` says what was seen beside it, a sentence each."""
+        self.also = tuple(map(printable, also))
         self.reason = reason
         self.places = tuple(places)
         self.message = printable(message)

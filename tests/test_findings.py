@@ -175,3 +175,16 @@ def test_all_cases_together_have_a_limit_and_those_that_were_judged_are_kept(mon
     left_out = "Not run: those before it took 2.5 s together; --timeout gives more."
     assert judging.results == ["a", "b", f"c: {left_out}", f"d: {left_out}"]
     assert judging.out_of_time
+
+
+def test_further_defects_of_a_call_are_named_behind_the_first(tmp_path):
+    source = (FRAGILE / "no_barrier.py").read_text()
+    file = tmp_path / "mine.py"
+    file.write_text(source.replace("float sum = 0;", "float sum = threadIdx.x == 63 ? x[8 * 321] : 0;"))
+    where = (file, "--problem", SMALL, "--device", "emulator", "-k", "large eps", "--no-timing", "--check")
+    run = run_eval(*where)
+    (evaluation,) = run.results["evaluations"]
+    (case,) = evaluation["cases"]
+    assert {evaluation["reason"], *(said.split(":")[0] for said in case["also"])} == {"out_of_bounds", "data_race"}
+    told = run_eval(*where, json_results=False).stdout
+    assert re.search(r"^  also (data_race|out_of_bounds): .*", told, re.MULTILINE)

@@ -279,6 +279,7 @@ class Correctness:
                 message=error.message,
                 repeat=repeat,
                 frame=runner.frame(error),
+                also=list(error.also),
             )
         result = case_result(drawn, case.name, comparisons, ran, repeat)
         if isinstance(result, verdict.CaseFailed) and self.first_failure is None:

@@ -13,6 +13,9 @@ from harness.records import Finding, Place
 
 _R = TypeVar("_R")
 
+# Of the defects that a call showed, so many are named.
+MOST_NAMED = 5
+
 
 def required(reply: Reply, kind: type[_R], *, emulated: bool = False) -> _R:
     """`reply`, which must be of `kind`.
@@ -35,13 +38,17 @@ def required(reply: Reply, kind: type[_R], *, emulated: bool = False) -> _R:
 
 
 def as_error(findings: Sequence[Finding], *, emulated: bool) -> Stopped:
-    """The first defect as the reason of a rejection: what was seen, and where. Where there is none, and what the
-    emulator cannot do ended the call, nothing is said about the submission."""
+    """The first defect as the reason of a rejection: what was seen, and where, with the next ones beside it. Where there
+    is none, and what the emulator cannot do ended the call, nothing is said about the submission."""
     defects = [finding for finding in findings if finding.kind != Reason.UNSUPPORTED_BY_EMULATOR]
-    finding = [*defects, *findings][0]
-    message = " ".join(filter(None, [finding.message, _place(finding)]))
+    finding, *others = defects or findings
     kind = SubmissionError if defects or not emulated else Inconclusive
-    return kind(finding.kind, message, _places(finding))
+    also = [f"{other.kind}: {_sentence(other)}" for other in others[: MOST_NAMED - 1]]
+    return kind(finding.kind, _sentence(finding), _places(finding), also)
+
+
+def _sentence(finding: Finding) -> str:
+    return " ".join(filter(None, [finding.message, _place(finding)]))
 
 
 def _places(finding: Finding) -> list[Place]:

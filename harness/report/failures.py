@@ -38,6 +38,7 @@ def _print_cause(console: Console, evaluation: Rejected | Errored) -> None:
     failed = named_in_message(evaluation)
     print_paragraph(console, _head(evaluation), f"  {evaluation.submission}  {evaluation.reason}: {evaluation.message}")
     _print_frame(console, failed.frame if failed else evaluation.frame)
+    _print_others(console, failed)
     if explained := why(evaluation):
         print_paragraph(console, Text(INDENT), f"why: {explained}")
 
@@ -49,8 +50,15 @@ def _print_finding(console: Console, evaluation: Rejected | Errored, finding: Ca
     said = f"  {evaluation.submission}  {of}{finding.reason}: {finding.message}"
     print_paragraph(console, _head(evaluation), said)
     _print_frame(console, finding.frame)
+    _print_others(console, finding)
     if led_on:
         print_paragraph(console, Text(INDENT), f"{evaluation.reason}: {evaluation.message}")
+
+
+def _print_others(console: Console, failed: CaseFailed | None) -> None:
+    """What was seen beside the first defect."""
+    for said in failed.also if failed else ():
+        print_paragraph(console, Text(INDENT), f"also {said}")
 
 
 def _head(evaluation: Rejected | Errored) -> Text:

@@ -97,6 +97,8 @@ def _why(evaluation: Rejected | Errored) -> Iterator[str]:
     frame = finding.frame if finding else failed.frame if failed else evaluation.frame
     if frame:
         yield fenced("\n".join(line.plain for line in frame_lines(frame, FRAME_WIDTH)))
+    if (named := finding or failed) and named.also:
+        yield fenced("\n".join(named.also))
     if finding:
         yield fenced(evaluation.message)
     said = [
