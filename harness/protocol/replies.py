@@ -38,8 +38,8 @@ def required(reply: Reply, kind: type[_R], *, emulated: bool = False) -> _R:
 
 
 def as_error(findings: Sequence[Finding], *, emulated: bool) -> Stopped:
-    """The first defect as the reason of a rejection: what was seen, and where, with the next ones beside it. Where there
-    is none, and what the emulator cannot do ended the call, nothing is said about the submission."""
+    """The first defect as the reason of a rejection: what was seen, and where, with the next ones beside it. Where
+    there is none, and what the emulator cannot do ended the call, nothing is said about the submission."""
     defects = [finding for finding in findings if finding.kind != Reason.UNSUPPORTED_BY_EMULATOR]
     finding, *others = defects or findings
     kind = SubmissionError if defects or not emulated else Inconclusive
