@@ -30,9 +30,10 @@ class JudgeFailed(KernelgateError):
 class Stopped(KernelgateError):
     """Judging or timing one implementation came to an end, and `reason` is why."""
 
-    def __init__(self, reason: Reason, message: str, places: Sequence[Place] = ()) -> None:
+    def __init__(self, reason: Reason, message: str, places: Sequence[Place] = (), also: Sequence[str] = ()) -> None:
         """`message` may hold words of the submission's: characters that move a terminal's cursor are taken out. It is
-        about `places` of the submission's source."""
+        about `places` of the submission's source. `also` says what was seen beside it, a sentence each."""
+        self.also = tuple(map(printable, also))
         self.reason = reason
         self.places = tuple(places)
         self.message = printable(message)
@@ -45,7 +46,7 @@ class SubmissionError(Stopped):
 
 class Inconclusive(Stopped):
     """Nothing is said about the submission: it did nothing wrong that could be seen. Only the judge finds that out; no
-    word of a worker makes it so."""
+    word of a worker makes it so, but on the emulator for what that cannot do."""
 
 
 class NotCaptured(Inconclusive):

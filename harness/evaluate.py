@@ -149,8 +149,8 @@ class Judge:
             common |= {"cases": correctness.results, "printed": correctness.printed}
             common |= self._look_closer(submission, runner, correctness, common)
             return _rejection(_overall(correctness.first_failure, correctness.results), common, failing)
-        if correctness.without_memory:
-            return _refusal(Inconclusive(Reason.NOT_ENOUGH_MEMORY, correctness.without_memory), common)
+        if correctness.not_judged:
+            return _refusal(correctness.not_judged, common)
         if correctness.out_of_time:
             return _refusal(self._out_of_time(correctness.results), common)
         if not self._timed:

@@ -228,6 +228,8 @@ class CaseFailed(Struct, frozen=True, kw_only=True, tag_field="status", tag="fai
     worst: Worst | None = None
     frame: CodeFrame | None = None
     """The submission's own lines, where the message is about some."""
+    also: list[str] = []
+    """Further defects that a device saw in the same call, a sentence each that begins with its reason."""
     explanation: Explanation | None = None
     """Why it is wrong; None where nobody looked."""
     timing: None = None

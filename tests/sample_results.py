@@ -181,6 +181,7 @@ RACING = Rejected(
     reason=Reason.WRONG_OUTPUT,
     message="1 of 1 cases failed; 'large': 3 of 32,768 elements of the output are wrong.",
     finding=failed("large", "8×4096", Reason.DATA_RACE, "It reads what thread 0 has just written. (wrong.py:12)",
+                   also=["out_of_bounds: The kernel reads behind the end of x. (wrong.py:21)"],
                    frame=RACE),
 )  # fmt: skip
 

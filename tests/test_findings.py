@@ -5,9 +5,11 @@ from unittest.mock import Mock
 
 import pytest
 
+from harness.errors import Inconclusive, SubmissionError
 from harness.judging import correctness
 from harness.problem import Case
 from harness.protocol.replies import as_error
+from harness.reasons import Reason
 from harness.records import Finding
 from harness.settings import Settings
 from tests.helpers import ROOT, judged, run_eval
@@ -51,8 +53,51 @@ def test_a_race_names_kernel_both_lines_block_and_thread():
     ],
 )
 def test_what_is_not_known_of_a_finding_is_left_out(known, place):
-    error = as_error(Finding("data_race", "Two threads.", **known))
+    error = as_error([Finding("data_race", "Two threads.", **known)], emulated=True)
     assert (error.reason, error.message) == ("data_race", f"Two threads.{place}")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "emulated", "error", "reason"),
+    [
+        (["unsupported_by_emulator"], True, Inconclusive, "unsupported_by_emulator"),
+        (["unsupported_by_emulator", "data_race"], True, SubmissionError, "data_race"),
+        (["unsupported_by_emulator"], False, SubmissionError, "unsupported_by_emulator"),
+    ],
+)
+def test_what_the_emulator_cannot_do_rejects_nothing_and_hides_no_defect(kinds, emulated, error, reason):
+    raised = as_error([Finding(Reason(kind), "Seen.") for kind in kinds], emulated=emulated)
+    assert (type(raised), raised.reason) == (error, reason)
+
+
+IN_A_KERNEL = "nothing<<<1, 1>>>();"
+IN_PYTHON = "graph = torch.cuda.CUDAGraph()"
+
+
+@pytest.mark.parametrize("what", [IN_A_KERNEL, IN_PYTHON])
+@pytest.mark.parametrize("wrong", [False, True])
+def test_what_is_not_emulated_is_an_error_where_no_other_case_fails(what, wrong, tmp_path):
+    """One case alone meets it, and in another the kernel is wrong or right."""
+    source = (FRAGILE / "no_barrier.py").read_text().replace("HARMLESS = False", "HARMLESS = True")
+    source = source.replace("__device__ float block_sum", "__global__ void nothing() {}\n__device__ float block_sum")
+    if what == IN_A_KERNEL:
+        source = source.replace("float sum = 0;", "if (eps > 0.05f) nothing<<<1, 1>>>();\n  float sum = 0;")
+    else:
+        source = source.replace(
+            "def forward(self, x):", "def forward(self, x):\n        if self.eps > 0.05:\n            " + what
+        )
+    if wrong:
+        source = source.replace("weight[i] + bias[i]", "weight[i]")
+    file = tmp_path / "mine.py"
+    file.write_text(source)
+    run = run_eval(file, "--problem", SMALL, "--device", "emulator", "--no-timing")
+    (evaluation,) = run.results["evaluations"]
+    if wrong:
+        assert (evaluation["status"], evaluation["reason"], run.code) == ("rejected", "wrong_output", 1)
+        return
+    assert (evaluation["status"], evaluation["reason"], run.code) == ("error", "unsupported_by_emulator", 3)
+    assert {case["status"] for case in evaluation["cases"]} == {"passed", "not_run"}
+    assert "'large eps'" in evaluation["message"]
 
 
 def test_what_looks_wrong_is_run_again_with_all_detectors_and_the_race_leads():
@@ -130,3 +175,16 @@ def test_all_cases_together_have_a_limit_and_those_that_were_judged_are_kept(mon
     left_out = "Not run: those before it took 2.5 s together; --timeout gives more."
     assert judging.results == ["a", "b", f"c: {left_out}", f"d: {left_out}"]
     assert judging.out_of_time
+
+
+def test_further_defects_of_a_call_are_named_behind_the_first(tmp_path):
+    source = (FRAGILE / "no_barrier.py").read_text()
+    file = tmp_path / "mine.py"
+    file.write_text(source.replace("float sum = 0;", "float sum = threadIdx.x == 63 ? x[8 * 321] : 0;"))
+    where = (file, "--problem", SMALL, "--device", "emulator", "-k", "large eps", "--no-timing", "--check")
+    run = run_eval(*where)
+    (evaluation,) = run.results["evaluations"]
+    (case,) = evaluation["cases"]
+    assert {evaluation["reason"], *(said.split(":")[0] for said in case["also"])} == {"out_of_bounds", "data_race"}
+    told = run_eval(*where, json_results=False).stdout
+    assert re.search(r"^  also (data_race|out_of_bounds): .*", told, re.MULTILINE)

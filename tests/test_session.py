@@ -10,7 +10,7 @@ import pytest
 import torch
 from msgspec.structs import replace
 
-from harness.build.extension import BuildFailed, Unsupported
+from harness.build.extension import NOT_EMULATED, BuildFailed, Unsupported
 from harness.device.memory_file import MemoryFile
 from harness.protocol.handshake import Handshake, PeerStatus
 from harness.protocol.values import encode_value
@@ -71,6 +71,8 @@ def failures(forbidden=(), observer=None, on_gpu=False):
         (CannotCarry("no place"), CONSTRUCT, "parameters_not_carried", "no place"),
         (InAContainer("Return it alone."), RUN, "wrong_output", "Return it alone."),
         (torch.cuda.OutOfMemoryError("full"), RUN, "out_of_memory", "OutOfMemoryError: full"),
+        (Unsupported("mine.py:3: no"), CONSTRUCT, "unsupported_by_emulator", "mine.py:3: no"),
+        (RuntimeError(f"{NOT_EMULATED}x."), RUN, "unsupported_by_emulator", f"RuntimeError: {NOT_EMULATED}x."),
     ],
 )
 def test_an_exception_has_a_reason(error, request_, reason, message):

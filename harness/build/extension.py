@@ -19,6 +19,10 @@ class BuildFailed(KernelgateError):
     """The compiler refused the source; the text is short and names lines of the submission's file."""
 
 
+# What the emulated device says before the name of what it cannot do, while a submission runs.
+NOT_EMULATED = "CUDA emulator: not emulated: "
+
+
 class Unsupported(KernelgateError):
     """The source is legal CUDA that this device cannot execute; names the line and what is missing."""
 

@@ -12,7 +12,7 @@ from typing import Any
 from harness import oracle, verdict
 from harness.device.base import Device
 from harness.diagnosis import Evidence, OnWrong
-from harness.errors import Inconclusive, SubmissionError, memory_is_said, one_line
+from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, one_line
 from harness.events import Judging, OnEvent
 from harness.explanations import FailingCases
 from harness.judging import backward, randomness, repeated
@@ -172,8 +172,8 @@ class Correctness:
         """Cases in which a kernel did not end."""
         self.out_of_time = False
         """Whether cases were left out since all of them together took too long."""
-        self.without_memory = ""
-        """Why a case was not judged, where there was too little memory for it: a sentence."""
+        self.not_judged: Inconclusive | None = None
+        """Why a case was not judged: too little memory for it, or what the emulator cannot do."""
         self.printed: verdict.Printed | None = None
         """What was printed in the case of `first_failure`."""
         self.results: list[verdict.Case] = []
@@ -202,7 +202,7 @@ class Correctness:
             if why := self._why_not_run(runner):
                 self.results.append(self._not_run(case, f"Not run: {why}."))
             elif why := self._refusals.get(case.name, ""):
-                self.results.append(self._without_memory(case, f"Not run: {why}."))
+                self.results.append(self._without_verdict(case, Reason.NOT_ENOUGH_MEMORY, f"Not run: {why}."))
             else:
                 self.results.append(self._judged(runner, case))
 
@@ -232,25 +232,26 @@ class Correctness:
         return ""
 
     def _judged(self, runner: Runner, case: Case) -> verdict.Case:
-        """As `_judge`; where memory ran out, of the judge's own or by others' doing, what was seen before stays."""
+        """As `_judge`; where memory ran out, of the judge's own or by others' doing, or the emulator lacks something,
+        what was seen before stays."""
         try:
             with memory_is_said(f"case '{case.name}'"):
                 return self._judge(runner, case)
         except Inconclusive as error:
-            message = error.message
+            reason, message = error.reason, error.message  # and not the error, which holds what it passed
         self._end_of_a_call(runner)
-        return self._without_memory(case, message)
+        return self._without_verdict(case, reason, message)
 
     def _end_of_a_call(self, runner: Runner) -> None:
         """Go on with a worker that was left in the middle of something, if it can."""
         try:
             if not runner.worker.has_ended:
                 runner.release()
-        except SubmissionError:
+        except Stopped:
             runner.end()
 
-    def _without_memory(self, case: Case, message: str) -> verdict.Case:
-        self.without_memory = self.without_memory or f"'{case.name}': {message}"
+    def _without_verdict(self, case: Case, reason: Reason, message: str) -> verdict.Case:
+        self.not_judged = self.not_judged or Inconclusive(reason, f"'{case.name}': {message}")
         return self._not_run(case, message)
 
     def _judge(self, runner: Runner, case: Case) -> verdict.Case:
@@ -278,6 +279,7 @@ class Correctness:
                 message=error.message,
                 repeat=repeat,
                 frame=runner.frame(error),
+                also=list(error.also),
             )
         result = case_result(drawn, case.name, comparisons, ran, repeat)
         if isinstance(result, verdict.CaseFailed) and self.first_failure is None:

@@ -128,7 +128,7 @@ class Observation:
         if ran.forbidden:
             raise SubmissionError(Reason.FORBIDDEN_OP, f"{ran.forbidden[0]} ran inside ModelNew.")
         if ran.findings:
-            raise as_error(ran.findings[0])
+            raise as_error(ran.findings, emulated=device.name == "emulator")
         emulated = device.name == "emulator"
         check_form(ran.outputs, self._forms, device.torch_device.type, emulated=emulated, strides=strides)
         tensors = self.read(ran)

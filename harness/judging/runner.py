@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import torch
 
 from harness import against
 from harness.device.base import Device, Reader
-from harness.errors import Inconclusive, Stopped, SubmissionError, one_line
+from harness.errors import Stopped, SubmissionError, one_line
 from harness.inputs import elements_before, strides
 from harness.isolation.sandbox import Worker
 from harness.judging.frames import code_frame
@@ -36,6 +36,7 @@ from harness.protocol.wire import (
     Ran,
     Rehearse,
     Release,
+    Reply,
     Reweigh,
     Reweighing,
     Run,
@@ -46,6 +47,8 @@ from harness.protocol.wire import (
 from harness.reasons import Reason
 from harness.settings import Settings
 from harness.verdict import CodeFrame
+
+_R = TypeVar("_R")
 
 # Building may take minutes, and says so itself when it takes longer (harness.build.torch_toolchain).
 LOAD_TIMEOUT_S = 1000.0
@@ -109,15 +112,9 @@ class Runner:
         could not start or had no room."""
         self.worker.wait_until_ready()
         said = self.worker.hear(LOAD_TIMEOUT_S)
-        if (
-            isinstance(said, Failed)
-            and said.reason == Reason.UNSUPPORTED_BY_EMULATOR
-            and self.device.name == "emulator"
-        ):
-            raise Inconclusive(said.reason, said.message, said.places)
-        if isinstance(said, Failed):
+        if isinstance(said, Failed) and said.reason != Reason.UNSUPPORTED_BY_EMULATOR:
             self.worker.require_room()
-        reply = required(said, Loaded)
+        reply = self._required(said, Loaded)
         self.version = reply.version
         if self._sha256 and reply.built and not reply.build_cached:
             self.worker.keep_builds(self._sha256)
@@ -125,13 +122,17 @@ class Runner:
             self._rehearse()
         return reply
 
+    def _required(self, reply: Reply, kind: type[_R]) -> _R:
+        """Raises SubmissionError, and Inconclusive for what the emulator cannot do."""
+        return required(reply, kind, emulated=self.device.name == "emulator")
+
     def start_precompiling(self, precompilations: Sequence[Precompilation]) -> None:
         """Have the worker compile what will be timed, once it has loaded; `finish_precompiling` waits for it."""
         self.worker.tell(Precompile(precompilations=list(precompilations)))
 
     def finish_precompiling(self) -> None:
         """Raises SubmissionError."""
-        required(self.worker.hear(LOAD_TIMEOUT_S), Done)
+        self._required(self.worker.hear(LOAD_TIMEOUT_S), Done)
 
     def _rehearse(self) -> None:
         """Have a submission called on zeros, while it may start compilers: in as many forms as fit into the time for
@@ -141,7 +142,7 @@ class Runner:
             for form in self._rehearsal:
                 if time.monotonic() > ends_s:
                     break
-                required(self.worker.ask(Rehearse(form), self.timeout_s + COMPILING_S), Done)
+                self._required(self.worker.ask(Rehearse(form), self.timeout_s + COMPILING_S), Done)
             self.worker.require_alone()
         except SubmissionError as error:
             raise SubmissionError(
@@ -159,14 +160,14 @@ class Runner:
             beside=beside,
             shapes=[list(shape) for shape in reference.case.shapes] if self.trusted else [],
         )
-        required(self.worker.ask(request, self.timeout_s), Done)
+        self._required(self.worker.ask(request, self.timeout_s), Done)
         if not self.trusted:
             self.worker.require_alone()
 
     def reweigh(self, reference: Reference, state: Sequence[TensorRef], how: Reweighing) -> None:
         """Give the model that is staged the weights that lie where `state` says. Raises SubmissionError."""
         request = Reweigh(self.device.arena.ref, _named(reference, state), how)
-        required(self.worker.ask(request, self.timeout_s), Done)
+        self._required(self.worker.ask(request, self.timeout_s), Done)
 
     def stage(
         self,
@@ -191,20 +192,20 @@ class Runner:
             constants=encode_constants(constants or {}),
             model=model,
         )
-        required(self.worker.ask(request, self.timeout_s), Done)
+        self._required(self.worker.ask(request, self.timeout_s), Done)
 
     def observe(self, request: Run) -> Ran:
         """One call of what is staged, after its outputs' memory was poisoned. Raises SubmissionError."""
-        return required(self.worker.ask(request, self.timeout_s), Ran)
+        return self._required(self.worker.ask(request, self.timeout_s), Ran)
 
     def time_device(self, buffers: Sequence[int], method: DeviceTimeMethod, *, more: bool) -> DeviceTimed:
         """The device's time for a call as the worker tells it, see wire.TimeDevice. Raises SubmissionError."""
         self.reader.forget()
-        return required(self.worker.ask(TimeDevice(list(buffers), method, more), self.timeout_s), DeviceTimed)
+        return self._required(self.worker.ask(TimeDevice(list(buffers), method, more), self.timeout_s), DeviceTimed)
 
     def release(self) -> None:
         self.reader.forget()
-        required(self.worker.ask(Release(), self.timeout_s), Done)
+        self._required(self.worker.ask(Release(), self.timeout_s), Done)
 
     def end(self) -> None:
         self.worker.end()

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import PurePath
 from typing import TypeVar
 
-from harness.errors import SubmissionError
+from harness.errors import Inconclusive, Stopped, SubmissionError
 from harness.protocol.wire import Failed, Reply
 from harness.reasons import Reason
 from harness.records import Finding, Place
 
 _R = TypeVar("_R")
 
+# Of the defects that a call showed, so many are named.
+MOST_NAMED = 5
 
-def required(reply: Reply, kind: type[_R]) -> _R:
+
+def required(reply: Reply, kind: type[_R], *, emulated: bool = False) -> _R:
     """`reply`, which must be of `kind`.
 
     Raises SubmissionError with a failure's reason, or with bad_message for a reply of another kind: a submission can
-    write to its worker's channel."""
+    write to its worker's channel. Raises Inconclusive where the device is `emulated` and could not do what was asked of
+    it. A submission may say so itself, which takes its own verdict from it."""
     if isinstance(reply, Failed):
         # A device's finding names the defect; the exception is its consequence.
         if reply.findings:
-            raise as_error(reply.findings[0])
+            raise as_error(reply.findings, emulated=emulated)
+        if emulated and reply.reason == Reason.UNSUPPORTED_BY_EMULATOR:
+            raise Inconclusive(reply.reason, reply.message, reply.places)
         raise SubmissionError(reply.reason, reply.message, reply.places)
     if not isinstance(reply, kind):
         raise SubmissionError(
@@ -30,10 +37,18 @@ def required(reply: Reply, kind: type[_R]) -> _R:
     return reply
 
 
-def as_error(finding: Finding) -> SubmissionError:
-    """A finding as the reason of a rejection: what was seen, and where."""
-    message = " ".join(filter(None, [finding.message, _place(finding)]))
-    return SubmissionError(finding.kind, message, _places(finding))
+def as_error(findings: Sequence[Finding], *, emulated: bool) -> Stopped:
+    """The first defect as the reason of a rejection: what was seen, and where, with the next ones beside it. Where
+    there is none, and what the emulator cannot do ended the call, nothing is said about the submission."""
+    defects = [finding for finding in findings if finding.kind != Reason.UNSUPPORTED_BY_EMULATOR]
+    finding, *others = defects or findings
+    kind = SubmissionError if defects or not emulated else Inconclusive
+    also = [f"{other.kind}: {_sentence(other)}" for other in others[: MOST_NAMED - 1]]
+    return kind(finding.kind, _sentence(finding), _places(finding), also)
+
+
+def _sentence(finding: Finding) -> str:
+    return " ".join(filter(None, [finding.message, _place(finding)]))
 
 
 def _places(finding: Finding) -> list[Place]:

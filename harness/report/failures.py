@@ -37,6 +37,7 @@ def print_failure(console: Console, evaluation: Rejected | Errored) -> None:
 def _print_cause(console: Console, evaluation: Rejected | Errored) -> None:
     print_paragraph(console, _head(evaluation), f"  {evaluation.submission}  {evaluation.reason}: {evaluation.message}")
     _print_frame(console, frame_of(evaluation))
+    _print_others(console, cause_of(evaluation))
     if explained := why(evaluation):
         print_paragraph(console, Text(INDENT), f"why: {explained}")
 
@@ -48,8 +49,15 @@ def _print_finding(console: Console, evaluation: Rejected | Errored, finding: Ca
     said = f"  {evaluation.submission}  {of}{finding.reason}: {finding.message}"
     print_paragraph(console, _head(evaluation), said)
     _print_frame(console, frame_of(evaluation))
+    _print_others(console, finding)
     if led_on:
         print_paragraph(console, Text(INDENT), f"{evaluation.reason}: {evaluation.message}")
+
+
+def _print_others(console: Console, failed: CaseFailed | None) -> None:
+    """What was seen beside the first defect."""
+    for said in failed.also if failed else ():
+        print_paragraph(console, Text(INDENT), f"also {said}")
 
 
 def _head(evaluation: Rejected | Errored) -> Text:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from harness.build.doors import ForbiddenSymbol
-from harness.build.extension import BuildFailed, Unsupported
+from harness.build.extension import NOT_EMULATED, BuildFailed, Unsupported
 from harness.build.wrong_call import WrongCall
 from harness.errors import out_of_memory, printable
 from harness.protocol.wire import Construct, Done, Failed, Reply, Request
@@ -67,6 +67,8 @@ class Failures:
         match error:
             case ForbiddenSymbol():
                 return Failed(reason=Reason.FORBIDDEN_OP, message=str(error)[:MAX_TEXT])
+            case Unsupported():  # built in a constructor or in a call
+                return self._of_sources(Reason.UNSUPPORTED_BY_EMULATOR, error)
             case CannotCarry():
                 return Failed(reason=Reason.PARAMETERS_NOT_CARRIED, message=str(error))
             case InAContainer():
@@ -125,6 +127,7 @@ class Failures:
             elif isinstance(error, NameError | AttributeError | ModuleNotFoundError):
                 text += hint_for(error)
             message = text if plain else f"{type(error).__name__}{where}: {text}"
+            reason = Reason.UNSUPPORTED_BY_EMULATOR if _is_not_emulated(error) else reason
             reason = Reason.CUDA_FAULT if self._on_gpu and "CUDA error" in str(error) else reason
         places = [place] if place else []
         return Failed(reason=reason, message=message, findings=self._observer.take_findings(), places=places)
@@ -139,6 +142,15 @@ class Failures:
             "on zeros in the form of each case. What is compiled may depend on dtypes, shapes, strides, alignment and "
             f"modes, and on nothing else{ended}"
         )
+
+
+def _is_not_emulated(error: BaseException | None) -> bool:
+    """Whether it, or what it was raised for, says that the emulator lacks something."""
+    while error is not None:
+        if NOT_EMULATED in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _is_refused_process(error: BaseException | None) -> bool:

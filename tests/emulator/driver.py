@@ -2,14 +2,17 @@
 
     python driver.py FILE CACHE [--check] [--order ORDER] [--seed N] [--timeout S] [--headers-of-packages]
 
-FILE defines `run(torch)`, which returns something JSON can hold. The last line printed is a JSON object with
-`result` or `error`, `findings` and `counts`, and `headers`, the folders that CUDA's headers came from.
+FILE defines `run(torch)`, which returns something JSON can hold, or `run(torch, configure)`, which may change the
+order. The last line printed is a JSON object with `result` or `error`, `findings` and `counts`, and `headers`, the
+folders that CUDA's headers came from.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib.util
+import inspect
 import json
 import os
 import sys
@@ -99,9 +102,8 @@ def main() -> None:
         import torch
         import torch.utils.cpp_extension
 
-    emulator.configure(
-        order=options.order, seed=options.seed, workers=2, check=options.check, timeout_s=options.timeout
-    )
+    configure = functools.partial(emulator.configure, workers=2, check=options.check, timeout_s=options.timeout)
+    configure(order=options.order, seed=options.seed)
     torch.utils.cpp_extension.load_inline = loader(options.file.resolve(), options.cache, options.check)
     torch.manual_seed(0)
     answer: dict[str, Any] = {}
@@ -110,7 +112,8 @@ def main() -> None:
         assert spec and spec.loader
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        answer["result"] = module.run(torch)
+        given = [torch, configure][: len(inspect.signature(module.run).parameters)]
+        answer["result"] = module.run(*given)
     except (RuntimeError, BuildFailed, Unsupported) as error:
         answer["error"] = f"{type(error).__name__}: {error}"
     answer["findings"] = [msgspec.structs.asdict(finding) for finding in emulator.take_findings()]

@@ -64,6 +64,18 @@ def test_check_mode_names_the_fault_and_its_line(checked, file):
     assert _matches(checked[file.stem], file, header(file, "Expected")) == ""
 
 
+@pytest.mark.parametrize("file", [f for f in FILES if header(f, "Order")], ids=lambda file: file.stem)
+def test_what_one_order_hides_another_shows(checked, file):
+    assert checked[file.stem]["order"] == header(file, "Order")
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if header(f, "Also")], ids=lambda file: file.stem)
+def test_one_fault_does_not_hide_the_next(checked, file):
+    kinds, lines = zip(*[found[:2] for found in checked[file.stem]["found"]], strict=True)
+    assert list(kinds) == [header(file, "Expected"), *header(file, "Also").split(",")]
+    assert len(set(lines)) == len(lines)
+
+
 @pytest.mark.parametrize("file", [f for f in FILES if header(f, "Fast mode")], ids=lambda file: file.stem)
 def test_fast_mode_sees_what_the_header_says(fast, file):
     kinds = {found[0] for found in fast[file.stem]["found"]}

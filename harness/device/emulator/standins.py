@@ -26,8 +26,8 @@ _HEAD = """
 [[noreturn]] static void missing(const char* symbol) {
     int status;
     char* name = abi::__cxa_demangle(symbol, nullptr, nullptr, &status);
-    throw std::runtime_error(std::string("CUDA emulator: torch's own CUDA libraries are not loaded, and the emulator "
-                                         "has no ") + (status ? symbol : name) + ".");
+    throw std::runtime_error(std::string("CUDA emulator: not emulated: torch's own CUDA libraries are not loaded, and "
+                                         "nothing stands in for ") + (status ? symbol : name) + ".");
 }
 // While torch is imported, it hands a few addresses over; where they end up does not matter.
 static bool imported = false;

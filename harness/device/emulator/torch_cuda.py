@@ -6,6 +6,7 @@ import ctypes
 from types import SimpleNamespace
 from typing import Any
 
+from harness.build.extension import NOT_EMULATED
 from harness.device.emulator.runtime import library
 
 NAME = "CUDA emulator on the CPU"
@@ -131,7 +132,7 @@ class _Nothing:
 
 class _NoGraph:
     def __init__(self, *_args: Any, **_kwargs: Any):
-        raise NotImplementedError("The CUDA emulator does not support CUDA graphs.")
+        raise NotImplementedError(f"{NOT_EMULATED}torch.cuda.CUDAGraph.")
 
 
 def _check_device(device: Any) -> None:

@@ -19,7 +19,7 @@ from harness.report.gfm import escaped, fenced, table
 from harness.report.ranking import ranking, rivals_of
 from harness.report.tables import Column
 from harness.report.times import SHOWN_DIGITS
-from harness.report.verdicts import accepted_summary, frame_of, status_of
+from harness.report.verdicts import accepted_summary, cause_of, frame_of, status_of
 from harness.report.view import View
 from harness.report.words import sentence
 from harness.verdict import Accepted, Errored, Evaluation, Rejected, Results
@@ -94,6 +94,8 @@ def _why(evaluation: Rejected | Errored) -> Iterator[str]:
         yield fenced(evaluation.message)
     if frame := frame_of(evaluation):
         yield fenced(plain(frame, FRAME_WIDTH))
+    if (named := cause_of(evaluation)) and named.also:
+        yield fenced("\n".join(named.also))
     if finding:
         yield fenced(evaluation.message)
     said = [

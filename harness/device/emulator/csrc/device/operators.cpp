@@ -155,7 +155,14 @@ private:
     bool creates_on_cuda_ = false, has_indices_ = false, has_mask_ = false;
 };
 
-void run_on_cpu(const OperatorHandle& op, torch::jit::Stack* stack) { BoxedCall(op, stack).run(); }
+void run_on_cpu(const OperatorHandle& op, torch::jit::Stack* stack) {
+    try {
+        BoxedCall(op, stack).run();
+    } catch (const c10::NotImplementedError& error) {   // a GPU may have a kernel where a CPU has none
+        TORCH_CHECK_NOT_IMPLEMENTED(false, "CUDA emulator: not emulated: ", op.schema().name(), ", which has no CPU kernel (",
+                                    error.what_without_backtrace(), ")");
+    }
+}
 
 // ---- operators that are about memory and devices themselves
 at::Tensor empty(IntArrayRef size, std::optional<ScalarType> dtype, std::optional<Layout>, std::optional<Device> device,

@@ -59,11 +59,15 @@ void fiber_main() {
     if (canary(current->stack) != kCanary) {
         fail("stack_overflow", 0, "The thread's local variables need more than %zu KB of stack.", kStackBytes >> 10);
     }
+    end_current_thread();
+}
+}  // namespace
+
+void end_current_thread() {
     thread_ended(current);
     current_block()->retiring = current;
     leave_to_scheduler();
 }
-}  // namespace
 
 void prepare_fiber(BlockState* block, Thread* thread) {
     if (block->free_stacks.empty()) more_stacks(block);

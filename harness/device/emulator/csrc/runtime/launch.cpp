@@ -48,11 +48,25 @@ void by(const Thread* thread, RawFinding* f) {
     f->thread = coordinates(thread->index);
 }
 
+// What follows from a thread that was ended: others wait for it, or read what it has not written.
+bool is_consequence(const std::string& kind) {
+    return kind == "divergent_barrier" || kind == "bad_shuffle" || kind == "endless_kernel" || kind == "uninitialised_read";
+}
+
+// After these the other threads go on, so that one defect does not hide the next. Of fast mode's nothing is left to find
+// but by chance.
+bool ends_the_thread_alone(const std::string& kind) {
+    return options.check && (kind == "out_of_bounds" || kind == "misaligned_access" || kind == "host_pointer" ||
+                             kind == "write_to_constant" || kind == "assertion");
+}
+
 // One report for each kind and place: the message may differ in numbers from thread to thread.
+constexpr size_t kMostFindings = 8;
 void add(Launch* launch, const RawFinding& f) {
     std::lock_guard<std::mutex> guard(launch->lock);
+    if (launch->maimed && is_consequence(f.kind)) return;
     const std::string key = f.kind + ":" + std::to_string(f.line) + ":" + std::to_string(f.at);
-    if (launch->findings.size() < 8 && launch->reported.insert(key).second) launch->findings.push_back(f);
+    if (launch->findings.size() < kMostFindings && launch->reported.insert(key).second) launch->findings.push_back(f);
 }
 }  // namespace
 
@@ -98,6 +112,11 @@ void note_damage(Launch* launch, const BlockState* block, const std::string& mes
 void note_and_stop(const char* kind, const std::string& message, int line, uintptr_t at) {
     Launch* launch = current->block->launch;
     note(launch, kind, message, current, line, at);
+    if (ends_the_thread_alone(kind)) {
+        launch->maimed = true;
+        current->returned_early = true;
+        end_current_thread();
+    }
     launch->abort = true;
     leave_to_scheduler();
 }
@@ -256,9 +275,12 @@ struct Running {
     }
 };
 
+// Threads may wait for one that was ended. What the others have to say, they say soon.
+constexpr double kLongestMaimed_s = 1;
+
 // Interrupts workers: now and then those that only poll, for good when the time is over.
 void watch(Launch* launch, const std::vector<std::thread*>& threads, Running& running) {
-    auto start = Clock::now();
+    auto start = Clock::now(), whole = start;
     uint64_t done = 0;
     while (!running.all_end_within(kWatchPeriod)) {
         if (launch->done != done) {   // a large grid takes long and is not endless: the limit is for each step
@@ -266,7 +288,9 @@ void watch(Launch* launch, const std::vector<std::thread*>& threads, Running& ru
             start = Clock::now();
         }
         const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-        if (seconds > options.timeout) launch->out_of_time = true;
+        if (!launch->maimed) whole = Clock::now();
+        const bool maimed_long = std::chrono::duration<double>(Clock::now() - whole).count() > kLongestMaimed_s;
+        if (seconds > options.timeout || maimed_long) launch->out_of_time = true;
         if (launch->out_of_time && seconds > options.timeout + 5 && !launch->abort) {
             note(launch, "endless_kernel", text("No block of the kernel ended within %g s.", options.timeout), nullptr,
                  launch->config.line);
@@ -308,22 +332,39 @@ void note_overruns(Launch* launch) {
     }
 }
 
-// Who reads too early reads what is not there yet: the race is the cause, and the first to be named.
-void put_causes_first(std::vector<RawFinding>* findings) {
-    auto is_race = [](const RawFinding& f) { return f.kind == "data_race"; };
-    if (std::none_of(findings->begin(), findings->end(), is_race)) return;
-    std::erase_if(*findings, [](const RawFinding& f) { return f.kind == "uninitialised_read"; });
+// Who reads too early, or what a thread was to write that was ended, reads what is not there; and beside other findings
+// nobody has looked whether such a value is used.
+void leave_out_consequences(std::vector<RawFinding>* findings) {
+    auto of_value = [](const RawFinding& f) { return f.of_value; };
+    if (!std::all_of(findings->begin(), findings->end(), of_value)) std::erase_if(*findings, of_value);
 }
 
+// Several instructions of a line may have been seen, and a race from both of its sides.
+void leave_out_repetitions(std::vector<RawFinding>* findings) {
+    std::set<std::string> seen;
+    auto at = [](const RawFinding& f, int line, int other) {
+        return f.kind + ":" + f.file + ":" + std::to_string(line) + ":" + std::to_string(other);
+    };
+    std::erase_if(*findings, [&](const RawFinding& f) {
+        if (!f.line) return false;
+        const bool known = seen.contains(at(f, f.line, 0)) || seen.contains(at(f, f.other_line, f.line));
+        seen.insert(at(f, f.line, 0));
+        seen.insert(at(f, f.line, f.other_line));
+        return known;
+    });
+}
+
+constexpr size_t kMostNamed = 5;
 void report(Launch* launch) {
     if (launch->findings.empty()) return;
-    put_causes_first(&launch->findings);
+    leave_out_consequences(&launch->findings);
+    for (RawFinding& f : launch->findings) resolve(f);
+    leave_out_repetitions(&launch->findings);
     std::string message = "CUDA emulator: ";
     for (size_t i = 0; i < launch->findings.size(); i++) {
-        RawFinding& f = launch->findings[i];
-        resolve(f);
+        const RawFinding& f = launch->findings[i];
         keep(f);
-        if (i < 3) message += (i ? "\n  " : "") + sentence(f);
+        if (i < kMostNamed) message += (i ? "\n  " : "") + sentence(f);
     }
     throw std::runtime_error(message);
 }

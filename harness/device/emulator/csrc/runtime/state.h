@@ -158,6 +158,7 @@ struct Launch {
     std::atomic<uint64_t> next{0}, done{0};
     std::atomic<bool> abort{false};
     std::atomic<bool> out_of_time{false};
+    std::atomic<bool> maimed{false};   // a thread was ended for a defect, and the others go on
     std::atomic<uint64_t> grid_arrived{0}, grid_generation{0};
     uint32_t first_serial = 0;       // of this launch's first block
     uint32_t oldest_serial = 0;      // what older blocks touched is ordered before it
@@ -190,6 +191,7 @@ void recycle_stack(BlockState* block, Thread* thread);
 void switch_to_thread(Thread* thread);               // from the scheduler
 void switch_between(Thread* from, Thread* to);
 [[noreturn]] void leave_to_scheduler();
+[[noreturn]] void end_current_thread();
 void suspend_to_scheduler(Thread* from);
 
 // schedule.cpp
