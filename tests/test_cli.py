@@ -54,6 +54,9 @@ def test_rejected_is_1_and_gives_a_command_that_repeats_it():
         ([CONTROL, "--devise=cpu"], "Did you mean one of: '--device'"),
         (["profile", CONTROL, "--problm", "x"], "Did you mean '--problem'?"),
         (["list", "--jsn"], "Did you mean '--json'?"),
+        (["lst"], "There is no verb, file or folder lst. Did you mean 'list'?"),
+        (["compre", "old.json", "new.json"], "Did you mean 'compare'?"),
+        (["list.py"], "There is no file or folder list.py."),
         (["--quick", "--thorough"], "--quick and --thorough exclude each other"),
     ],
 )
@@ -157,8 +160,20 @@ def test_values_come_before_strides(tmp_path):
     assert "further from the float64 reference" in found["wrong"]
 
 
-def test_list_names_problems_cases_and_submissions():
+def test_list_is_a_line_for_each_problem_and_says_how_to_see_more():
     run = run_eval("list", json_results=False)
+    lines = run.stdout.splitlines()
+    (layernorm,) = [line.split() for line in lines if line.startswith("layernorm ")]
+    everything = json.loads(run_eval("list", "--json", json_results=False).stdout)
+    (known,) = [entry for entry in everything if entry["problem"] == "layernorm"]
+    timed = sum(case["timed"] for case in known["cases"])
+    assert layernorm == ["layernorm", str(len(known["cases"])), str(timed), str(len(known["submissions"]))]
+    assert len(lines) < len(everything) + 6 and max(map(len, lines)) <= 80
+    assert "-v" in lines[-1]
+
+
+def test_list_names_problems_cases_and_submissions():
+    run = run_eval("list", "-v", json_results=False)
     assert run.code == 0
     assert "problem layernorm" in run.stdout
     assert "submissions/layernorm/rung1_block_per_row.py" in run.stdout
@@ -170,6 +185,25 @@ def test_list_names_problems_cases_and_submissions():
     one = run_eval("list", "rmsnorm", json_results=False)
     assert [line for line in one.stdout.splitlines() if line.startswith("problem")] == ["problem rmsnorm"]
     assert "There is no problem file" in run_eval("list", "rmsnrm", json_results=False).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "proposed"),
+    [
+        ("eval.py lea", {"leaderboard"}),
+        ("eval.py list rms", {"rmsnorm", "rmsnorm_train"}),
+        ("eval.py mine.py --problem rms", {"rmsnorm", "rmsnorm_train"}),
+        ("eval.py mine.py --no-t", {"--no-timing"}),
+        ("eval.py mine.py rej", set()),  # verbs come first
+    ],
+)
+def test_a_shell_completes_verbs_options_and_problems(words, proposed):
+    """As bash asks: it gives the words and which of them is being written."""
+    asked = {"_EVAL_PY_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    run = run_eval(json_results=False, program=True, env=asked)
+    found = [line.partition(",") for line in run.stdout.splitlines()]
+    assert run.code == 0
+    assert {name for kind, _, name in found if kind == "plain"} == proposed
 
 
 def test_env_names_the_versions():
