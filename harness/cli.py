@@ -21,6 +21,7 @@ from harness.paths import judge_cache, shown_path
 from harness.plan import RunPlan, make_plan
 from harness.report import formats, writing
 from harness.report.board import print_boards
+from harness.report.paragraphs import wrapped
 from harness.report.progress import listening
 from harness.report.view import View, console
 from harness.run import INTERRUPTED, RunStopped, run
@@ -138,6 +139,8 @@ def _terminated(_number: int, _frame: object) -> None:
 
 
 def _complain(error: object, code: Exit) -> Exit:
+    width = console(sys.stderr, "never").width
     with contextlib.suppress(OSError):  # the code says it, too
-        print(f"eval.py: {error}", file=sys.stderr)
+        for line in f"eval.py: {error}".splitlines():
+            print(*wrapped(line, width), sep="\n", file=sys.stderr)
     return code

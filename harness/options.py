@@ -83,8 +83,8 @@ class _Program(click.Group):
 
     def _refuse_misspelt(self, word: str) -> None:
         """Raises UsageError for what is nearly a verb, and neither a file nor the name of one."""
-        is_of_a_file = not word.replace("-", "_").isidentifier() or Path(word).exists()
-        near = [] if is_of_a_file else difflib.get_close_matches(word, self.commands, 1)
+        is_another = word.startswith("-") or not word.replace("-", "_").isidentifier() or Path(word).exists()
+        near = [] if is_another else difflib.get_close_matches(word, self.commands, 1)
         if near:
             raise UsageError(f"There is no verb, file or folder {word}. Did you mean '{near[0]}'?")
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -50,6 +51,7 @@ def test_rejected_is_1_and_gives_a_command_that_repeats_it():
         ([CONTROL, *SMALL, "--timeout", "0"], "--timeout must be more than 0 seconds"),
         ([CONTROL, *SMALL, "--timeout", "-3"], "--timeout must be more than 0 seconds"),
         (["--bogus"], "No such option '--bogus'"),
+        (["--again", "--quik"], "No such option '--quik'"),
         (["--quik"], "No such option '--quik'. (Did you mean one of: '--quick'"),
         ([CONTROL, "--devise=cpu"], "Did you mean one of: '--device'"),
         (["profile", CONTROL, "--problm", "x"], "Did you mean '--problem'?"),
@@ -139,6 +141,12 @@ def test_the_command_repeats_the_case_that_the_message_names(tmp_path):
     (repeat,) = [line for line in run.stdout.splitlines() if "repeat:" in line]
     named = line.partition("'")[2].partition("'")[0]
     assert f"-k '{named}'" in repeat, run.stdout
+
+
+def test_a_pipe_that_is_to_be_coloured_gets_no_other_controls():
+    run = run_eval(CONTROL, *SMALL, "--device", "cpu", "--color", "always", json_results=False, program=True)
+    assert "\x1b[" in run.stdout
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", re.sub(r"\x1b\[[0-9;]*m", "", run.stdout + run.stderr))
 
 
 def test_quiet_names_the_problem():

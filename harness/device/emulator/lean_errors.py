@@ -1,8 +1,8 @@
 """Whether what fails with the lean header fails with all of torch's headers, too: then nobody waits for it to be tried.
 
-The lean header (preludes.py) declares less than they do, so an error may be its own. It is the source's own where nothing
-that only they declare can have a part in it: that is known by names, since each token of a declaration or a macro is
-among the tokens of the preprocessed headers.
+The lean header (preludes.py) declares less than they do, so an error may be its own. It is the source's own where
+nothing that only they declare can have a part in it: that is known by names, since each token of a declaration or a
+macro is among the tokens of the preprocessed headers.
 """
 
 from __future__ import annotations
