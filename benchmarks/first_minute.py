@@ -29,9 +29,9 @@ VERDICT = re.compile(r"(\d+) of (\d+): (?:ACCEPTED|REJECTED|ERROR)")
 
 def the_readmes_words(clone):
     """What installs, and what evaluates."""
-    command = COMMAND.search((clone / "README.md").read_text())[1]
-    install, _, evaluate = command.rpartition(" && ")
-    return install, evaluate
+    (command,) = COMMAND.findall((clone / "README.md").read_text())
+    installing, _, evaluating = command.rpartition(" && ")
+    return installing, evaluating
 
 
 def clone_into(folder):
@@ -58,7 +58,7 @@ def evaluate(clone, words, folder):
         stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
     verdicts_s, submissions = [], 1
-    for line in process.stdout:
+    for line in process.stdout or ():
         print(line, end="", flush=True)
         if found := VERDICT.match(line):
             verdicts_s.append(time.monotonic() - started_s)
