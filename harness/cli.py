@@ -21,6 +21,7 @@ from harness.paths import judge_cache, shown_path
 from harness.plan import RunPlan, make_plan
 from harness.report import formats, writing
 from harness.report.board import print_boards
+from harness.report.paragraphs import wrapped
 from harness.report.progress import listening
 from harness.report.view import View, console
 from harness.report.workflow import no_commands, would_command
@@ -140,7 +141,8 @@ def _terminated(_number: int, _frame: object) -> None:
 
 
 def _complain(error: object, code: Exit) -> Exit:
-    text = f"eval.py: {error}"
+    width = console(sys.stderr, "never").width
+    text = "\n".join(part for line in f"eval.py: {error}".splitlines() for part in wrapped(line, width))
     quietened = no_commands(sys.stderr) if would_command(text) else contextlib.nullcontext()
     with contextlib.suppress(OSError), quietened:  # the code says it, too
         print(text, file=sys.stderr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +20,7 @@ from harness.paths import results_db
 from harness.plan import Arguments
 from harness.report import formats, writing
 from harness.report.view import Color
+from harness.verbs.completion import problems_like, verbs_or_files
 from harness.version import judge_version
 
 PROGRAM = "eval.py"
@@ -64,8 +66,10 @@ def parse(words: Sequence[str]) -> Judge | Verb | Exit:
         raise UsageError(error.format_message()) from error
     except click.Abort:
         raise KeyboardInterrupt from None
-    except SystemExit:  # nobody reads the help any more
-        raise BrokenPipeError from None
+    except SystemExit as ended:
+        if ended.code == 0:  # a shell has asked what may follow
+            return Exit.ACCEPTED
+        raise BrokenPipeError from None  # nobody reads the help any more
 
 
 class _Program(click.Group):
@@ -73,7 +77,16 @@ class _Program(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         names_verb = bool(args and args[0] and args[0] in self.commands)
+        if args and not names_verb and not ctx.resilient_parsing:
+            self._refuse_misspelt(args[0])
         return super().parse_args(ctx, args if names_verb else ["", *args])
+
+    def _refuse_misspelt(self, word: str) -> None:
+        """Raises UsageError for what is nearly a verb, and neither a file nor the name of one."""
+        is_another = word.startswith("-") or not word.replace("-", "_").isidentifier() or Path(word).exists()
+        near = [] if is_another else difflib.get_close_matches(word, self.commands, 1)
+        if near:
+            raise UsageError(f"There is no verb, file or folder {word}. Did you mean '{near[0]}'?")
 
 
 def _report_of(_ctx: click.Context, _option: click.Parameter, values: tuple[str, ...]) -> writing.Reports:
@@ -113,9 +126,12 @@ class _Judging(click.Command):
     "problems, cases and submissions; 'eval.py env' the machine; 'eval.py profile --help' where the time of one case "
     "goes.",
 )
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...")
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...", shell_complete=verbs_or_files)
 @click.option(
-    "--problem", metavar="PROBLEM", help="A problem file, or the name of one in problems/ (default: by folder)."
+    "--problem",
+    metavar="PROBLEM",
+    shell_complete=problems_like,
+    help="A problem file, or the name of one in problems/ (default: by folder).",
 )
 @click.option("--device", type=click.Choice(["cuda", "cpu", "emulator"]), help="Insist on a device.")
 @click.option("-k", "select", metavar="CASE", default="", help="Only cases whose name has this.")

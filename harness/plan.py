@@ -178,7 +178,7 @@ def _require_sanitizer(device: str) -> None:
 
 def problems_of(submission: Submission) -> list[Path]:
     """Its folder's problem, and those that its ALSO_FOR names. Raises UsageError where there is no such problem."""
-    known = sorted(path.stem for path in PROBLEMS.glob("*.py"))
+    known = known_problems()
     for name in submission.also_for:  # a name and no path: the judge imports what it finds
         if name not in known:
             raise UsageError(
@@ -193,11 +193,15 @@ def problem_of(submission: Path) -> Path:
     named = PROBLEMS / f"{submission.parent.name}.py"
     if named.is_file():
         return named
-    known = ", ".join(sorted(path.stem for path in PROBLEMS.glob("*.py")))
     raise UsageError(
         f"Which problem is {submission} for? No problem is named like its folder, '{submission.parent.name}'. "
-        f"Say --problem with a file or one of: {known}."
+        f"Say --problem with a file or one of: {', '.join(known_problems())}."
     )
+
+
+def known_problems() -> list[str]:
+    """The names in problems/."""
+    return sorted(path.stem for path in PROBLEMS.glob("*.py"))
 
 
 def named_problem(asked: str) -> Path:

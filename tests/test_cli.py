@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -50,10 +51,14 @@ def test_rejected_is_1_and_gives_a_command_that_repeats_it():
         ([CONTROL, *SMALL, "--timeout", "0"], "--timeout must be more than 0 seconds"),
         ([CONTROL, *SMALL, "--timeout", "-3"], "--timeout must be more than 0 seconds"),
         (["--bogus"], "No such option '--bogus'"),
+        (["--again", "--quik"], "No such option '--quik'"),
         (["--quik"], "No such option '--quik'. (Did you mean one of: '--quick'"),
         ([CONTROL, "--devise=cpu"], "Did you mean one of: '--device'"),
         (["profile", CONTROL, "--problm", "x"], "Did you mean '--problem'?"),
         (["list", "--jsn"], "Did you mean '--json'?"),
+        (["lst"], "There is no verb, file or folder lst. Did you mean 'list'?"),
+        (["compre", "old.json", "new.json"], "Did you mean 'compare'?"),
+        (["list.py"], "There is no file or folder list.py."),
         (["--quick", "--thorough"], "--quick and --thorough exclude each other"),
     ],
 )
@@ -138,6 +143,12 @@ def test_the_command_repeats_the_case_that_the_message_names(tmp_path):
     assert f"-k '{named}'" in repeat, run.stdout
 
 
+def test_a_pipe_that_is_to_be_coloured_gets_no_other_controls():
+    run = run_eval(CONTROL, *SMALL, "--device", "cpu", "--color", "always", json_results=False, program=True)
+    assert "\x1b[" in run.stdout
+    assert not re.search(r"[\x00-\x09\x0b-\x1f]", re.sub(r"\x1b\[[0-9;]*m", "", run.stdout + run.stderr))
+
+
 def test_quiet_names_the_problem():
     run = run_eval(CONTROL, *SMALL, "--device", "cpu", "-q", json_results=False)
     assert run.stdout == "ACCEPTED  small_layernorm · control  2 cases correct; not timed\n"
@@ -157,8 +168,20 @@ def test_values_come_before_strides(tmp_path):
     assert "further from the float64 reference" in found["wrong"]
 
 
-def test_list_names_problems_cases_and_submissions():
+def test_list_is_a_line_for_each_problem_and_says_how_to_see_more():
     run = run_eval("list", json_results=False)
+    lines = run.stdout.splitlines()
+    (layernorm,) = [line.split() for line in lines if line.startswith("layernorm ")]
+    everything = json.loads(run_eval("list", "--json", json_results=False).stdout)
+    (known,) = [entry for entry in everything if entry["problem"] == "layernorm"]
+    timed = sum(case["timed"] for case in known["cases"])
+    assert layernorm == ["layernorm", str(len(known["cases"])), str(timed), str(len(known["submissions"]))]
+    assert len(lines) < len(everything) + 6 and max(map(len, lines)) <= 80
+    assert "-v" in lines[-1]
+
+
+def test_list_names_problems_cases_and_submissions():
+    run = run_eval("list", "-v", json_results=False)
     assert run.code == 0
     assert "problem layernorm" in run.stdout
     assert "submissions/layernorm/rung1_block_per_row.py" in run.stdout
@@ -170,6 +193,25 @@ def test_list_names_problems_cases_and_submissions():
     one = run_eval("list", "rmsnorm", json_results=False)
     assert [line for line in one.stdout.splitlines() if line.startswith("problem")] == ["problem rmsnorm"]
     assert "There is no problem file" in run_eval("list", "rmsnrm", json_results=False).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "proposed"),
+    [
+        ("eval.py lea", {"leaderboard"}),
+        ("eval.py list rms", {"rmsnorm", "rmsnorm_train"}),
+        ("eval.py mine.py --problem rms", {"rmsnorm", "rmsnorm_train"}),
+        ("eval.py mine.py --no-t", {"--no-timing"}),
+        ("eval.py mine.py rej", set()),  # verbs come first
+    ],
+)
+def test_a_shell_completes_verbs_options_and_problems(words, proposed):
+    """As bash asks: it gives the words and which of them is being written."""
+    asked = {"_EVAL_PY_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    run = run_eval(json_results=False, program=True, env=asked)
+    found = [line.partition(",") for line in run.stdout.splitlines()]
+    assert run.code == 0
+    assert {name for kind, _, name in found if kind == "plain"} == proposed
 
 
 def test_env_names_the_versions():

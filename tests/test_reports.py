@@ -53,6 +53,23 @@ def test_a_report_is_its_gold_file(gold):
         pytest.fail(f"{gold} differs; if {actual.name} is right, move it there.\n" + "\n".join(difference))
 
 
+def test_a_terminal_of_80_columns_breaks_nothing_but_commands():
+    for verbose in (False, True):
+        lines = formats.find("terminal").render(RESULTS, View(width=80, verbose=verbose)).splitlines()
+        assert [line for line in lines if len(line) > 80 and "repeat: python eval.py" not in line] == []
+
+
+def test_the_isolation_is_said_where_somebody_asks_and_where_it_lacks_something_for_what_was_accepted():
+    def said(lacks, submissions, **view):
+        chosen = [e for e in RESULTS.evaluations if e.submission in submissions]
+        isolation = {"emulator": {"level": "landlock", "contains": ["limits"], "lacks": lacks}}
+        results = msgspec.structs.replace(RESULTS, environment={"isolation": isolation}, evaluations=chosen)
+        return "isolation on emulator" in formats.find("terminal").render(results, View(**view))
+
+    assert said("no namespaces", {"emulated"}) and said(None, {"racing"}, verbose=True)
+    assert not said("no namespaces", {"racing"}) and not said(None, {"emulated"})
+
+
 def test_only_colours_are_controls_in_a_colored_report():
     plain, colored = (
         formats.find("terminal").render(RESULTS, View(width=120, colored=colored)) for colored in (False, True)

@@ -19,7 +19,7 @@ A document holds a pair of comments, the second `<!-- end of table -->` or
 
 `<!-- plot: results/x.json FILE.svg -->` stands alone: that file, beside the document, is drawn from the results
 when they have changed (documents.plot). So does `<!-- rooms: FILE.svg -->`: the harness's rooms and imports, drawn when
-they have changed (documents.rooms).
+they have changed (documents.rooms), and `<!-- machine: FILE.svg -->`: a GPU's threads and memory (documents.machine).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from documents import agreement, formats, hypotheses, measurements, plot, reasons, rooms
+from documents import agreement, formats, hypotheses, machine, measurements, plot, reasons, rooms
 from documents.age import TIMING, older
 from documents.ladder import figures, ladder, ladder_table, rung_table
 from documents.quotes import quote
@@ -53,6 +53,7 @@ _OF_CODE = re.compile(
 )
 _CORPUS = re.compile(r"^(<!-- corpus table -->\n).*?^(<!-- end of corpus table -->)$", re.DOTALL | re.MULTILINE)
 _ROOMS = re.compile(r"^<!-- rooms: (?P<svg>\S+) -->$", re.MULTILINE)
+_MACHINE = re.compile(r"^<!-- machine: (?P<svg>\S+) -->$", re.MULTILINE)
 _PLOT = re.compile(r"^<!-- plot: (?P<path>\S+) (?P<svg>\S+) -->$", re.MULTILINE)
 
 
@@ -266,6 +267,9 @@ def stale_pictures(document: Path, text: str) -> dict[Path, Callable[[Path], Non
         path, house = document.parent / match["svg"], rooms.rooms()
         if not rooms.is_drawn_from(path, house):
             stale[path] = partial(rooms.draw, house)
+    for match in _MACHINE.finditer(text):
+        if not machine.is_drawn(path := document.parent / match["svg"]):
+            stale[path] = machine.draw
     return stale
 
 

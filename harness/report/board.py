@@ -11,6 +11,7 @@ from rich.text import Text
 
 from harness.errors import HarnessError, UsageError
 from harness.report.figures import mean_of, over_eager, over_fastest
+from harness.report.paragraphs import print_paragraph
 from harness.report.tables import Column, print_columns
 from harness.report.times import SHOWN_DIGITS
 from harness.report.verdicts import STATUS_STYLE, status_of
@@ -41,14 +42,14 @@ def print_board(console: Console, board: Board) -> None:
     title = f"{board.problem} · {board.device} · {board.model} · {board.versions}"
     console.print()
     print_columns(console, title, _columns(board.entries))
-    console.print(Text(f"judge {board.judge or 'unknown'}, latest of {_day(board.date)}", style="dim"), soft_wrap=True)
+    print_paragraph(console, Text(), f"judge {board.judge or 'unknown'}, latest of {_day(board.date)}", "dim")
     if board.count > len(board.entries):
         console.print(f"{board.count - len(board.entries):,} more; --all shows them", soft_wrap=True)
     for standing in sorted({entry.standing for entry in board.entries} - {Standing.RANKED}):
-        console.print(Text(f"{standing}: {standing.meaning}", style="dim"), soft_wrap=True)
+        print_paragraph(console, Text(), f"{standing}: {standing.meaning}", "dim")
     for entry in board.entries:
         if entry.withdrawn:
-            console.print(Text(f"{entry.submission} was withdrawn: {entry.withdrawn}"), soft_wrap=True)
+            print_paragraph(console, Text(), f"{entry.submission} was withdrawn: {entry.withdrawn}")
 
 
 def _columns(entries: Sequence[Entry]) -> list[Column]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import textwrap
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console
@@ -12,12 +11,9 @@ from rich.text import Text
 
 from harness.report.explanations import failing, why
 from harness.report.frames import frame_lines
+from harness.report.paragraphs import DEEPER, INDENT, print_paragraph
 from harness.report.verdicts import STATUS_STYLE, cause_of, frame_of, status_of
-from harness.report.view import WIDTH_OF_FILES
 from harness.verdict import Case, CaseFailed, CaseNotRun, CasePassed, CodeFrame, Errored, Printed, Rejected
-
-INDENT = "  "
-DEEPER = "    "
 
 # A line of a submission is shown with its number in so many columns at the most: what is wider is hard to read.
 FRAME_WIDTH = 100
@@ -76,29 +72,6 @@ def repeat_of(evaluation: Rejected | Errored) -> str:
     """The command that shows the cause again; empty where no case was judged."""
     failed = cause_of(evaluation)
     return failed.repeat if failed else ""
-
-
-def print_paragraph(console: Console, head: Text, text: str) -> None:
-    """`text` behind `head`, broken between words where the page is narrower. A submission's own words may hold line
-    ends: no line of theirs may look like one of ours."""
-    first, *others = f"{head.plain}{text}".split("\n")
-    lines = [
-        *_wrapped(first, console.width),
-        *(part for line in others for part in _wrapped(DEEPER + line, console.width)),
-    ]
-    styled = Text(lines[0])
-    for span in head.spans:
-        styled.stylize(span.style, span.start, span.end)
-    for line in [styled, *map(Text, lines[1:])]:
-        console.print(line, soft_wrap=True)
-
-
-def _wrapped(line: str, width: int) -> list[str]:
-    if width >= WIDTH_OF_FILES or len(line) <= width:
-        return [line]
-    return textwrap.wrap(
-        line, width, subsequent_indent=DEEPER, break_long_words=False, break_on_hyphens=False, drop_whitespace=True
-    )
 
 
 def _print_frame(console: Console, frame: CodeFrame | None) -> None:

@@ -24,6 +24,7 @@ from harness.events import (
     WithoutEffect,
 )
 from harness.report.formats.terminal import verdict_line
+from harness.report.paragraphs import print_paragraph
 from harness.report.view import View
 
 
@@ -35,7 +36,7 @@ def listening(console: Console, view: View) -> Iterator[OnEvent]:
     it is judged, and with `verbose` every step. `quiet` says nothing."""
     if view.quiet:
         yield lambda _event: None
-    elif console.is_terminal:
+    elif console.is_terminal and console.file.isatty():  # a pipe that was to be coloured is none
         with console.status("starting") as status:
             yield _Listener(console, status.update)
     else:
@@ -64,7 +65,7 @@ class _Listener:
 
     def __call__(self, event: Event) -> None:
         if notice := _notice(event):
-            self._console.print(Text(notice), soft_wrap=True)
+            print_paragraph(self._console, Text(), notice)
         elif isinstance(event, Queued):
             self._problems.add(event.problem)
         elif isinstance(event, Finished):

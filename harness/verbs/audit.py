@@ -14,6 +14,7 @@ import msgspec
 from harness.exits import Exit
 from harness.plan import named_problem
 from harness.settings import fresh_seed, sub_seed
+from harness.verbs.completion import problems_like
 
 if TYPE_CHECKING:
     from harness.problem import Case, Problem
@@ -52,7 +53,7 @@ class Audit(msgspec.Struct, frozen=True):
     "cases, and print which would pass. Exits with 1 when one would pass every case, so that a submission could give "
     "it. Runs on the CPU, on the cases that a CPU judges.",
 )
-@click.argument("problem", metavar="PROBLEM")
+@click.argument("problem", metavar="PROBLEM", shell_complete=problems_like)
 @click.option("-k", "select", metavar="CASE", default="", help="Only cases whose name has this.")
 @click.option("--seed", type=int, metavar="N", help="Repeat a run's data (default: drawn anew).")
 @click.option(

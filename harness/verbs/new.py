@@ -18,6 +18,7 @@ from harness.paths import SUBMISSIONS
 from harness.plan import named_problem
 from harness.report.files import require_writable, write
 from harness.submission import read_submission, shipped_for
+from harness.verbs.completion import problems_like
 
 # For a problem without shipped submissions: the reference, behind a kernel that copies its result.
 _BEHIND_THE_REFERENCE = '''
@@ -64,7 +65,7 @@ class ModelNew(Reference):
 
 
 @click.command("new", help="Write a submission to begin with, for a problem (a file or a name).")
-@click.argument("problem")
+@click.argument("problem", shell_complete=problems_like)
 @click.argument("file", type=click.Path(path_type=Path))
 def command(problem: str, file: Path) -> Callable[[], Exit]:
     return partial(begin, problem, file)

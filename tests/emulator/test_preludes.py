@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.build.extension import Extension, SourceText
-from harness.device.emulator import EmulatorToolchain, building, preludes
+from harness.build.extension import BuildFailed, Extension, SourceText
+from harness.device.emulator import EmulatorToolchain, building, lean_errors, preludes
 from harness.paths import SUBMISSIONS, emulator_cache
 
 DECLARED = "torch::Tensor f(torch::Tensor x);"
@@ -35,10 +35,17 @@ OF_ALL_TORCH = "torch::Tensor f(torch::Tensor x) { return at::globalContext().de
     ids=["lean", "all of torch's"],
 )
 def test_a_source_gets_the_lean_header_and_silently_all_of_torch(source, tried, tmp_path, monkeypatch):
-    cache = emulator_cache()
-    toolchain = EmulatorToolchain(cache)
-    toolchain.prepare(tried)
-    names = dict(zip(toolchain.preludes(tried), tried, strict=True))
+    toolchain, seen = watched(monkeypatch, tried)
+    library, _ = toolchain.compile(of(source), "e", tmp_path)
+    assert library.exists()
+    assert seen == tried
+
+
+def watched(monkeypatch, prepared):
+    """A toolchain, and the preludes that it will have compiled with."""
+    toolchain = EmulatorToolchain(emulator_cache())
+    toolchain.prepare(prepared)
+    names = {folder: name for name in preludes.TEXTS for folder in toolchain.preludes([name])}
     seen = []
 
     def run(command, folder, run=building.run):
@@ -47,10 +54,72 @@ def test_a_source_gets_the_lean_header_and_silently_all_of_torch(source, tried, 
         return run(command, folder)
 
     monkeypatch.setattr(building, "run", run)
-    extension = Extension("e", (SourceText(DECLARED),), (SourceText(source),), functions=(("f", ""),))
-    library, _ = toolchain.compile(extension, "e", tmp_path)
-    assert library.exists()
-    assert seen == tried
+    return toolchain, seen
+
+
+def of(source):
+    return Extension("e", (SourceText(DECLARED),), (SourceText(source, "mine.py", 3),), functions=(("f", ""),))
+
+
+WRONG = {
+    "a semicolon": ("auto y = torch::empty_like(x), z", "auto y = torch::empty_like(x) z"),
+    "a name": ("x[threadIdx.x] * T(2)", "x[i] * T(2)"),
+    "a launch": (", int(x.numel()));", ");"),
+    "a member": ("x.dim() ==", "x.dimm() =="),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_the_sources_own_mistake_is_not_compiled_again_with_all_of_torch(wrong, tmp_path, monkeypatch):
+    toolchain, seen = watched(monkeypatch, [preludes.LEAN])
+    with pytest.raises(BuildFailed, match=r"^mine\.py:\d+: "):
+        toolchain.compile(of(SCALED.replace(*WRONG[wrong])), "e", tmp_path)
+    assert seen == [preludes.LEAN]
+
+
+def test_a_mistake_is_said_as_with_all_of_torchs_headers(tmp_path, monkeypatch):
+    toolchain, seen = watched(monkeypatch, [preludes.LEAN, preludes.CUDA])
+    said = []
+    for number in range(2):
+        with pytest.raises(BuildFailed) as raised:
+            toolchain.compile(of(SCALED.replace(*WRONG["a semicolon"])), "e", tmp_path)
+        said.append(str(raised.value))
+        if not number:
+            monkeypatch.setattr(lean_errors, "read", lambda _folder: None)
+    assert seen == [preludes.LEAN, preludes.LEAN, preludes.CUDA]
+    assert said[0] == said[1]
+
+
+# of what all of torch's headers declare, and the lean one
+NAMES = lean_errors.Names(frozenset({"Tensor", "softmax", "Library", "LIBRARY"}), frozenset({"Library", "LIBRARY"}))
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "own"),
+    [
+        ("'bia' was not declared in this scope", "x + bia; Library y;", True),
+        ("'softmax' was not declared in this scope", "softmax(x)", False),  # at::softmax may be, by its argument
+        ("'softmax' was not declared in this scope", "y = softmax;", True),
+        ("'softmax' was not declared in this scope", "using namespace at; y = softmax;", False),
+        ("'Library' was not declared in this scope", "Library y;", False),
+        ("'Other' is not a member of 'at'", "at::Other x;", False),
+        ("'class at::Tensor' has no member named 'dimm'", "x.dimm()", True),
+        ("'class at::Tensor' has no member named 'Library'", "x.Library()", False),
+        ("expected ';' before 'for'", "int y for", True),
+        ("expected ';' before '{' token", "LIBRARY(x) { }", False),  # a macro that is not there
+        ("expected ';' before '{' token", "// LIBRARY\nmine(x) { }", True),
+        ("expected ';' before '{' token", "#include <ATen/Library.h>\n{ }", True),
+        ("expected ';' before '{' token", "#define A(x) x ## ARY\nA(LIBR) { }", False),
+        ("expected ';' before '{' token", '#include "mine.h"\n{ }', False),
+        ("cannot convert 'double*' to 'float*'", "f(x)", True),
+        ("cannot convert 'c10::Half*' to 'float*'", "f(x)", True),
+        ("cannot convert 'at::Tensor' to 'c10::Scalar'", "f(x)", False),  # by a constructor that is not there
+        ("no matching function for call to 'reduce(float)'", "reduce(x)", True),
+        ("no matching function for call to 'softmax(float)'", "softmax(x)", False),
+    ],
+)
+def test_an_error_that_the_lean_header_may_have_made_is_not_the_sources(error, text, own):
+    assert lean_errors.are_of_the_source(f"mine.py:3:7: error: {error}", [text], NAMES) == own
 
 
 @pytest.mark.parametrize(

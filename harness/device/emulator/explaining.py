@@ -12,6 +12,8 @@ from harness.device.emulator import cuda_names
 _ERROR = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?error: (?P<text>.*)$")
 _INSTANTIATED = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):\d+:\s+(?:required from|in '?constexpr)")
 _LAUNCH = re.compile(r"emu::Launcher::typed\(void \(&\)\((?P<parameters>.*?)\)(?:, (?P<arguments>.*))?\)'")
+_TEMPLATE_LAUNCH = re.compile(r".*emu::Launcher::typed\(<unresolved overloaded function type>(?:, (.*))?\)'.*")
+_NOT_LAUNCHED = "the kernel cannot be launched with "
 _CONVERSION = re.compile(r"'emu::identity<.*?>::type' \{aka ('[^']*')\}")
 _UNSUPPORTED = re.compile(r"unsupported_by_emulator: ([^\"\n]*?)[\"'’]*$", re.MULTILINE)
 
@@ -39,6 +41,8 @@ def _in_words_of_cuda(text: str) -> str:
     """A compiler's message without the types that a launch is made of here."""
     text = _COPIES.sub(lambda copy: _AS_WRITTEN[copy[1]], _PROPOSED.sub("", _CONVERSION.sub(r"\1", text)))
     launch = _LAUNCH.search(text)
+    if of_template := _TEMPLATE_LAUNCH.fullmatch(text):
+        return f"{_NOT_LAUNCHED}({of_template[1] or ''}): their number or their types are others"
     if not launch:
         return text
     return f"the kernel takes ({launch['parameters']}) and is launched with ({launch['arguments'] or ''})"
@@ -70,7 +74,10 @@ def explained(log: str, files: set[str]) -> Exception:
             place = f"{match['file']}:{match['line']}"
         if lacks := _not_emulated(match["text"], unsupported):
             return Unsupported(f"{place or 'the source'}: the emulator does not support {lacks}.")
-        errors.append(f"{place or match['file'] + ':' + match['line']}: {_in_words_of_cuda(match['text'])}")
+        error = f"{place or match['file'] + ':' + match['line']}: {_in_words_of_cuda(match['text'])}"
+        begins = error.partition("(")[0]
+        if not (begins.endswith(_NOT_LAUNCHED) and any(other.startswith(begins) for other in errors)):  # of each dtype
+            errors.append(error)
         place = ""
     if not errors:
         errors = log.strip().splitlines()[-5:]

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.device.emulator import building, paths
+from harness.device.emulator import building, lean_errors, paths
 from harness.errors import NOT_PARSED
 
 LEAN = "lean"
@@ -84,7 +84,8 @@ def headers() -> str:
 
 def place(cache: Path, prelude: str, flags: Iterable[str]) -> Path:
     """The folder of a compiled prelude in `cache`, or where it will be."""
-    key = hashlib.sha256("\0".join([headers(), *flags, prelude, TEXTS[prelude]]).encode()).hexdigest()[:16]
+    beside = [lean_errors.FILE] if prelude == LEAN else []
+    key = hashlib.sha256("\0".join([headers(), *flags, prelude, TEXTS[prelude], *beside]).encode()).hexdigest()[:16]
     return cache / f"prelude-{key}"
 
 
@@ -102,8 +103,21 @@ def compiled(cache: Path, prelude: str, flags: list[str]) -> Path:
             if prelude != LEAN:
                 raise
             header.write_text(_NOT_LEAN)
+        else:
+            if prelude == LEAN:
+                lean_errors.write(folder, *(_preprocessed(name, flags, folder) for name in (CUDA, LEAN)))
 
     return building.once(place(cache, prelude, flags), make) / "prelude.h"
+
+
+def _preprocessed(prelude: str, flags: list[str], folder: Path) -> str:
+    """All that it declares, and its macros."""
+    header = as_text(folder, prelude)
+    command = [paths.compiler(), *flags, *include_flags(prelude), "-E", "-dD", "-P", "-x", "c++", header.name]
+    try:
+        return building.run(command, folder)
+    finally:
+        header.unlink()
 
 
 def as_text(folder: Path, prelude: str) -> Path:

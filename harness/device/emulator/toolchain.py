@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
@@ -16,6 +15,7 @@ from harness.device.emulator import (
     binding,
     building,
     explaining,
+    lean_errors,
     libraries,
     module_variables,
     paths,
@@ -63,7 +63,7 @@ _CHECKED = [
 # What a kernel must not have from the host's library: hooks.cpp and heap.cpp.
 _WRAPPED = ("__assert_fail", "malloc", "free", "_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm")
 # What of this folder, beside translate/, decides how a source is compiled.
-_OWN = ("toolchain", "binding", "preludes", "module_variables", "symbols")
+_OWN = ("toolchain", "binding", "preludes", "lean_errors", "module_variables", "symbols")
 
 
 def _kept_flags(flags: tuple[str, ...]) -> list[str]:
@@ -133,8 +133,7 @@ class EmulatorToolchain:
         # torch's headers alone take as long to compile as most kernels.
         empty = cuda and not main.binding and not any(piece.text.strip() for piece in cpp)
         units = [] if empty else [main]
-        tried = [preludes.CUDA] if plain else _preludes_of_kernels(cuda)
-        units += [_Unit("cuda", cuda, extension.extra_cuda_cflags, tried)] if cuda else []
+        units += [_Unit("cuda", cuda, extension.extra_cuda_cflags, _preludes_of_kernels(cuda))] if cuda else []
         try:
             built = self._built(units, extension, module_name, folder, kernels_first=bool(plain))
             return self._checked(built, extension), ()
@@ -173,13 +172,28 @@ class EmulatorToolchain:
         return self._link(module_name, folder, [f"{unit.name}.o" for unit in units])
 
     def _compile(self, unit: _Unit, extension: Extension, module_name: str, folder: Path) -> None:
-        """Compile a unit with the first of its preludes that has what it uses. Raises CompilerError of the last."""
+        """Compile a unit with the first of its preludes that has what it uses. Raises CompilerError of the last, or of
+        one that the others would not mend."""
         *others, last = unit.preludes
         for prelude in others:
-            with contextlib.suppress(building.CompilerError):
+            try:
                 self._run(unit, self._command(unit, prelude, extension, module_name, folder), folder)
                 return
+            except building.CompilerError as error:
+                if self._is_for_all(error, unit, extension, folder):
+                    raise
         self._run(unit, self._command(unit, last, extension, module_name, folder), folder)
+
+    def _is_for_all(self, error: building.CompilerError, unit: _Unit, extension: Extension, folder: Path) -> bool:
+        """Whether what fails with the lean header need not be tried with another: the kernels are wrong themselves, or
+        what binds them is, which torch's units do otherwise."""
+        if not explaining.is_of_kernels(error.log, extension.cuda_sources):
+            return bool(unit.binding)
+        names = lean_errors.read(self._prelude(preludes.LEAN, folder).parent)
+        if names is None or extension.extra_include_paths:
+            return False
+        texts = [*(piece.text for piece in unit.pieces), *_kept_flags(unit.flags)]
+        return lean_errors.are_of_the_source(error.log, texts, names)
 
     def _run(self, unit: _Unit, command: list[str], folder: Path) -> None:
         """Compile, and in check mode have the module list its variables."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -13,7 +12,8 @@ from harness.notes import DetectorsSilent
 from harness.reasons import Reason
 from harness.records import KernelCounts
 from harness.report.cases import case_columns, counted, has_news, noisy_of, timed_below, timed_of
-from harness.report.failures import INDENT, print_failure, print_paragraph, print_printed, repeat_of
+from harness.report.failures import print_failure, print_printed, repeat_of
+from harness.report.paragraphs import INDENT, print_paragraph
 from harness.report.ranking import ranking, rivals_of
 from harness.report.tables import print_columns
 from harness.report.verdicts import STATUS_STYLE, accepted_summary, named_in_message, status_of
@@ -43,7 +43,7 @@ def render(results: Results, view: View) -> str:
     if not view.quiet:
         if view.ranks:
             _print_rankings(console, results.evaluations)
-        _print_isolation(console, results.environment.get("isolation", {}), view.verbose)
+        _print_isolation(console, results, view.verbose)
         _print_unwatched(console, results)
     return page.getvalue()
 
@@ -69,7 +69,7 @@ def _print_refused(console: Console, evaluation: Rejected | Errored, view: View)
     if repeat := repeat_of(evaluation):
         console.print(Text(f"  repeat: {repeat}", style="cyan"), soft_wrap=True)
     if not view.checked and _was_not_looked_at(evaluation):
-        console.print(Text(f"  hint: {HINT}", style="dim"), soft_wrap=True)
+        print_paragraph(console, Text(INDENT), f"hint: {HINT}", "dim")
     if view.verbose:
         _print_cases(console, evaluation, verbose=True, brief=False)
 
@@ -80,18 +80,21 @@ def _print_rankings(console: Console, evaluations: Sequence[Evaluation]) -> None
         print_columns(console, f"{what} · {problem}", ranking(rivals))
 
 
-def _print_isolation(console: Console, isolation: dict[str, Any], verbose: bool) -> None:
-    for device, described in isolation.items():
-        parts = f": {', '.join(described['contains'])}" if verbose else ""
-        lacks = f" ({described['lacks']})" if described["lacks"] else ""
-        console.print(Text(f"isolation on {device}: {described['level']}{lacks}{parts}", style="dim"), soft_wrap=True)
+def _print_isolation(console: Console, results: Results, verbose: bool) -> None:
+    """Where somebody asks, and where something was accepted that a stronger isolation would have kept from more."""
+    accepted = {evaluation.device for evaluation in results.evaluations if isinstance(evaluation, Accepted)}
+    for device, described in results.environment.get("isolation", {}).items():
+        if verbose or (described["lacks"] and device in accepted):
+            parts = f": {', '.join(described['contains'])}" if verbose else ""
+            lacks = f" ({described['lacks']})" if described["lacks"] else ""
+            print_paragraph(console, Text(), f"isolation on {device}: {described['level']}{lacks}{parts}", "dim")
 
 
 def _print_unwatched(console: Console, results: Results) -> None:
     """That nobody saw in which state the GPU was, where something was timed on it."""
     why = results.environment.get("unwatched")
     if why and any(evaluation.device == "cuda" and timed_of(evaluation.cases) for evaluation in results.evaluations):
-        console.print(Text(why, style="dim"), soft_wrap=True)
+        print_paragraph(console, Text(), why, "dim")
 
 
 def verdict_line(evaluation: Evaluation, *, names_problem: bool = False) -> Text:
@@ -108,10 +111,11 @@ def verdict_line(evaluation: Evaluation, *, names_problem: bool = False) -> Text
 
 
 def _print_verdict(console: Console, evaluation: Evaluation, *, names_problem: bool) -> None:
-    line = verdict_line(evaluation, names_problem=names_problem)
-    if evaluation.kept_from:
-        line.append(f"; judged {evaluation.kept_from[:10]}, --again judges it anew", style="dim")
-    console.print(line, soft_wrap=True)
+    status = status_of(evaluation)
+    head = Text.assemble((status.upper(), STATUS_STYLE[status]))
+    line = verdict_line(evaluation, names_problem=names_problem).plain.removeprefix(head.plain)
+    kept = f"; judged {evaluation.kept_from[:10]}, --again judges it anew" if evaluation.kept_from else ""
+    print_paragraph(console, head, line.replace("\n    ", "\n") + kept)
     _print_notes(console, evaluation)
     if not isinstance(evaluation, Accepted) and (repeat := repeat_of(evaluation)):
         console.print(Text(f"  repeat: {repeat}", style="cyan"), soft_wrap=True)
@@ -119,7 +123,7 @@ def _print_verdict(console: Console, evaluation: Evaluation, *, names_problem: b
 
 def _print_notes(console: Console, evaluation: Evaluation) -> None:
     for note in evaluation.notes:
-        console.print(Text(f"  note: {sentence(note)}", style="dim"), soft_wrap=True)
+        print_paragraph(console, Text(INDENT), f"note: {sentence(note)}", "dim")
 
 
 def _was_not_looked_at(evaluation: Evaluation) -> bool:
@@ -147,7 +151,7 @@ def _print_cases(console: Console, evaluation: Evaluation, *, verbose: bool, bri
 def _print_versions(console: Console, timed: list[CasePassed]) -> None:
     found = {name: b.version for case in timed if case.timing for name, b in case.timing.baselines.items() if b.version}
     if found:
-        console.print(Text("; ".join(f"{name}: {version}" for name, version in found.items()), style="dim"))
+        print_paragraph(console, Text(), "; ".join(f"{name}: {version}" for name, version in found.items()), "dim")
 
 
 def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> None:
@@ -159,13 +163,11 @@ def _print_build(console: Console, evaluation: Evaluation, verbose: bool) -> Non
     spills = f"; {len(spilling)} kernel{'s spill' if len(spilling) > 1 else ' spills'} registers" if spilling else ""
     console.print(Text(f"built {how}{spills}", style="dim"))
     for kernel in build.kernels if verbose else spilling:
-        console.print(
-            Text(
-                f"  {kernel.kernel}: {kernel.registers} registers, {kernel.shared_bytes:,} bytes of shared memory, "
-                f"{kernel.spilled_bytes} bytes spilled",
-                style="dim",
-            )
+        needs = (
+            f"{kernel.registers} registers, {kernel.shared_bytes:,} bytes of shared memory, "
+            f"{kernel.spilled_bytes} bytes spilled"
         )
+        print_paragraph(console, Text(INDENT), f"{kernel.kernel}: {needs}", "dim")
 
 
 def _print_conditions(console: Console, timed: list[CasePassed]) -> None:
@@ -174,13 +176,13 @@ def _print_conditions(console: Console, timed: list[CasePassed]) -> None:
         for below, timing in [("", case.timing), *timed_below(case)]:
             if timing and timing.conditions:
                 name = f"{case.name}, {below}" if below else case.name
-                console.print(Text(f"  {name}: {conditions(timing.conditions)}", style="dim"), soft_wrap=True)
+                print_paragraph(console, Text(INDENT), f"{name}: {conditions(timing.conditions)}", "dim")
 
 
 def _print_counts(console: Console, evaluation: Evaluation) -> None:
     for case in evaluation.cases:
         for count in case.counts if isinstance(case, CasePassed) else ():
-            console.print(Text(f"  {case.name}, {count.kernel}: {_counted_words(count)}", style="dim"))
+            print_paragraph(console, Text(INDENT), f"{case.name}, {count.kernel}: {_counted_words(count)}", "dim")
 
 
 # Fields of KernelCounts that have words of their own, or none; any other is shown by its name.
