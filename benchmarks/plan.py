@@ -367,8 +367,8 @@ def _hostile() -> Step:
             *out,
         ),
         files=("hostile.json",),
-        seconds=150,
-        limit_s=320,
+        seconds=360,
+        limit_s=580,
         dry_run=("-m", "tests.hostile", "--device", "cpu", "-k", "form/control", "--jobs", "2", *out),
         reads=("tests/hostile",),
     )
