@@ -3,17 +3,16 @@
 
     python benchmarks/replay.py [SUBMISSION] [--runs N] [--slower SHARE] [--json FILE] [eval.py's options]
 
-Evaluates a submission N + 1 times, then twice a copy of it (another comment, the same code) and twice a copy that waits
-for a share of the first run's time at the end of each call. All go into a database of their own. Prints the board,
-how many of the N neighbouring runs are 'no different', and what the copy and the slow copy are called. eval.py's
-options choose one timed case.
+Evaluates a submission, twice a copy of it (another comment, the same code), twice a copy that waits for a share of the
+first run's time at the end of each call, then the submission N times more. All go into a database of their own. FILE is
+written after each of these N. Prints the board, how many of the N neighbouring runs are 'no different', and what the
+copy and the slow copy are called. eval.py's options choose one timed case.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import itertools
 import json
 import subprocess
 import sys
@@ -124,25 +123,27 @@ def replay(submission: Path, options: list[str]) -> Iterator[Replay]:
         yield Replay(Path(folder), of_one_problem(submission, options))
 
 
-def measure(run: Replay, submission: Path, runs: int, slower: float) -> dict[str, Any]:
-    """The comparisons of neighbouring runs, of the copy and of the slow copy with the first run, and the board."""
-    source = submission.read_text()
-    same = [run.evaluate(submission, f"same_{number}") for number in range(runs + 1)]
-    wait_us = slower * _median_us(same[0])
+def measure(run: Replay, submission: Path, runs: int, slower: float) -> Iterator[dict[str, Any]]:
+    """The comparisons of the copy and of the slow copy with the first run, of neighbouring runs, and the board: what is
+    known after each of those."""
+    source, first = submission.read_text(), run.evaluate(submission, "same_0")
+    wait_us = slower * _median_us(first)
     copy, slow = (run.folder / f"{submission.stem}_{name}.py" for name in ("copy", "slow"))
     copy.write_text(f"{source}\n# A copy.\n")
     slow.write_text(source + WAITS.replace("WAIT_US", f"{wait_us:.3f}"))
     copies = [run.evaluate(copy, f"copy_{number}") for number in range(2)]
     slows = [run.evaluate(slow, f"slow_{number}") for number in range(2)]
-    return {
-        "submission": submission.stem,
-        "slower": slower,
-        "wait_us": wait_us,
-        "unchanged": [run.compare(a, b) for a, b in itertools.pairwise(same)],
-        "copy": run.compare(same[0], copies[0]),
-        "slow": run.compare(same[0], slows[0]),
-        "board": run.board(),
-    }
+    beside = {"copy": run.compare(first, copies[0]), "slow": run.compare(first, slows[0])}
+    unchanged: list[dict[str, Any]] = []
+    before = first
+    for number in range(1, runs + 1):
+        after = run.evaluate(submission, f"same_{number}")
+        unchanged.append(run.compare(before, after))
+        before = after
+        yield {
+            "submission": submission.stem, "slower": slower, "wait_us": wait_us, **beside, "unchanged": unchanged,
+            "board": run.board(), "complete": number == runs,
+        }  # fmt: skip
 
 
 def _median_us(results: Path) -> float:
@@ -174,7 +175,7 @@ def _said(row: dict[str, Any] | None) -> str:
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("submission", nargs="?", type=Path, default=DEFAULT)
-    parser.add_argument("--runs", type=int, default=20, help="comparisons of unchanged runs")
+    parser.add_argument("--runs", type=int, default=20, help="comparisons of unchanged runs, at least one")
     parser.add_argument("--slower", type=float, default=0.05, help="the share by which the slow copy waits")
     parser.add_argument("--json", type=Path, help="where to keep what was measured")
     return parser
@@ -182,9 +183,12 @@ def parser() -> argparse.ArgumentParser:
 
 def main() -> None:
     arguments, options = parser().parse_known_args()
+    if arguments.runs < 1:
+        sys.exit("--runs must be 1 or more.")
+    measured: dict[str, Any] = {}
     with replay(arguments.submission, options) as run:
-        measured = measure(run, arguments.submission, arguments.runs, arguments.slower)
-    save(arguments.json, measured)
+        for measured in measure(run, arguments.submission, arguments.runs, arguments.slower):
+            save(arguments.json, measured)
     show(measured)
 
 
