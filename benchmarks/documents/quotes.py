@@ -57,11 +57,16 @@ def _definition(path: Path, sources: Sequence[tuple[str, list[str]]], name: str)
     raise QuoteError(f"{path.name} has no top-level definition of {name}; correct the quote's names.")
 
 
+def _begins(line: str, beginning: str) -> bool:
+    """Wherever it is indented to."""
+    return line.lstrip().startswith(beginning)
+
+
 def _lines(path: Path, beginnings: Sequence[str]) -> str:
     lines = [line.rstrip() for line in path.read_text().splitlines()]
-    kept = [any(line.startswith(beginning) for beginning in beginnings) for line in lines]
+    kept = [any(_begins(line, beginning) for beginning in beginnings) for line in lines]
     for beginning in beginnings:
-        if not any(line.startswith(beginning) for line in lines):
+        if not any(_begins(line, beginning) for line in lines):
             raise QuoteError(f"{path.name} has no line that begins with {beginning!r}; correct the quote.")
     shown: list[str] = []
     for line, keep in zip(lines, kept, strict=True):
