@@ -52,7 +52,7 @@ def _columns(lines: list[Row | Mean]) -> list[Column]:
         Column("B", [Text(duration(row.b_us) if row else "") for row in rows]),
         Column("B is", [Text(_word(line.difference), style=_STYLE[line.difference]) for line in lines], "left"),
         Column("B over A [95%]", [Text(_speed(line)) for line in lines]),
-        Column("floor", [Text(f"{line.floor:.0%}") for line in lines]),
+        Column("floor", [Text(f"{line.floor:.1%}") for line in lines]),
         Column("seen from", [Text(_seen(line)) for line in lines]),
         Column("", [Text(_label(line)) for line in lines], "left"),
     ]
