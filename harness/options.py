@@ -123,8 +123,8 @@ class _Judging(click.Command):
     cls=_Judging,
     epilog=EXIT_CODES,
     help="Judge and time kernel submissions: files or folders, all of submissions/ without one. 'eval.py list' shows "
-    "problems, cases and submissions; 'eval.py env' the machine; 'eval.py profile --help' where the time of one case "
-    "goes.",
+    "problems; 'eval.py list PROBLEM' its cases and submissions; 'eval.py env' the machine; 'eval.py profile --help' "
+    "where the time of one case goes.",
 )
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...", shell_complete=verbs_or_files)
 @click.option(

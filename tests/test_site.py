@@ -357,7 +357,9 @@ def test_what_all_detectors_saw_is_the_failure_and_stands_beside_its_lines(tmp_p
     assert noted(page) == [
         ("7", ["data_race: wrote"]),
         ("12", ["It reads what thread 0 has just written. (wrong.py:12)", "data_race: reads"]),
+        ("21", ["out_of_bounds: The kernel reads behind the end of x. (wrong.py:21)"]),
     ]
+    assert "Also out_of_bounds: The kernel reads behind the end of x." in page.text
 
 
 def noted(page):

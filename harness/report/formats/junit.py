@@ -66,7 +66,8 @@ def _made_of(name: str, tests: Sequence[Element], facts: dict[str, str], said: s
 def _test(case: Case, class_name: str) -> Element:
     test = Element("testcase", {"classname": class_name, "name": _plain(case.name)})
     if isinstance(case, CaseFailed):
-        test.append(_said("failure", str(case.reason), case.message, f"{case.message}\nrepeat: {case.repeat}"))
+        lines = [case.message, *(f"also {said}" for said in case.also), f"repeat: {case.repeat}"]
+        test.append(_said("failure", str(case.reason), case.message, "\n".join(lines)))
     elif isinstance(case, CaseNotRun):
         test.append(_said("skipped", "not_run", case.message))
     else:

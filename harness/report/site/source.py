@@ -91,7 +91,7 @@ def _failed(evaluation: Evaluation) -> Iterator[CaseFailed]:
 def _messages(evaluation: Evaluation) -> Iterator[str]:
     if evaluation.reason is not None:
         yield evaluation.message
-    yield from (case.message for case in _failed(evaluation))
+    yield from (said for case in _failed(evaluation) for said in (case.message, *case.also))
 
 
 def _marked(evaluation: Evaluation, file: str) -> Iterator[tuple[int, str]]:
@@ -99,7 +99,7 @@ def _marked(evaluation: Evaluation, file: str) -> Iterator[tuple[int, str]]:
     told = [(case.frame, str(case.reason), case.message) for case in _failed(evaluation)]
     for frame, reason, message in [(evaluation.frame, str(evaluation.reason), evaluation.message), *told]:
         for mark in frame.marks if frame and frame.file == file else ():
-            yield mark.line, f"{reason}: {mark.label or shortened(message.partition(chr(10))[0], 300)}"
+            yield mark.line, f"{reason}: {shortened(mark.label or message.partition(chr(10))[0], 300)}"
 
 
 def _bank_conflicts(evaluation: Evaluation) -> Iterator[tuple[int, str]]:
