@@ -12,6 +12,11 @@ PROBLEMS = ROOT / "problems"
 SUBMISSIONS = ROOT / "submissions"
 
 
+def known_problems() -> list[str]:
+    """The names in problems/."""
+    return sorted(path.stem for path in PROBLEMS.glob("*.py"))
+
+
 def cache_root() -> Path:
     """Where built extensions and compiled baselines are kept; KERNELGATE_CACHE moves it."""
     return Path(os.environ.get("KERNELGATE_CACHE") or platformdirs.user_cache_dir("kernelgate")).resolve()

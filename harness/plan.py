@@ -11,7 +11,7 @@ from harness.device.choose import NeedsGpu, can_time, choose_device
 from harness.errors import HarnessError, UsageError, one_line
 from harness.events import LeftOut, WithoutEffect
 from harness.isolation.levels import Isolation, choose_isolation
-from harness.paths import PROBLEMS
+from harness.paths import PROBLEMS, known_problems
 from harness.settings import Effort, Settings, fresh_seed
 from harness.submission import Submission, find_submissions, read_submission
 
@@ -197,11 +197,6 @@ def problem_of(submission: Path) -> Path:
         f"Which problem is {submission} for? No problem is named like its folder, '{submission.parent.name}'. "
         f"Say --problem with a file or one of: {', '.join(known_problems())}."
     )
-
-
-def known_problems() -> list[str]:
-    """The names in problems/."""
-    return sorted(path.stem for path in PROBLEMS.glob("*.py"))
 
 
 def named_problem(asked: str) -> Path:

@@ -9,6 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from harness.store import Stored
+from harness.store.pairs import SHOWN_DIGITS, short
 from harness.store.rows import board_of
 from harness.verdict import Accepted, Rejected
 
@@ -20,9 +21,6 @@ COMPARED = {
     "model": "model of the device",
     "versions": "versions",
 }
-
-# Digits of a SHA-256 that name a source.
-SHOWN_DIGITS = 10
 
 
 @dataclass(frozen=True)
@@ -74,9 +72,5 @@ def _differs(stored: Stored, here: Mapping[str, Any]) -> list[str]:
 def _why(stored: Stored, here: Mapping[str, Any]) -> str:
     there = board_of(stored.evaluation, stored.environment)
     return "; ".join(
-        f"{COMPARED[name]}: {_short(there[name])} there, {_short(here[name])} here" for name in _differs(stored, here)
+        f"{COMPARED[name]}: {short(there[name])} there, {short(here[name])} here" for name in _differs(stored, here)
     )
-
-
-def _short(value: str) -> str:
-    return (value[:SHOWN_DIGITS] if len(value) == 64 else value) or "unknown"

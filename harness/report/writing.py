@@ -19,8 +19,9 @@ from harness.verdict import Results
 # In place of a file: standard output.
 STDOUT = "-"
 
-# The format whose lines are commands to GitHub's runner, and those that are for people.
-ANNOTATIONS, PROSE = "github", frozenset({"terminal", "markdown", "comment"})
+# The format whose lines are commands to GitHub's runner, and those that programs read, which bear no line between.
+ANNOTATIONS, OF_JSON = "github", frozenset({"json", "jsonl", "sarif", "bmf", "benchmark_action", "hyperfine"})
+OF_XML = "junit"
 
 Reports = tuple[tuple[str, str], ...]
 """Formats and the files that they are written to."""
@@ -82,11 +83,11 @@ def _write_to_stdout(name: str, text: str) -> None:
     """Where that is a workflow's log, only annotations are commands."""
     if name == ANNOTATIONS:
         sys.stdout.write(text)
-    elif name in PROSE:
+    elif name == OF_XML or name in OF_JSON:
+        sys.stdout.write(without_commands(text, sys.stdout, _in_xml if name == OF_XML else _in_json))
+    else:
         with no_commands(sys.stdout):
             sys.stdout.write(text)
-    else:
-        sys.stdout.write(without_commands(text, sys.stdout, _in_xml if name == "junit" else _in_json))
 
 
 def _in_xml(character: str) -> str:

@@ -101,12 +101,12 @@ def differences(a: Stored, b: Stored) -> list[str]:
     """In what their boards differ, in words."""
     first, second = _board(a), _board(b)
     return [
-        f"{words}: {_short(first[name])} and {_short(second[name])}"
+        f"{words}: {short(first[name])} and {short(second[name])}"
         for name, words in _WORDS.items()
         if first[name] != second[name]
     ]
 
 
-def _short(value: str) -> str:
+def short(value: str) -> str:
     """A SHA-256 by its beginning."""
     return (value[:SHOWN_DIGITS] if len(value) == 64 else value) or "unknown"

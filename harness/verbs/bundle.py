@@ -14,8 +14,8 @@ from harness.again.bundle import Bundle, packed
 from harness.errors import UsageError
 from harness.exits import Exit
 from harness.paths import results_db
-from harness.report.board import SHOWN_DIGITS
 from harness.report.files import write
+from harness.report.times import SHOWN_DIGITS
 from harness.store import Store, Stored, open_store
 from harness.verbs.database import of_file, of_problem
 from harness.verbs.import_ import shipped

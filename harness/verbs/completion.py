@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
-from harness.plan import known_problems
+from harness.paths import known_problems
 
 
 def problems_like(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:

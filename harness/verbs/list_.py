@@ -13,8 +13,8 @@ import msgspec
 from rich.text import Text
 
 from harness.exits import Exit
-from harness.paths import SUBMISSIONS
-from harness.plan import known_problems, named_problem
+from harness.paths import SUBMISSIONS, known_problems
+from harness.plan import named_problem
 from harness.report.tables import Column, print_columns
 from harness.report.view import console
 from harness.submission import shipped_for

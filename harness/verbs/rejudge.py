@@ -20,8 +20,8 @@ from harness.errors import UsageError
 from harness.exits import Exit
 from harness.paths import results_db
 from harness.plan import Arguments
-from harness.report.board import SHOWN_DIGITS
 from harness.report.tables import Column, print_columns
+from harness.report.times import SHOWN_DIGITS
 from harness.report.verdicts import status_of
 from harness.report.view import console
 from harness.storage import cache

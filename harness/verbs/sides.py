@@ -9,8 +9,8 @@ from pathlib import Path
 
 from harness.errors import UsageError
 from harness.paths import SUBMISSIONS
-from harness.report.board import SHOWN_DIGITS
 from harness.report.formats import json
+from harness.report.times import SHOWN_DIGITS
 from harness.store import Named, Store, Stored, history, stored_of
 from harness.verdict import Evaluation
 

@@ -12,7 +12,7 @@ import click
 from harness.errors import UsageError
 from harness.exits import Exit
 from harness.paths import results_db
-from harness.report.board import SHOWN_DIGITS
+from harness.report.times import SHOWN_DIGITS
 from harness.store import history, open_store
 from harness.verbs.database import existing, of_file
 

@@ -13,7 +13,7 @@ from harness.reasons import Reason
 from harness.records import KernelCounts
 from harness.report.cases import case_columns, counted, has_news, noisy_of, timed_below, timed_of
 from harness.report.failures import print_failure, print_printed, repeat_of
-from harness.report.paragraphs import INDENT, print_paragraph
+from harness.report.paragraphs import DEEPER, INDENT, print_paragraph
 from harness.report.ranking import ranking, rivals_of
 from harness.report.tables import print_columns
 from harness.report.verdicts import STATUS_STYLE, accepted_summary, named_in_message, status_of
@@ -99,23 +99,26 @@ def _print_unwatched(console: Console, results: Results) -> None:
 
 def verdict_line(evaluation: Evaluation, *, names_problem: bool = False) -> Text:
     """What became of a submission. Only a message of several lines makes it more than one."""
+    head, said = _verdict(evaluation, names_problem)
+    # A submission's own words may hold line ends: no line of theirs may look like one of ours.
+    return head.append(said.replace("\n", f"\n{DEEPER}"))
+
+
+def _verdict(evaluation: Evaluation, names_problem: bool) -> tuple[Text, str]:
+    """The status, and what follows it."""
     status = status_of(evaluation)
     name = f"{evaluation.problem} · {evaluation.submission}" if names_problem else evaluation.submission
-    line = Text.assemble((status.upper(), STATUS_STYLE[status]), f"  {name}")
     if isinstance(evaluation, Accepted):
-        line.append(f"  {accepted_summary(evaluation)}")
+        said = accepted_summary(evaluation)
     else:
-        # A submission's own words may hold line ends: no line of theirs may look like one of ours.
-        line.append(f"  {evaluation.reason}: {evaluation.message}".replace("\n", "\n    "))
-    return line
+        said = f"{evaluation.reason}: {evaluation.message}"
+    return Text.assemble((status.upper(), STATUS_STYLE[status])), f"  {name}  {said}"
 
 
 def _print_verdict(console: Console, evaluation: Evaluation, *, names_problem: bool) -> None:
-    status = status_of(evaluation)
-    head = Text.assemble((status.upper(), STATUS_STYLE[status]))
-    line = verdict_line(evaluation, names_problem=names_problem).plain.removeprefix(head.plain)
+    head, said = _verdict(evaluation, names_problem)
     kept = f"; judged {evaluation.kept_from[:10]}, --again judges it anew" if evaluation.kept_from else ""
-    print_paragraph(console, head, line.replace("\n    ", "\n") + kept)
+    print_paragraph(console, head, said + kept)
     _print_notes(console, evaluation)
     if not isinstance(evaluation, Accepted) and (repeat := repeat_of(evaluation)):
         console.print(Text(f"  repeat: {repeat}", style="cyan"), soft_wrap=True)
