@@ -12,8 +12,9 @@ from harness.errors import SubmissionError
 from harness.norms import NORMALISATIONS, unclassified
 from harness.protocol.testimony import MAX_LINE_BYTES, Witness
 from harness.protocol.testimony import Testimony as Reader
-from harness.protocol.wire import Done, Failed, Named, Played
+from harness.protocol.wire import Done, Failed, Named, Played, Ran
 from harness.reasons import Reason
+from harness.records import Finding
 from tests.helpers import ROOT
 
 
@@ -51,6 +52,16 @@ def test_a_finding_of_the_emulator_takes_a_replys_place(pipe):
     os.write(witness.descriptor, line + b'"launch":1,"line":3,"block":[0,0,0],"thread":null}}\n')
     witness.mark()
     reply = testimony.checked(Done())
+    assert [finding.kind for finding in reply.findings] == [Reason.DATA_RACE]
+
+
+@pytest.mark.parametrize("replies", [Failed, lambda *said: Ran([], findings=said[2])], ids=["failed", "ran"])
+def test_what_the_emulator_cannot_do_hides_no_defect(pipe, replies):
+    witness, testimony = pipe
+    os.write(witness.descriptor, b'{"type":"found","finding":{"kind":"data_race","message":"A race."}}\n')
+    witness.mark()
+    cannot = Finding(Reason.UNSUPPORTED_BY_EMULATOR, "The emulator cannot execute it.")
+    reply = testimony.checked(replies(Reason.UNSUPPORTED_BY_EMULATOR, "It cannot.", [cannot]))
     assert [finding.kind for finding in reply.findings] == [Reason.DATA_RACE]
 
 

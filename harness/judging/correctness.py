@@ -264,7 +264,12 @@ class Correctness:
             steps = self._steps[case.name] if self._device.name == "emulator" else repeated.STEPS
             order = sub_seed(seed, case.name, "order")
             on_wrong = self._witness.of(case.name)
-            comparisons, ran = check_case(runner, self._problem, drawn, order, steps, on_wrong)
+            try:
+                comparisons, ran = check_case(runner, self._problem, drawn, order, steps, on_wrong)
+            except Inconclusive:
+                if not runner.worker.has_ended:
+                    runner.release()  # a worker that only said so may have said more
+                raise
             runner.release()
         except SubmissionError as error:
             self._note_failure(runner, error)
@@ -297,6 +302,8 @@ class Correctness:
             return
         try:
             runner.release()
+        except Inconclusive:
+            runner.end()  # the case has failed all the same
         except SubmissionError as second:
             self.first_failure = second
 

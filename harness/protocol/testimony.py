@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 from msgspec import Struct
@@ -117,11 +117,13 @@ class Testimony:
         forbidden, self._forbidden = self._forbidden, []
         findings, self._findings = self._findings, []
         if isinstance(reply, Failed):
-            told = bool(reply.findings) or reply.reason == Reason.FORBIDDEN_OP
+            told = _names_a_defect(reply.findings) or reply.reason == Reason.FORBIDDEN_OP
         elif not 1 <= marks <= MAX_MARKS:
             raise _tampered("it was closed, or led elsewhere" if not marks else "marks precede no reply")
         else:
-            told = isinstance(reply, Ran | Named) and bool(reply.forbidden or getattr(reply, "findings", ()))
+            told = isinstance(reply, Ran | Named) and (
+                bool(reply.forbidden) or _names_a_defect(getattr(reply, "findings", ()))
+            )
         if told or not (forbidden or findings):
             return reply
         if forbidden:
@@ -161,6 +163,11 @@ class Testimony:
                 if said != self._said:
                     raise _tampered(f"{said} records were written and {self._said} arrived")
                 self._marks += 1
+
+
+def _names_a_defect(findings: Iterable[Finding]) -> bool:
+    """What the emulator cannot do is none, and must not stand for those that were said here."""
+    return any(finding.kind != Reason.UNSUPPORTED_BY_EMULATOR for finding in findings)
 
 
 def _tampered(what: str) -> SubmissionError:

@@ -19,6 +19,7 @@ _LACKING = "+"
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_CONDITION = re.compile(r"^\s*#\s*(?:el)?if(?:n?def)?\b(.*)$", re.MULTILINE)
 _SYSTEM_HEADER = re.compile(r"#\s*include\s*<[^>\n]*>")
 _ERROR = re.compile(r": (?:fatal )?error: (.*)$", re.MULTILINE)
 
@@ -69,9 +70,10 @@ def are_of_the_source(log: str, texts: Iterable[str], names: Names) -> bool:
     first, *others = _ERROR.findall(log) or [""]
     if not first or any(_OF_TORCH.search(error) and not _is_unknown(error, names) for error in (first, *others)):
         return False
-    if _is_unknown(first, names):
-        return True
     plain = [_SYSTEM_HEADER.sub(" ", _COMMENT.sub(" ", text)) for text in texts]
+    if _is_unknown(first, names):  # unless it is of the source's own, behind a condition that only they fulfil
+        conditions = (said for text in plain for said in _CONDITION.findall(text))
+        return all(names.lacking.isdisjoint(_names(said)) for said in conditions)
     return not _may_use(plain, names.lacking) and not _may_be_found(first, plain)
 
 

@@ -190,7 +190,8 @@ class EmulatorToolchain:
         if not explaining.is_of_kernels(error.log, extension.cuda_sources):
             return bool(unit.binding)
         names = lean_errors.read(self._prelude(preludes.LEAN, folder).parent)
-        if names is None or extension.extra_include_paths:
+        includes = any(flag.startswith(("-I", "-include")) for flag in _kept_flags(unit.flags))
+        if names is None or extension.extra_include_paths or includes:
             return False
         texts = [*(piece.text for piece in unit.pieces), *_kept_flags(unit.flags)]
         return lean_errors.are_of_the_source(error.log, texts, names)

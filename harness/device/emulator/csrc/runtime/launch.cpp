@@ -66,13 +66,23 @@ void add(Launch* launch, const RawFinding& f) {
     std::lock_guard<std::mutex> guard(launch->lock);
     if (launch->maimed && is_consequence(f.kind)) return;
     const std::string key = f.kind + ":" + std::to_string(f.line) + ":" + std::to_string(f.at);
-    if (launch->findings.size() < kMostFindings && launch->reported.insert(key).second) launch->findings.push_back(f);
+    if (launch->reported.count(key)) return;
+    auto& findings = launch->findings;
+    if (findings.size() >= kMostFindings) {  // values that nobody may use give way to what is a defect for sure
+        const auto least = std::find_if(findings.begin(), findings.end(), [](const auto& g) { return g.of_value; });
+        if (f.of_value || least == findings.end()) return;
+        findings.erase(least);
+    }
+    launch->reported.insert(key);
+    findings.push_back(f);
 }
 }  // namespace
 
-void note(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line, uintptr_t at) {
+void note(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line, uintptr_t at,
+          uintptr_t caller) {
     RawFinding f = finding_in(launch, kind, message, line);
     f.at = at;
+    f.caller = caller;
     by(thread, &f);
     add(launch, f);
 }

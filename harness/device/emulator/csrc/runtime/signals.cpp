@@ -111,8 +111,7 @@ Fault describe(int signal, const siginfo_t* info) {
 // `caller` is what the stack points to: within a linkage-table entry, the place that called.
 [[noreturn]] void stop(const char* kind, const std::string& message, uintptr_t at, uintptr_t caller) {
     Launch* launch = current->block->launch;
-    note(launch, kind, message, current, 0, at);
-    if (!launch->findings.empty()) launch->findings.back().caller = caller;
+    note(launch, kind, message, current, 0, at, caller);
     launch->abort = true;
     // The jump leaves the handler without returning from it, which is what would take its signal off the mask.
     sigset_t watch;

@@ -223,10 +223,10 @@ void install_signals();
 void restore_signals();
 constexpr int kWatchSignal = 34 + 7;   // a real-time signal that nobody else uses
 
-// Records a defect of the running launch; `at` is 0 when `line` is known. Returns false when a finding of
-// this kind and text was already recorded.
+// Records a defect of the running launch; `at` is 0 when `line` is known, and `caller` is the return
+// address to try where `at` is in no line of the source. Each kind is recorded once at a place.
 void note(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line,
-          uintptr_t at = 0);
+          uintptr_t at = 0, uintptr_t caller = 0);
 // The same for a value that may never be used; repeat.cpp finds out.
 void note_value(const char* kind, const std::string& message, const Thread* thread, int line, uintptr_t at = 0);
 // The same for two accesses that conflict. `write` says of each whether it writes; the earlier one has an address or a
