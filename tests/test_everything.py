@@ -247,7 +247,7 @@ def test_a_replay_shows_what_unchanged_runs_and_slower_ones_are_called(tmp_path)
     names = ("submission", "rank", "standing", "evaluations", "speedup")
     entries = [("mine", 1, "ranked", 3, 44.4), ("mine_slow", None, "provisional", 1, None)]
     content = {
-        "submission": "mine", "slower": 0.05, "wait_us": 9.4, "copy": row("no different", 1.0),
+        "submission": "mine", "slower": 0.05, "wait_us": 9.4, "complete": False, "copy": row("no different", 1.0),
         "slow": row("slower", 0.952),
         "unchanged": [row("no different", 1.0), row("no different", 1.0, "too noisy"), row("faster", 1.05)],
         "board": [dict(zip(names, entry, strict=True)) for entry in entries],
@@ -255,6 +255,7 @@ def test_a_replay_shows_what_unchanged_runs_and_slower_ones_are_called(tmp_path)
     }  # fmt: skip
     (tmp_path / "replay.json").write_text(json.dumps(content))
     text = measurements.table("replay", tmp_path)
+    assert "It was stopped before its last run." in text
     assert "| one made 5% slower (9.4 µs longer) is |" in text
     assert "| headline, called | 1 of 3 | no different, 1.000× [0.990, 1.010] | slower, 0.952× [0.942, 0.962] |" in text
     assert "| `mine` | rank 1 | 3 | 44.400× |" in text and "| `mine_slow` | provisional | 1 | – |" in text

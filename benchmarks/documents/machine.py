@@ -1,7 +1,8 @@
 """The picture of a GPU's threads and memory in docs/path, as SVG text: boxes with their sizes, arrows with bandwidths.
 
-Figures are those of an H200 SXM: NVIDIA's data sheet (memory, PCIe), its Hopper tuning guide (registers, shared memory,
-multiprocessors), and 32 banks of 4 bytes a clock (CUDA C++ programming guide) at 1.98 GHz for shared memory.
+Figures are those of an H200 SXM: NVIDIA's data sheet (memory; PCIe, half of its 128 GB/s, which are both ways), its
+Hopper tuning guide (registers, shared memory), the device itself (multiprocessors, L2: docs/notes/speed-of-light.md),
+and 32 banks of 4 bytes a clock (CUDA C++ programming guide) at 1.98 GHz for shared memory.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def svg() -> str:
         _arrow(376, 190, 442, 190, ""),
         _arrow(576, 150, 662, 150, f"{MEMORY_TB_S} TB/s"),
         _arrow(748, 202, 748, 278, ""),
-        _text(620, 246, "PCIe: 0.064 TB/s"),
+        _text(580, 246, "PCIe: 0.064 TB/s each way"),
     ]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" '

@@ -259,7 +259,7 @@ def replayed(folder: Path) -> str:
     command = content["environment"]["command"].split(" --json ")[0]
     title = f"`{content['submission']}`, {machine(content['environment'])}, `{command}`."
     return (
-        f"{title}{older(content['environment'], TIMING)}\n\n{_rows(heads, rows)}\n"
+        f"{title}{older(content['environment'], TIMING)}{_early(content)}\n\n{_rows(heads, rows)}\n"
         f"{_rows('submission | on the board | evaluations | over eager', board)}"
     )
 
@@ -311,11 +311,16 @@ def gate_proof(folder: Path) -> str:
     content = measured(folder / "gate_proof.json", "gate_proof")
     kinds: dict[str, list[dict[str, Any]]] = {}
     for run in content["runs"]:
-        kinds.setdefault(run["name"].split()[0], []).append(run)
+        if run["name"] != "main":  # which no pull request is
+            kinds.setdefault(run["name"].split()[0], []).append(run)
     rows = [[kind, str(len(runs)), *_gated(runs)] for kind, runs in kinds.items()]
     what = f"`{content['submission']}` on a case of {duration(content['headline_us'] or float('nan'))}"
-    where = f"{what}; {machine(content['environment'])}.{older(content['environment'], TIMING)}"
+    where = f"{what}; {machine(content['environment'])}.{older(content['environment'], TIMING)}{_early(content)}"
     return f"{where}\n\n" + _rows("pull request | runs | must be | was | slower than the best | seconds of a run", rows)
+
+
+def _early(content: dict[str, Any]) -> str:
+    return "" if content["complete"] else " It was stopped before its last run."
 
 
 def _gated(runs: list[dict[str, Any]]) -> list[str]:
