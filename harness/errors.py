@@ -45,8 +45,8 @@ class SubmissionError(Stopped):
 
 
 class Inconclusive(Stopped):
-    """Nothing is said about the submission: it did nothing wrong that could be seen. Only the judge finds that out; no
-    word of a worker makes it so, but on the emulator for what that cannot do."""
+    """Nothing is said about the submission: it did nothing wrong that could be seen. Only the judge finds that out. The
+    one thing that a worker's word decides is what the emulator cannot do."""
 
 
 class NotCaptured(Inconclusive):

@@ -92,7 +92,9 @@ class Reason(StrEnum):
     HOST_CODE_IN_KERNEL = "host_code_in_kernel", Group.FINDING, "A kernel threw an exception, or ran on the host."
     SANITIZER_FINDING = "sanitizer_finding", Group.FINDING, "compute-sanitizer found a defect of another kind."
 
-    UNSUPPORTED_BY_EMULATOR = "unsupported_by_emulator", Group.ERROR, "The source is CUDA that the emulator cannot run."
+    UNSUPPORTED_BY_EMULATOR = (
+        "unsupported_by_emulator", Group.ERROR, "It needs something of CUDA or torch that the emulator does not have."
+    )
     TOO_NOISY = "too_noisy", Group.ERROR, "The machine was too busy to time anything; run it again."
     NOT_ENOUGH_MEMORY = (
         "not_enough_memory", Group.ERROR, "There is too little memory here for the case, or others took what there was."

@@ -127,9 +127,9 @@ class Observation:
         ran = self.runner.observe(Run(0, mode, rewritten, keeps, order, seed % 2**31, random_seed))
         if ran.forbidden:
             raise SubmissionError(Reason.FORBIDDEN_OP, f"{ran.forbidden[0]} ran inside ModelNew.")
-        if ran.findings:
-            raise as_error(ran.findings, emulated=device.name == "emulator")
         emulated = device.name == "emulator"
+        if ran.findings:
+            raise as_error(ran.findings, emulated=emulated)
         check_form(ran.outputs, self._forms, device.torch_device.type, emulated=emulated, strides=strides)
         tensors = self.read(ran)
         self._require_unchanged(ran)

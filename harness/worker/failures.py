@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from harness.build.doors import ForbiddenSymbol
@@ -146,20 +146,19 @@ class Failures:
 
 def _is_not_emulated(error: BaseException | None) -> bool:
     """Whether it, or what it was raised for, says that the emulator lacks something."""
-    while error is not None:
-        if NOT_EMULATED in str(error):
-            return True
-        error = error.__cause__ or error.__context__
-    return False
+    return any(NOT_EMULATED in str(one) for one in _chain(error))
 
 
 def _is_refused_process(error: BaseException | None) -> bool:
     """Whether the system refused a process, or what it refused became `error`."""
+    return any(isinstance(one, PermissionError) and one.errno == errno.EPERM for one in _chain(error))
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """It, and what it was raised for."""
     while error is not None:
-        if isinstance(error, PermissionError) and error.errno == errno.EPERM:
-            return True
+        yield error
         error = error.__cause__ or error.__context__
-    return False
 
 
 def _forbidden(operator: str, where: str) -> str:
