@@ -16,6 +16,7 @@ from rich.console import Console
 
 from harness import notes
 from harness.build.extension import SourceText
+from harness.comparison.floors import BETWEEN_RUNS
 from harness.errors import UsageError
 from harness.exits import Exit
 from harness.gate import best, config, slower
@@ -284,7 +285,7 @@ def test_what_the_copy_differs_by_is_noise():
     steady = np.full(9, 150.0) * (1 + np.linspace(-0.001, 0.001, 9))
     slow = accepted(beside(1.05 * steady, steady, steady))
     (alarm,) = slower.slower_than(slow, "best", "copy")
-    assert alarm.noise == pytest.approx(0.01)  # what quiet processes differ by, of which the copy shows less
+    assert alarm.noise == pytest.approx(BETWEEN_RUNS)  # what quiet processes differ by, of which the copy shows less
     assert slower.slower_than(accepted(beside(1.05 * steady, steady, 1.06 * steady)), "best", "copy") == ()
     (alarm,) = slower.slower_than(accepted(beside(1.05 * steady, steady, 1.03 * steady)), "best", "copy")
     assert alarm.noise == pytest.approx(0.03, abs=0.003)
