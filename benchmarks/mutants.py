@@ -165,14 +165,14 @@ MUTANTS = [
         "if largest > error:": "if False:",
         "index[dim] += start": "index[dim] += 0",
     }),
-    *_of("build/extension.py", PROPERTIES, changes={
+    *_of("protocol/extension.py", PROPERTIES, changes={
         "            toolchain_fingerprint,\n": "",
         "            self.extra_cflags,\n": "",
         "            self.extra_cuda_cflags,\n": "",
         "            self.extra_ldflags,\n": "",
         "            self.extra_include_paths,\n": "",
         "            self.functions,\n": "",
-        "            [s.located for s in self.cuda_sources],\n": "",
+        "            [astuple(s) for s in self.cuda_sources],\n": "",
     }),
     *_of("exits.py", PROPERTIES, changes={
         "any(isinstance(evaluation, Rejected)": "all(isinstance(evaluation, Rejected)",

@@ -20,6 +20,7 @@ from harness.fitting import fit, room_on
 from harness.isolation.starter import Starter
 from harness.judging import closer_look, replaced
 from harness.judging.baselines import Baselines
+from harness.judging.building import Builds
 from harness.judging.correctness import Correctness
 from harness.judging.printed import printed_since
 from harness.judging.runner import Runner, load_request, precompilation
@@ -50,6 +51,7 @@ class Judge:
         on_event: OnEvent,
     ) -> None:
         self._starter = starter
+        self._builds = Builds(device.name, starter)
         self._may_run = replaced.may_run(problem)
         problem = replace(problem, allowed_ops=problem.allowed_ops | replaced.with_relatives(self._may_run))
         self._problem = problem
@@ -92,7 +94,7 @@ class Judge:
         request = load_request(kind, path, self._problem, settings)
         worker = self._starter.take(keeps_compile_cache=kind in against.COMPILED)
         rehearsal = self._rehearsal() if rehearsed else ()
-        return Runner(self._device, worker, request, sha256, self._settings.timeout_s, rehearsal)
+        return Runner(self._device, worker, request, sha256, self._settings.timeout_s, self._builds, rehearsal)
 
     def _rehearsal(self) -> list[Precompilation]:
         """All forms of calls, each once: what the kernels of some languages are compiled for when they are launched."""
@@ -137,7 +139,7 @@ class Judge:
         )
         self._draws.draw_ahead(self._cases, lambda: runner.has_answered)
         try:
-            common["build"] = _build(runner.finish_loading())
+            common["build"] = _build(runner.finish_loading(partial(self._draws.draw_ahead, self._cases)))
         except Stopped as error:
             said = {"frame": runner.frame(error), "printed": printed_since(runner.worker, 0, "")}
             return _refusal(error, {**common, "cases": [], **said})

@@ -27,6 +27,11 @@ def build_cache(source_sha256: str) -> Path:
     return cache_root() / "build" / source_sha256[:32]
 
 
+def shared_builds() -> Path:
+    """Extensions by the digest of all that decides them, built by processes that ran nothing of a submission."""
+    return cache_root() / "shared"
+
+
 def results_db() -> Path:
     """The database of evaluations; KERNELGATE_DB names another file."""
     named = os.environ.get("KERNELGATE_DB")

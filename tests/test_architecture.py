@@ -62,7 +62,7 @@ ALLOWED = {
     "against": {"errors", "peers"},
     "judging": LEAVES
     | {"against", "events", "device", "diagnosis", "isolation", "norms", "oracle", "peers", "problem", "protocol"}
-    | {"submission"},
+    | {"build", "submission"},
     "diagnosis": {"explanations", "oracle", "problem"},
     "oracle": LEAVES | {"device", "problem", "protocol"},
     "isolation": {"device", "errors", "memory", "paths", "protocol", "reasons", "storage"},
@@ -79,7 +79,7 @@ ALLOWED = {
         "storage",
         "submission",
     },
-    "build": {"errors", "records"},
+    "build": {"errors", "protocol", "records"},
     "protocol": {"errors", "reasons", "records"},
     "peers": {"errors"},
     "problem": {"errors", "inputs", "paths", "protocol"},

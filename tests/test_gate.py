@@ -15,7 +15,6 @@ import pytest
 from rich.console import Console
 
 from harness import notes
-from harness.build.extension import SourceText
 from harness.comparison.floors import BETWEEN_RUNS
 from harness.errors import UsageError
 from harness.exits import Exit
@@ -25,6 +24,7 @@ from harness.gate.config import Config
 from harness.gate.rules import decide
 from harness.gate.targets import find_targets, touched
 from harness.gate.values import Candidate, Compiled, NoVerdict, Ran, Slower
+from harness.protocol.extension import SourceText
 from harness.records import KernelResources
 from harness.report.formats import json as results_json
 from harness.report.gating import print_outcome

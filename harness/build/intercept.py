@@ -1,9 +1,8 @@
 """`load_inline` in a worker: the same arguments, a cache keyed by content, no locks, no recompiling, and nothing built
 before the file has been imported, unless the file itself needs it.
 
-The folder of a built extension is named by a digest of its sources, flags and toolchain, so that equal
-names never collide. A build happens in a folder of its own that is renamed into place when complete:
-two builds of the same thing both succeed, and one that died leaves nothing that could be waited for.
+A worker first asks the judge for what is not there. The judge has it built by a process that runs nothing of any
+submission, for all who ask for the same; what it does not build, the worker builds for its own file.
 """
 
 from __future__ import annotations
@@ -11,30 +10,26 @@ from __future__ import annotations
 import errno
 import importlib.util
 import inspect
-import os
-import re
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-import msgspec
 import torch.utils.cpp_extension as cpp_extension
 
-from harness.build.extension import SOURCES, BuildFailed, Extension, SourceText, Toolchain
+from harness.build.canonical import canonical
+from harness.build.entry import Entry
+from harness.build.extension import BuildFailed, Toolchain, Unsupported
 from harness.build.locate import locate
 from harness.build.pending import Pending, built, name_what_exists
 from harness.build.symbols import missing_definition
 from harness.build.wrong_call import WrongCall, require_callable, unknown_keyword
 from harness.errors import KernelgateError
+from harness.protocol.extension import Extension, SourceText
 from harness.records import KernelResources
-
-_REPORT = "kernels.json"
 
 # What this torch takes beside what is read here.
 _KEYWORDS = frozenset(inspect.signature(cpp_extension.load_inline).parameters)
@@ -42,6 +37,10 @@ _KEYWORDS = frozenset(inspect.signature(cpp_extension.load_inline).parameters)
 
 class NotBuilt(KernelgateError):
     """An extension is needed where nothing is built."""
+
+
+# Has the judge lend builds, as far as it does; gives what compilers said of those that do not build, by their digests.
+Ask = Callable[[Sequence[Entry]], Mapping[str, BuildFailed | Unsupported]]
 
 
 @dataclass
@@ -54,8 +53,12 @@ class BuildReport:
     kernels: list[KernelResources] = field(default_factory=list)
     was_needed: bool = False
     """Whether an extension was needed that is not built here."""
-    waiting: list[Pending] | None = field(default_factory=list)
+    waiting: list[tuple[Pending, Entry | None]] | None = field(default_factory=list)
     """What will be built once the file is imported; None when it is, and all is built at once."""
+    ask: Ask | None = None
+    """None where the judge is not asked."""
+    refused: dict[str, BuildFailed | Unsupported] = field(default_factory=dict)
+    """What the judge said of extensions that do not build, by their digests."""
 
     def tells(self, error: BaseException) -> bool:
         """Whether `error`, which ended an import without a toolchain, would end it anywhere."""
@@ -65,17 +68,29 @@ class BuildReport:
     def finish(self) -> None:
         """Build what waits: the file is imported. Raises what building raises."""
         waiting, self.waiting = self.waiting or [], None
-        for module in waiting:
+        self.obtain([entry for module, entry in waiting if entry and type(module) is Pending])
+        for module, _ in waiting:
             built(module)
+        self.ask = None  # while a submission is run, the judge asks
+
+    def obtain(self, entries: Sequence[Entry]) -> None:
+        """Have the judge lend those that are not there."""
+        missing = [entry for entry in entries if not entry.library.exists() and entry.digest not in self.refused]
+        if self.ask and missing:
+            self.refused.update(self.ask(missing))
 
 
 def install(
-    toolchain: Toolchain | None, cache: Path, submission: Path, look: Callable[[Path], None] = lambda library: None
+    toolchain: Toolchain | None,
+    cache: Path,
+    submission: Path,
+    look: Callable[[Path], None] = lambda library: None,
+    ask: Ask | None = None,
 ) -> BuildReport:
     """Replace `torch.utils.cpp_extension.load_inline` in this process; returns the report it will fill. `look` sees
     each library before it is loaded, and what it raises passes through. Without a toolchain nothing is built: who needs
-    an extension gets NotBuilt, and the report says so."""
-    report = BuildReport()
+    an extension gets NotBuilt, and the report says so. `ask` has the judge put builds into `cache`."""
+    report = BuildReport(ask=ask)
 
     def load_inline(
         name: str,
@@ -112,15 +127,18 @@ def install(
             no_implicit_headers=bool(no_implicit_headers),
         )
 
+        if is_python_module:
+            require_callable(extension)
+        entry = Entry.of(extension, toolchain, cache) if toolchain else None
+
         def load() -> ModuleType | str:
-            if toolchain is None:
+            if toolchain is None or entry is None:
                 report.was_needed = True
                 raise NotBuilt(f"'{extension.name}' is not built here")
-            return _load(extension, toolchain, cache, report, is_python_module, look)
+            return _load(entry, toolchain, report, is_python_module, look)
 
         if not is_python_module:
             return load()
-        require_callable(extension)
 
         def build() -> ModuleType:
             module = load()
@@ -130,8 +148,9 @@ def install(
 
         if report.waiting is None:
             return build()
-        report.waiting.append(Pending(extension.name, build, _line_in(submission)))
-        return report.waiting[-1]
+        pending = Pending(extension.name, build, _line_in(submission))
+        report.waiting.append((pending, entry))
+        return pending
 
     load_inline.__qualname__ = "load_inline"  # Python's own messages about its arguments name it
     for name, function in (("load_inline", load_inline), ("load", _no_files)):
@@ -155,7 +174,8 @@ def _no_files(*_arguments: Any, **_keywords: Any) -> NoReturn:
 
 def _sources(sources: str | Sequence[str] | None, submission: Path) -> tuple[SourceText, ...]:
     texts = [sources] if isinstance(sources, str) else list(sources or ())
-    return tuple(locate(text, submission) for text in texts)
+    located = (locate(text, submission) for text in texts)
+    return tuple(replace(source, text=canonical(source.text)) for source in located)
 
 
 def _functions(functions: str | Sequence[str] | Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
@@ -169,64 +189,42 @@ def _functions(functions: str | Sequence[str] | Mapping[str, str] | None) -> tup
 
 
 def _load(
-    extension: Extension,
-    toolchain: Toolchain,
-    cache: Path,
-    report: BuildReport,
-    is_python_module: bool,
-    look: Callable[[Path], None],
+    entry: Entry, toolchain: Toolchain, report: BuildReport, is_python_module: bool, look: Callable[[Path], None]
 ) -> ModuleType | str:
-    digest = extension.digest(toolchain.fingerprint())
-    # The module's name carries the digest, since Python and pybind11 know a module by its name.
-    module_name = f"{re.sub(r'[^0-9A-Za-z_]', '_', extension.name)}_{digest[:16]}"
-    folder = cache / digest
-    library = folder / f"{module_name}.so"
-    if not library.exists():
-        started = time.perf_counter()
-        try:
-            _build(extension, toolchain, module_name, folder)
-        except PermissionError as error:
-            if error.errno != errno.EPERM:
-                raise
-            raise BuildFailed(
-                f"load_inline was called for '{extension.name}' after the first call of forward, when no compiler can "
-                "be started any more. Build all kernels at the top of the file or in __init__."
-            ) from error
-        report.seconds += time.perf_counter() - started
-        report.cached = False
+    report.obtain([entry])
+    if entry.digest in report.refused:
+        raise report.refused[entry.digest]
+    if not entry.library.exists():
+        _build(entry, toolchain, report)
     report.count += 1
-    look(library)
-    report.kernels += msgspec.json.decode((folder / _REPORT).read_bytes(), type=list[KernelResources])
+    look(entry.library)
+    report.kernels += entry.kernels()
     try:
         if is_python_module:
-            return _import(module_name, library)
+            return _import(entry.module_name, entry.library)
         import torch
 
-        torch.ops.load_library(str(library))
-        return str(library)
+        torch.ops.load_library(str(entry.library))
+        return str(entry.library)
     except (ImportError, OSError) as error:
         if sentence := missing_definition(str(error)):
             raise BuildFailed(sentence) from error
         raise
 
 
-def _build(extension: Extension, toolchain: Toolchain, module_name: str, folder: Path) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix="building-", dir=folder.parent))
+def _build(entry: Entry, toolchain: Toolchain, report: BuildReport) -> None:
+    started = time.perf_counter()
     try:
-        library, kernels = toolchain.compile(extension, module_name, scratch)
-        finished = scratch / "finished"
-        finished.mkdir()
-        shutil.copy2(library, finished / f"{module_name}.so")
-        (finished / _REPORT).write_bytes(msgspec.json.encode(kernels))
-        (finished / SOURCES).write_bytes(msgspec.json.encode(extension))
-        try:
-            os.rename(finished, folder)
-        except OSError:
-            if not folder.exists():  # else another build of the same thing was faster
-                raise
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        entry.build(toolchain)
+    except PermissionError as error:
+        if error.errno != errno.EPERM:
+            raise
+        raise BuildFailed(
+            f"load_inline was called for '{entry.extension.name}' after the first call of forward, when no compiler "
+            "can be started any more. Build all kernels at the top of the file or in __init__."
+        ) from error
+    report.seconds += time.perf_counter() - started
+    report.cached = False
 
 
 def _import(module_name: str, library: Path) -> ModuleType:

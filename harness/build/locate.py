@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.build.extension import SourceText
 from harness.errors import NOT_PARSED
+from harness.protocol.extension import SourceText
 
 # A shorter fragment can stand in a text by chance.
 MIN_FRAGMENT_LINES = 3

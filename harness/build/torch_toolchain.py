@@ -11,7 +11,8 @@ from functools import cache
 from pathlib import Path
 
 from harness.build.compiler_output import kernel_resources, short_errors
-from harness.build.extension import BuildFailed, Extension
+from harness.build.extension import BuildFailed
+from harness.protocol.extension import Extension
 from harness.records import KernelResources
 
 # A compiler that needs longer than this is taken to hang; a large CUTLASS kernel takes two minutes.

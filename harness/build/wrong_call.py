@@ -6,8 +6,8 @@ import difflib
 import re
 from collections.abc import Collection, Sequence
 
-from harness.build.extension import Extension
 from harness.errors import KernelgateError
+from harness.protocol.extension import Extension
 
 # What makes functions known to Python, or may, without `functions`.
 _EXPORTS = re.compile(r"PYBIND11_MODULE|PyInit_|PyMODINIT_FUNC|TORCH_EXTENSION_NAME|NB_MODULE")

@@ -1,8 +1,10 @@
 """Built extensions: lent to a worker before it loads a submission, and kept once it has.
 
-A worker never reaches the cache itself. It gets copies of what the same file built before, in a folder of its own,
+A worker never reaches a cache itself. It gets copies of what the same file built before, in a folder of its own,
 and the judge takes new builds from there before the worker has seen any data: neither another submission's build
 nor anything that a run computed can be put where a later run finds it.
+
+What several files may have comes from workers that ran nothing of any, one for each build (harness.judging.building).
 """
 
 from __future__ import annotations
@@ -38,16 +40,31 @@ def lend(cache: Path, folder: Path) -> None:
         folder.mkdir()
 
 
-def keep(folder: Path, cache: Path) -> None:
-    """Copy what was newly built in `folder` into `cache`. What else lies there is left alone: a folder of a
-    worker can hold anything, links and pipes too."""
+def keep(folder: Path, cache: Path, only: str = "") -> None:
+    """Copy what was newly built in `folder` into `cache`, or `only` the build of that digest. What else lies there is
+    left alone: a folder of a worker can hold anything, links and pipes too."""
     with contextlib.suppress(OSError), _opened(folder) as root:
         built = [name for name in sorted(os.listdir(root)) if _FOLDER.fullmatch(name)][:MAX_FOLDERS]
+        built = [name for name in built if only in ("", name)]
         left = MAX_BYTES
         for name in built:
             if not (cache / name).exists():
                 with contextlib.suppress(OSError), _opened(name, root) as inner:
                     left -= _keep_one(inner, cache / name, left)
+
+
+def hand(built: Path, home: Path, inside: str) -> None:
+    """Copy the build `built` into the folder `inside` of `home`, while the worker whose home it is may do there what it
+    wants: nothing is followed that it puts in the way. What cannot be copied is not there."""
+    with contextlib.suppress(OSError), _opened(home) as outer, _opened(inside, outer) as folder:
+        scratch = f"handing-{built.name}"
+        os.mkdir(scratch, 0o700, dir_fd=folder)
+        with _opened(scratch, folder) as inner:
+            for file in sorted(built.iterdir()):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                with open(os.open(file.name, flags, 0o700, dir_fd=inner), "wb") as target:
+                    target.write(file.read_bytes())
+        os.rename(scratch, built.name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def _keep_one(inner: int, final: Path, at_most: int) -> int:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from harness.isolation import builds
-from harness.paths import build_cache
+from harness.paths import build_cache, shared_builds
 from harness.storage import cache, disk
 
 OUTPUT_TAIL_BYTES = 4000
@@ -58,6 +58,21 @@ class Home:
     def keep_builds(self, sha256: str) -> None:
         """Copy new builds to the cache, for the next worker that loads the file of this hash."""
         builds.keep(self.path / "build", build_cache(sha256))
+
+    def build_folder(self) -> Path:
+        """An empty folder for a build, made here."""
+        return Path(self._folder("build"))
+
+    def share_build(self, digest: str) -> bool:
+        """Copy the one build to the cache that all files share; whether it is there. Only of a home whose worker ran
+        nothing of a submission."""
+        builds.keep(self.path / "build", shared_builds(), digest)
+        return (shared_builds() / digest).exists()
+
+    def hand_build(self, digest: str) -> None:
+        """Copy in a build of the shared cache."""
+        cache.mark_used(shared_builds() / digest)
+        builds.hand(shared_builds() / digest, self.path, "build")
 
     def output_tail(self, lines: int = 3) -> str:
         """The last lines that the worker printed, as the end of a message; empty for none."""

@@ -112,6 +112,18 @@ class Worker:
         """Keep what was built, for the next worker that loads the same file."""
         self._home.keep_builds(sha256)
 
+    def build_folder(self) -> Path:
+        """An empty folder for a build, in a worker that runs no submission."""
+        return self._home.build_folder()
+
+    def share_build(self, digest: str) -> bool:
+        """Keep the build of that digest for all who ask for it; whether it is there."""
+        return self._home.share_build(digest)
+
+    def hand_build(self, digest: str) -> None:
+        """Give the worker a build that all share, while it runs."""
+        self._home.hand_build(digest)
+
     def output_tail(self, lines: int = 3) -> str:
         """The last lines that the worker printed, as the end of a message; empty for none."""
         return self._home.output_tail(lines)

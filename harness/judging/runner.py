@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ from harness.device.base import Device, Reader
 from harness.errors import Stopped, SubmissionError, one_line
 from harness.inputs import elements_before, strides
 from harness.isolation.sandbox import Worker
+from harness.judging.building import Builds
 from harness.judging.frames import code_frame
 from harness.oracle.outputs import Form
 from harness.oracle.reference import Reference
@@ -43,6 +44,7 @@ from harness.protocol.wire import (
     Stage,
     TensorRef,
     TimeDevice,
+    Wanted,
 )
 from harness.reasons import Reason
 from harness.settings import Settings
@@ -52,6 +54,9 @@ _R = TypeVar("_R")
 
 # Building may take minutes, and says so itself when it takes longer (harness.build.torch_toolchain).
 LOAD_TIMEOUT_S = 1000.0
+
+# A submission may ask for builds so often while it is loaded: once for each that its import needs at once.
+MOST_ORDERS = 64
 
 # A call of a rehearsal may take so much longer than another, since kernels are compiled in it.
 COMPILING_S = 120.0
@@ -67,18 +72,22 @@ class Runner:
         load: Load,
         sha256: str,
         timeout_s: float,
+        builds: Builds,
         rehearsal: Sequence[Precompilation] = (),
     ) -> None:
         """Ask for the loading, which begins when the worker has started; do not wait for it.
 
-        `sha256`, of the submission's source, names its builds; it is empty for what builds nothing. What compiles its
-        kernels when they are first launched is called in the forms of `rehearsal` as soon as it is loaded."""
+        `sha256`, of the submission's source, names its builds; it is empty for what builds nothing. What it builds
+        comes from `builds`, as far as others may have it. What compiles its kernels when they are first launched is
+        called in the forms of `rehearsal` as soon as it is loaded."""
         self.device = device
         self.timeout_s = timeout_s
         self.worker = worker
         self._sha256 = sha256
         self._file, self._source = "", b""
         self._rehearsal = rehearsal
+        self._builds = builds
+        self._check = load.check
         self.launches_graphs = load.kind == against.WITH_GRAPHS
         """Whether its calls are CUDA graphs by themselves, which nothing can capture."""
         self.version = ""
@@ -107,17 +116,28 @@ class Runner:
         """Whether there is an answer to hear; there is none before the worker has started."""
         return self.worker.has_answered
 
-    def finish_loading(self) -> Loaded:
-        """Wait for the build and the rehearsal. Raises SubmissionError and Inconclusive; HarnessError when the worker
-        could not start or had no room."""
+    def finish_loading(self, meanwhile: Callable[[Callable[[], bool]], None] = lambda stop: None) -> Loaded:
+        """Wait for the build and the rehearsal, with `meanwhile` doing something else until what it is given says that
+        there is an answer. Raises SubmissionError and Inconclusive; HarnessError when the worker could not start or had
+        no room."""
         self.worker.wait_until_ready()
         said = self.worker.hear(LOAD_TIMEOUT_S)
+        build_s, is_new, asked = 0.0, False, 0
+        while isinstance(said, Wanted) and asked < MOST_ORDERS:
+            order = self._builds.asked_for(said, check=self._check)
+            self.worker.tell(order.finish(meanwhile, self.worker.hand_build))
+            build_s, is_new, asked = build_s + order.seconds, is_new or order.is_new, asked + 1
+            meanwhile(lambda: self.has_answered)
+            said = self.worker.hear(LOAD_TIMEOUT_S)
         if isinstance(said, Failed) and said.reason != Reason.UNSUPPORTED_BY_EMULATOR:
             self.worker.require_room()
         reply = self._required(said, Loaded)
         self.version = reply.version
-        if self._sha256 and reply.built and not reply.build_cached:
+        if self._sha256 and reply.built and (asked or not reply.build_cached):
             self.worker.keep_builds(self._sha256)
+        reply = msgspec.structs.replace(
+            reply, build_seconds=reply.build_seconds + build_s, build_cached=reply.build_cached and not is_new
+        )
         if self._rehearsal:
             self._rehearse()
         return reply

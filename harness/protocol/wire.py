@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from harness.protocol.extension import Extension
 from harness.protocol.values import Constant
 from harness.reasons import Reason
 from harness.records import Finding, KernelCounts, KernelResources, Natural, Place
@@ -23,6 +24,9 @@ GradMode = Literal["", "grad", "no_grad", "inference"]
 
 # A failure names so many lines of its source at the most.
 MAX_PLACES = 3
+
+# A submission asks for so many extensions at once.
+MAX_WANTED = 64
 
 # Why a worker may say that it failed. All other reasons are the judge's own findings.
 FAILURES = frozenset({
@@ -87,6 +91,30 @@ class Load(Struct, frozen=True, tag="load"):
     """How long a kernel of the emulator may go on without an end of one of its blocks."""
     dry: bool = False
     """Whether it is only imported, and nothing is built: a failure then is one on any device."""
+
+
+class Build(Struct, frozen=True, tag="build"):
+    """Build an extension in `folder`, with all detectors if `check` says so. The worker runs nothing else, before or
+    after: what it builds is for all who ask for it."""
+
+    extension: Extension
+    folder: str
+    check: bool = False
+
+
+class NotBuilt(Struct, frozen=True):
+    """What a compiler says of the extension with that digest; `unsupported` where it is only the emulator's."""
+
+    digest: str
+    message: str
+    unsupported: bool = False
+
+
+class Lent(Struct, frozen=True, tag="lent"):
+    """What a worker has asked for and could be built lies in its folder for builds; of the rest it builds itself what
+    is not named here."""
+
+    refused: list[NotBuilt] = []
 
 
 class Precompilation(Struct, frozen=True):
@@ -238,6 +266,8 @@ class Release(Struct, frozen=True, tag="release"):
 
 Request = (
     Load
+    | Build
+    | Lent
     | Precompile
     | Rehearse
     | Construct
@@ -262,6 +292,19 @@ class Loaded(Struct, frozen=True, tag="loaded"):
     version: str = ""
     """The package behind a peer and its version."""
     kernels: list[KernelResources] = []
+
+
+class Wanted(Struct, frozen=True, tag="wanted"):
+    """What a submission that is being loaded wants built, and has not. `Lent` answers it."""
+
+    extensions: Annotated[list[Extension], Meta(max_length=MAX_WANTED)]
+
+
+class Built(Struct, frozen=True, tag="built"):
+    """An extension was built, in so many seconds, or `refused` says why it does not."""
+
+    seconds: float = 0.0
+    refused: NotBuilt | None = None
 
 
 class Done(Struct, frozen=True, tag="done"):
@@ -328,4 +371,4 @@ class Failed(Struct, frozen=True, tag="failed"):
             raise ValueError(f"a worker cannot say '{self.reason}'")
 
 
-Reply = Loaded | Done | Ran | Captured | Played | Named | DeviceTimed | Failed
+Reply = Loaded | Wanted | Built | Done | Ran | Captured | Played | Named | DeviceTimed | Failed

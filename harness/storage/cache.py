@@ -26,7 +26,7 @@ _LOCK = ".in-use"
 _REMOVED = ".removed-"
 
 # Folders of which each folder is used, and given up, by itself. The others are given up as a whole.
-_OF_MANY = ("build", "emulator")
+_OF_MANY = ("build", "emulator", "shared")
 
 
 def limit_bytes() -> int:

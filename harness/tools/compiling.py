@@ -22,8 +22,8 @@ from pathlib import Path
 import msgspec
 
 from harness.build.compiler_output import kernel_resources, short_errors
-from harness.build.extension import SOURCES, Extension
 from harness.paths import build_cache
+from harness.protocol.extension import SOURCES, Extension
 from harness.records import KernelResources
 
 # As torch.utils.cpp_extension calls nvcc (COMMON_NVCC_FLAGS), and what `load_inline` puts in front of CUDA sources.

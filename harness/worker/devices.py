@@ -1,9 +1,6 @@
-"""What a worker needs of each device: its memory, its observer and its toolchain, chosen here."""
+"""What a worker needs of each device: its memory and its observer, chosen here."""
 
 from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
 
 from harness.protocol.testimony import Witness
 from harness.protocol.wire import Load
@@ -31,14 +28,3 @@ def observer(device: str, memory: Memory, witness: Witness, load: Load) -> Obser
 
         return EmulatorObserver(memory, witness, load)
     return NoObserver()
-
-
-def toolchain(device: str, emulator_cache: Path, *, check: bool) -> Any:
-    """What builds a submission's extensions."""
-    if device == "emulator":
-        from harness.device.emulator import EmulatorToolchain
-
-        return EmulatorToolchain(emulator_cache, check=check)
-    from harness.build.torch_toolchain import TorchToolchain
-
-    return TorchToolchain(cuda=device == "cuda")

@@ -20,7 +20,7 @@ from harness.garbage import no_garbage_collection
 from harness.protocol.channel import Channel, ChannelClosed, pack
 from harness.protocol.handshake import Handshake
 from harness.protocol.testimony import Witness
-from harness.protocol.wire import Done, Load, Name, Play
+from harness.protocol.wire import Build, Done, Load, Name, Play, Request, Wanted
 
 # On a GPU a worker waits so long for a request without sleeping: the contenders' rounds follow each other within this
 # time. On the CPU kernels need the cores, and rounds are long enough for workers to sleep in between.
@@ -72,6 +72,7 @@ def print_line_by_line() -> None:
 
 def answer(descriptors: Descriptors, device: str, emulator_cache: Path) -> None:
     """Reach the device, load what the judge names, and answer until the judge closes the channel."""
+    from harness.worker.building import build
     from harness.worker.devices import open_memory
     from harness.worker.session import Session
 
@@ -84,8 +85,20 @@ def answer(descriptors: Descriptors, device: str, emulator_cache: Path) -> None:
         witness.mark()
         channel.send(Done())
         request = channel.receive()
+        if isinstance(request, Build):
+            built = build(request, device, emulator_cache)
+            witness.mark()
+            channel.send(built)
+            return
         assert isinstance(request, Load)
-        session = Session(request, device, memory, handshake, emulator_cache, witness)
+
+        def want(wanted: Wanted) -> Request:
+            packed = pack(wanted)
+            witness.mark()
+            channel.send_packed(packed)
+            return channel.receive()
+
+        session = Session(request, device, memory, handshake, emulator_cache, witness, want)
         loaded = session.load(request)
         witness.mark()
         channel.send(loaded)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from harness.build import intercept
 from harness.build.doors import ForbiddenSymbol, require_no_door
+from harness.device.toolchains import toolchain
 from harness.protocol.handshake import Handshake
 from harness.protocol.testimony import Witness
 from harness.protocol.wire import (
@@ -28,8 +30,10 @@ from harness.protocol.wire import (
     Run,
     Stage,
     TimeDevice,
+    Wanted,
 )
 from harness.worker import devices
+from harness.worker.building import ask_for
 from harness.worker.device_timing import DeviceTiming
 from harness.worker.failures import Failures
 from harness.worker.graphs import CapturedCalls
@@ -57,8 +61,10 @@ class Session:
         handshake: Handshake,
         emulator_cache: Path,
         witness: Witness,
+        want: Callable[[Wanted], Request],
     ) -> None:
-        """In a submission's worker, forbids operators from here on. `witness` is told what they and the device find."""
+        """In a submission's worker, forbids operators from here on. `witness` is told what they and the device find.
+        `want` asks the judge for builds, while a submission is loaded."""
         guard = Guard(witness, load.allowed_ops, load.forbidden_ops) if load.kind == "submission" else None
         take_forbidden = guard.take_calls if guard else list[str]
         self._check_guard = guard.check if guard else lambda: None
@@ -66,6 +72,7 @@ class Session:
         observer = devices.observer(device, memory, witness, load)
         self._device = device
         self._witness = witness
+        self._want = want
         self._emulator_cache = emulator_cache
         self._memory = memory
         self._implementation = Implementation(load, memory)
@@ -80,8 +87,9 @@ class Session:
         """Build and import what `load` names, or import it alone."""
         if load.dry:
             return self._look_at(load)
-        toolchain = devices.toolchain(self._device, self._emulator_cache, check=load.check)
-        report = intercept.install(toolchain, Path(load.build_cache), Path(load.path), self._looks(load))
+        compilers = toolchain(self._device, self._emulator_cache, check=load.check)
+        ask = partial(ask_for, want=self._want) if load.kind == "submission" else None
+        report = intercept.install(compilers, Path(load.build_cache), Path(load.path), self._looks(load), ask)
         try:
             self._implementation.load()
             report.finish()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch.utils.cpp_extension import load_inline
 
-from harness.build.extension import SourceText
 from harness.device import emulator
+from harness.protocol.extension import SourceText
 from tests.emulator import corpus_sources
 
 ORDERS = ("forward", "reverse", "random")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from harness.build.extension import SourceText
+from harness.protocol.extension import SourceText
 
 FAULTS = Path(__file__).parent / "faults"
 INCLUDE = re.compile(r"^#include .*$", re.MULTILINE)

@@ -24,10 +24,11 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from harness.build.extension import BuildFailed, Extension, SourceText, Unsupported
+from harness.build.extension import BuildFailed, Unsupported
 from harness.device import emulator
 from harness.device.emulator import paths, preludes
 from harness.garbage import no_garbage_collection
+from harness.protocol.extension import Extension, SourceText
 from harness.storage.cache import in_use
 
 

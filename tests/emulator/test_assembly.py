@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from harness.build.extension import SourceText, Unsupported
+from harness.build.extension import Unsupported
 from harness.device.emulator.translate import find_kernels, translate
+from harness.protocol.extension import SourceText
 
 HERE = Path(__file__).parent
 

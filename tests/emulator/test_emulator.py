@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.build.extension import Extension, SourceText
 from harness.device.emulator import binding, paths
+from harness.protocol.extension import Extension, SourceText
 
 HERE = Path(__file__).parent
 

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.build.extension import BuildFailed, Extension, SourceText
+from harness.build.extension import BuildFailed
 from harness.device.emulator import EmulatorToolchain, building, lean_errors, preludes
 from harness.paths import SUBMISSIONS, emulator_cache
+from harness.protocol.extension import Extension, SourceText
 
 DECLARED = "torch::Tensor f(torch::Tensor x);"
 SCALED = r"""

@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from harness.build.extension import BuildFailed, SourceText
+from harness.build.extension import BuildFailed
 from harness.device.emulator.translate import find_kernels, translate
+from harness.protocol.extension import SourceText
 
 
 def _translated(text: str) -> str:

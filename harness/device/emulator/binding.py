@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from harness.build.extension import Extension
+from harness.protocol.extension import Extension
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _IGNORED = re.compile(r"^[ \t]*#[ \t]*(include\b.*|pragma[ \t]+once)[ \t]*$", re.MULTILINE)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from harness.build import symbols
-from harness.build.extension import SourceText, Unsupported
+from harness.build.extension import Unsupported
+from harness.protocol.extension import SourceText
 
 _OF_CUDA = re.compile(r"(?:cuda|cu|curand|cublas|cudnn|cufft|cusparse|cusolver|nccl|nvrtc|nvml)_?[A-Z]\w*")
 

@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.build.extension import Extension, SourceText
 from harness.device.emulator import (
     binding,
     building,
@@ -23,6 +22,7 @@ from harness.device.emulator import (
     symbols,
     translate,
 )
+from harness.protocol.extension import Extension, SourceText
 from harness.records import KernelResources
 
 # In DWARF 5 a unit's first file has two numbers, and addr2line of binutils 2.40 takes the other.

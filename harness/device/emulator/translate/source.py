@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.build.extension import BuildFailed, SourceText, Unsupported
+from harness.build.extension import BuildFailed, Unsupported
 from harness.device.emulator.translate import (
     assembly,
     dimensions,
@@ -17,6 +17,7 @@ from harness.device.emulator.translate import (
 from harness.device.emulator.translate import kernels as kernel_pass
 from harness.device.emulator.translate.kernels import Kernels
 from harness.device.emulator.translate.lexer import Edits, Source
+from harness.protocol.extension import SourceText
 
 
 def find_kernels(texts: list[str]) -> Kernels:

@@ -1,0 +1,170 @@
+"""Builds that submissions share: found again by what is built, and never what another submission made of them."""
+
+import pytest
+
+from harness.judging.building import is_shared
+from harness.protocol.extension import Extension
+from tests.helpers import ROOT, run_eval
+
+PROBLEM = ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py"
+
+# Without torch's headers, and without Python's: a second's build.
+NATIVE = '''
+import ctypes
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+SOURCE = """
+extern "C" int answer() {  // what is asked for
+    return 41;
+}
+"""
+library = load_inline(name="shift", cpp_sources=SOURCE, extra_cflags=["-O1"], no_implicit_headers=True,
+                      is_python_module=False)
+
+
+class ModelNew(nn.LayerNorm):
+    def forward(self, x):
+        raise RuntimeError(f"the answer is {ctypes.CDLL(library).answer()}")
+'''
+
+
+class Cache:
+    """Submissions of one name that are judged with a cache of their own."""
+
+    def __init__(self, folder):
+        self._folder = folder
+        self._environment = {"KERNELGATE_CACHE": str(folder / "cache")}
+
+    def judged(self, text):
+        """What the submission said, and whether it was built from the cache."""
+        path = self._folder / "submission.py"
+        path.write_text(text)
+        run = run_eval(path, "--problem", PROBLEM, "--device", "cpu", env=self._environment)
+        (evaluation,) = run.results["evaluations"]
+        return evaluation["message"], (evaluation["build"] or {}).get("cached")
+
+    def shared(self):
+        """The libraries that all share, and what is in them."""
+        return {path: path.read_bytes() for path in (self._folder / "cache" / "shared").rglob("*.so")}
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return Cache(tmp_path)
+
+
+def test_only_what_changes_a_build_is_built_again(cache):
+    said, cached = cache.judged(NATIVE)
+    assert "the answer is 41" in said and cached is False
+    for before, after in (
+        ("class ModelNew(nn.LayerNorm):", 'class ModelNew(nn.LayerNorm):\n    """A change of Python."""\n'),
+        ("// what is asked for", "/* of C++ */  // what nobody asks for"),
+        ("    return 41;", "\treturn   41;"),
+    ):
+        said, cached = cache.judged(NATIVE.replace(before, after))
+        assert "the answer is 41" in said and cached is True, after
+    for before, after, answer in (
+        ("return 41", "return 42", 42),
+        ('"-O1"', '"-O1", "-DUNUSED"', 41),
+        ('name="shift"', 'name="other"', 41),
+        ("import ctypes", "\nimport ctypes", 41),
+    ):
+        said, cached = cache.judged(NATIVE.replace(before, after))
+        assert f"the answer is {answer}" in said and cached is False, after
+
+
+# What a submission's Python may do to its build; none of it changes what NATIVE gets. One calls load_inline with other
+# text than the one that is written.
+OTHER_TEXT = NATIVE.replace('load_inline(name="shift", cpp_sources=SOURCE', 'load_inline(name="shift", cpp_sources=lie')
+OTHER_TEXT = OTHER_TEXT.replace("library = ", 'lie = SOURCE.replace("41", "666")\nlibrary = ')
+
+# Puts a library of its own into the place of what it was lent and has loaded, for whoever takes it from there.
+FORGED = NATIVE.replace(
+    "\n\nclass ModelNew",
+    """
+import os, pathlib, subprocess
+
+lent = pathlib.Path(library)
+(lent.parent / "forged.cpp").write_text(SOURCE.replace("41", "666"))
+subprocess.run(["g++", "-shared", "-fPIC", "forged.cpp", "-o", "forged.so"], cwd=lent.parent, check=True)
+os.replace(lent.parent / "forged.so", lent)
+(lent.parent / "forged.cpp").unlink()
+
+
+class ModelNew""",
+)
+
+# Has load_inline take its own library for what the sources of NATIVE give, before the judge is asked.
+PATCHED = NATIVE.replace(
+    "library = load_inline(",
+    """
+from harness.build import entry, intercept
+from harness.protocol.extension import Extension, SourceText
+
+Extension.digest = lambda self, fingerprint, digest=Extension.digest: digest(TRUE, fingerprint)
+TRUE = Extension("shift", (SourceText(intercept.canonical(SOURCE), "submission.py", 6),), extra_cflags=("-O1",),
+                 no_implicit_headers=True)
+SOURCE = SOURCE.replace("41", "666")
+library = load_inline(""",
+)
+
+
+@pytest.mark.parametrize(
+    ("hostile", "answer"),
+    [(OTHER_TEXT, "666"), (FORGED, "41"), (PATCHED, "666")],
+    ids=["calls with other text", "forges what it is lent", "patches the key"],
+)
+@pytest.mark.parametrize("first", [True, False], ids=["before the other", "behind the other"])
+def test_a_submission_gets_what_it_asks_for_and_changes_nothing_for_others(hostile, answer, first, cache):
+    before = {}
+    if not first:
+        cache.judged(NATIVE)
+        before = cache.shared()
+        assert before
+    said, _ = cache.judged(hostile)
+    assert f"the answer is {answer}" in said
+    after = cache.shared()
+    assert before.items() <= after.items()
+    said, _ = cache.judged(NATIVE)
+    assert "the answer is 41" in said
+    assert after.items() <= cache.shared().items()
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"extra_cflags": ("-O3", "-DWIDTH=4096", "-std=c++20", "-fno-strict-aliasing", "-march=native")},
+        {
+            "extra_cuda_cflags": (
+                "-O3",
+                "--use_fast_math",
+                "-gencode=arch=compute_90,code=sm_90",
+                "-Xptxas",
+                "-lineinfo",
+            )
+        },
+        {"extra_ldflags": ("-lcublas",)},
+    ],
+)
+def test_what_compilers_make_of_sources_is_shared(flags):
+    assert is_shared(Extension("a", (), **flags))
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"extra_cflags": ("-fplugin=/tmp/own.so",)},
+        {"extra_cflags": ("-wrapper", "sh,-c,true")},
+        {"extra_cflags": ("-B/tmp",)},
+        {"extra_cflags": ("@/tmp/flags",)},
+        {"extra_cflags": ("-specs=/tmp/specs",)},
+        {"extra_cflags": ("-Wa,--defsym", "-Wl,-T,/tmp/script")},
+        {"extra_cuda_cflags": ("-ccbin=/tmp/g++",)},
+        {"extra_cuda_cflags": ("-Xcompiler", "-fplugin=/tmp/own.so")},
+        {"extra_ldflags": ("/tmp/own.so",)},
+        {"extra_include_paths": ("/tmp",)},
+    ],
+)
+def test_what_may_run_a_program_or_read_other_files_is_not_shared(flags):
+    assert not is_shared(Extension("a", (), **flags))
