@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from harness import against, crash
-from harness.device.choose import can_time, is_prepared, open_device, prepare_device
+from harness.device.choose import can_time, is_prepared, open_device, prepare_device, prepared_beside
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, JudgeFailed, KernelgateError, UsageError
 from harness.events import Building, EmulatorBuilding, Finished, LeftOut, Loading, OnEvent, Queued, nobody
@@ -139,13 +139,15 @@ def _of_group(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) ->
         paths = [submission.path for submission in group.submissions]
         if not paths:
             return
-    prepare_device(group.device, paths, check=plan.settings.check, on_build=partial(on_event, EmulatorBuilding()))
+    # What others need beside the first is built while that one is judged.
+    prepare_device(group.device, paths[:1], check=plan.settings.check, on_build=partial(on_event, EmulatorBuilding()))
     memory = MemoryFile()
     starter = Starter(group.device, memory.fd, group.isolation, [group.problem])
     try:
         _start_ahead(starter, group, plan)
         on_event(Loading(group.problem.stem, group.device))
-        yield from _judged(group, plan, chosen, memory, starter, on_event)
+        with prepared_beside(group.device, paths[1:], check=plan.settings.check) as wait:
+            yield from _judged(group, plan, chosen, memory, starter, on_event, wait)
     finally:
         starter.end()
 
@@ -207,8 +209,15 @@ def _start_ahead(starter: Starter, group: Group, plan: RunPlan) -> None:
 
 
 def _judged(
-    group: Group, plan: RunPlan, chosen: Chosen, memory: MemoryFile, starter: Starter, on_event: OnEvent
+    group: Group,
+    plan: RunPlan,
+    chosen: Chosen,
+    memory: MemoryFile,
+    starter: Starter,
+    on_event: OnEvent,
+    wait_for_device: Callable[[], None],
 ) -> Iterator[Evaluation]:
+    """All of the group; `wait_for_device` comes before the second."""
     with no_garbage_collection():  # these load torch for seconds, while workers do
         from harness.evaluate import Judge
         from harness.tools.sanitizing import sanitized
@@ -233,6 +242,8 @@ def _judged(
                 if plan.sanitize and isinstance(evaluation, Accepted):
                     evaluation = sanitized(evaluation, submission, problem, cases, group.device, on_event)
                 yield msgspec.structs.replace(evaluation, **of_all)
+                if waiting:
+                    wait_for_device()
 
 
 def _contained(judge: Judge, submission: Submission, group: Group, plan: RunPlan) -> tuple[Evaluation, bool]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib.metadata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,6 +100,20 @@ def prepare_device(name: str, submissions: Sequence[Path], *, check: bool, on_bu
         raise HarnessError(f"The emulator cannot be used here, since it does not compile:\n{said}") from error
     except (Missing, OSError) as error:
         raise HarnessError(f"The emulator cannot be used here: {error}") from error
+
+
+@contextlib.contextmanager
+def prepared_beside(name: str, submissions: Sequence[Path], *, check: bool) -> Iterator[Callable[[], None]]:
+    """Prepare the device for these submissions too, while others are judged on it. Gives what waits until that is done,
+    and raises HarnessError as `prepare_device` does."""
+    if name != "emulator" or is_prepared(name, submissions, check=check):
+        yield lambda: None
+        return
+    from harness.device.emulator import ended_by_failure
+
+    with ThreadPoolExecutor(1) as pool, ended_by_failure():
+        prepared = pool.submit(prepare_device, name, submissions, check=check, on_build=lambda: None)
+        yield prepared.result
 
 
 def open_device(name: str, memory: MemoryFile) -> Device:

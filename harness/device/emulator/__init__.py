@@ -6,6 +6,7 @@ A process calls `activate` before it imports torch; from then on `load_inline` e
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -35,6 +36,7 @@ __all__ = [
     "caller_reads",
     "caller_writes",
     "configure",
+    "ended_by_failure",
     "is_prepared",
     "name",
     "name_by_size",
@@ -62,6 +64,11 @@ def prepare(cache: Path, submissions: Iterable[Path], *, check: bool) -> None:
         built = pool.submit(libraries.build, cache)
         EmulatorToolchain(cache, check).prepare(_wanted(submissions))
         built.result()
+
+
+def ended_by_failure() -> contextlib.AbstractContextManager[None]:
+    """Whatever is raised within it ends what `prepare` has started in another thread."""
+    return compilers.ended_by_failure()
 
 
 def _wanted(submissions: Iterable[Path]) -> set[str]:

@@ -25,6 +25,11 @@ _FLAGS = [
 ]
 
 
+# Of the runtime's files, those that share no name of their own are one unit: the headers of each take as long as its
+# code. What switches fibers stays apart, since nothing of it may be inlined.
+_ALONE = frozenset({"fibers", "findings", "heap", "host_side", "memory", "signals", "streams", "variables"})
+
+
 def _sources() -> list[Path]:
     return [f for f in (paths.HERE / "csrc").rglob("*") if f.is_file()] + list((paths.HERE / "include/emu").glob("*.h"))
 
@@ -32,16 +37,23 @@ def _sources() -> list[Path]:
 def fingerprint() -> str:
     """Digest of everything that decides the libraries."""
     sources = [*_sources(), paths.HERE / "standins.py"]
-    parts = [building.digest_of_files(sources), paths.compiler_version(), *paths.torch_version(), *_FLAGS]
+    parts = [
+        building.digest_of_files(sources),
+        paths.compiler_version(),
+        *paths.torch_version(),
+        *_FLAGS,
+        *sorted(_ALONE),
+    ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
 def _make(folder: Path) -> None:
     if paths.torch_version()[1]:
         standins.make(folder, [*_FLAGS, "-shared"])
-    runtime = sorted((paths.HERE / "csrc/runtime").glob("*.cpp"))
-    device = folder / "device.cpp"  # one unit of all: torch's headers take most of the time of each
-    device.write_text("".join(f'#include "{f}"\n' for f in sorted((paths.HERE / "csrc/device").glob("*.cpp"))))
+    files = sorted((paths.HERE / "csrc/runtime").glob("*.cpp"))
+    together = _unit("runtime", [file for file in files if file.stem not in _ALONE], folder)
+    runtime = [together, *(file for file in files if file.stem in _ALONE)]
+    device = _unit("device", sorted((paths.HERE / "csrc/device").glob("*.cpp")), folder)
     python = sorted((paths.HERE / "csrc/python").glob("*.cpp"))
     # Those that take longest first, on all cores: the others fill the rest.
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
@@ -55,9 +67,16 @@ def _make(folder: Path) -> None:
         _object(source, folder).unlink()
 
 
+def _unit(name: str, files: Sequence[Path], folder: Path) -> Path:
+    """A source in `folder` that has all of `files`."""
+    unit = folder / f"{name}.cpp"
+    unit.write_text("".join(f'#include "{file}"\n' for file in files))
+    return unit
+
+
 def _compile(source: Path, folder: Path) -> None:
     """What executes kernels is optimised; the rest takes longer to compile than all that its speed would save."""
-    level = [] if source.parent.name == "runtime" else ["-O1"]
+    level = [] if "runtime" in (source.parent.name, source.stem) else ["-O1"]
     flags = [*_FLAGS, *level, *paths.include_flags(shims=False)]
     building.run([paths.compiler(), *flags, "-c", str(source), "-o", _object(source, folder).name], folder)
 
