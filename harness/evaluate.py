@@ -83,6 +83,7 @@ class Judge:
 
     def __exit__(self, *_exception: object) -> None:
         self._draws.end_ahead()
+        self._builds.end()
         if self._null:
             self._null.end()
         if self._baselines:
@@ -112,14 +113,14 @@ class Judge:
 
     # ------------------------------------------------------------------ one submission
 
-    def evaluate(self, submission: Submission) -> verdict.Evaluation:
-        """Judge one submission. Whatever it does becomes a verdict; raises HarnessError and UsageError only
-        for what is not its doing."""
+    def evaluate(self, submission: Submission, following: Submission | None = None) -> verdict.Evaluation:
+        """Judge one submission, and have the `following` built beside it, where nothing is timed. Whatever it does
+        becomes a verdict; raises HarnessError and UsageError only for what is not its doing."""
         self._on_event(Building(submission.name))
         with of_the_judge("A process that had run nothing yet"):
             runner = self._start("submission", submission.path, submission.sha256, bool(submission.gpu_language))
         try:
-            evaluation = self._evaluate(submission, runner)
+            evaluation = self._evaluate(submission, runner, following)
         finally:
             runner.end()
         if self._settings.show_output:
@@ -127,7 +128,7 @@ class Judge:
             return msgspec.structs.replace(evaluation, printed=everything)
         return evaluation
 
-    def _evaluate(self, submission: Submission, runner: Runner) -> verdict.Evaluation:
+    def _evaluate(self, submission: Submission, runner: Runner, following: Submission | None) -> verdict.Evaluation:
         common: dict[str, Any] = dict(
             problem=self._problem.name,
             submission=submission.name,
@@ -143,6 +144,8 @@ class Judge:
         except Stopped as error:
             said = {"frame": runner.frame(error), "printed": printed_since(runner.worker, 0, "")}
             return _refusal(error, {**common, "cases": [], **said})
+        if following and not self._timed:
+            self._builds.begin_ahead(following.path, check=self._settings.check)
         correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings, self._refusals)
         correctness.run(runner, self._cases, self._on_event)
         common["cases"] = correctness.results

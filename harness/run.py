@@ -235,10 +235,12 @@ def _judged(
             sound = True
             while waiting and sound:
                 submission = waiting.pop(0)
+                # What the device still lacks for the next one would be missing in its build.
+                following = waiting[0] if waiting and not timed and _is_ready_for(waiting[0], group, plan) else None
                 # Beside timed calls nothing is started, nor what another submission could reach before it is used.
                 if waiting and not timed and not starter.forks:
-                    starter.start_ahead(workers=1, compilers=0)
-                evaluation, sound = _contained(judge, submission, group, plan)
+                    starter.start_ahead(workers=2 if following else 1, compilers=0)
+                evaluation, sound = _contained(judge, submission, following, group, plan)
                 if plan.sanitize and isinstance(evaluation, Accepted):
                     evaluation = sanitized(evaluation, submission, problem, cases, group.device, on_event)
                 yield msgspec.structs.replace(evaluation, **of_all)
@@ -246,11 +248,17 @@ def _judged(
                     wait_for_device()
 
 
-def _contained(judge: Judge, submission: Submission, group: Group, plan: RunPlan) -> tuple[Evaluation, bool]:
+def _is_ready_for(submission: Submission, group: Group, plan: RunPlan) -> bool:
+    return is_prepared(group.device, [submission.path], check=plan.settings.check)
+
+
+def _contained(
+    judge: Judge, submission: Submission, following: Submission | None, group: Group, plan: RunPlan
+) -> tuple[Evaluation, bool]:
     """An evaluation, and whether the judge can go on: an error of the harness itself costs the others nothing."""
     try:
         with full_is_said():
-            evaluation: Evaluation = judge.evaluate(submission)
+            evaluation: Evaluation = judge.evaluate(submission, following)
         # After it the baselines, too, start anew: they may be in the middle of something, and hold much.
         return evaluation, evaluation.reason != Reason.NOT_ENOUGH_MEMORY
     except (HarnessError, UsageError):

@@ -1,9 +1,18 @@
 """Builds that submissions share: found again by what is built, and never what another submission made of them."""
 
+import re
+
 import pytest
 
-from harness.judging.building import is_shared
+from harness import paths
+from harness.build import called
+from harness.build.called import written
+from harness.device.memory_file import MemoryFile
+from harness.isolation.levels import choose_isolation
+from harness.isolation.starter import Starter
+from harness.judging.building import Builds, is_shared
 from harness.protocol.extension import Extension
+from harness.protocol.wire import Wanted
 from tests.helpers import ROOT, run_eval
 
 PROBLEM = ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py"
@@ -40,9 +49,16 @@ class Cache:
         """What the submission said, and whether it was built from the cache."""
         path = self._folder / "submission.py"
         path.write_text(text)
-        run = run_eval(path, "--problem", PROBLEM, "--device", "cpu", env=self._environment)
-        (evaluation,) = run.results["evaluations"]
+        (evaluation,) = self._evaluations(path)
         return evaluation["message"], (evaluation["build"] or {}).get("cached")
+
+    def evaluated(self, folder):
+        """Each submission of a folder, with what it said."""
+        return [(evaluation["submission"], evaluation["message"]) for evaluation in self._evaluations(folder)]
+
+    def _evaluations(self, path):
+        run = run_eval(path, "--problem", PROBLEM, "--device", "cpu", env=self._environment)
+        return run.results["evaluations"]
 
     def shared(self):
         """The libraries that all share, and what is in them."""
@@ -168,3 +184,76 @@ def test_what_compilers_make_of_sources_is_shared(flags):
 )
 def test_what_may_run_a_program_or_read_other_files_is_not_shared(flags):
     assert not is_shared(Extension("a", (), **flags))
+
+
+def test_what_is_built_ahead_is_lent_to_who_asks_for_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNELGATE_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "submission.py"
+    path.write_text(NATIVE)
+    memory = MemoryFile()
+    starter = Starter("cpu", memory.fd, choose_isolation("auto", "cpu"))
+    try:
+        builds = Builds("cpu", starter)
+        builds.begin_ahead(path, check=False)
+        monkeypatch.delattr(Starter, "take")  # nobody else can build it
+        order = builds.asked_for(Wanted(written(path)), check=False)
+        handed = []
+        assert order.finish(lambda stop: None, handed.append).refused == []
+    finally:
+        starter.end()
+    assert [paths.shared_builds() / digest for digest in handed] == [*paths.shared_builds().iterdir()]
+
+
+def test_submissions_in_one_run_get_their_own_builds(cache, tmp_path):
+    """What is written in the last, which asks for something else, is built ahead and used by nobody."""
+    folder = tmp_path / "submissions"
+    folder.mkdir()
+    (folder / "a_first.py").write_text(NATIVE)
+    (folder / "b_next.py").write_text(NATIVE.replace("41", "42"))
+    (folder / "c_other_text.py").write_text(OTHER_TEXT)
+    said = cache.evaluated(folder)
+    assert [(name, re.search(r"the answer is (\d+)", message)[1]) for name, message in said] == [
+        ("a_first", "41"),
+        ("b_next", "42"),
+        ("c_other_text", "666"),
+    ]
+    assert len(cache.shared()) == 3
+
+
+WRITTEN = '''
+import torch.utils.cpp_extension
+
+HEAD = "int f();"
+FLAGS = ["-O2", "-DA"]
+BODY = HEAD + """
+int g();
+int h();
+int i();
+"""
+module = torch.utils.cpp_extension.load_inline("name", BODY, functions={"f": "what it does"}, extra_cflags=FLAGS)
+'''
+
+
+def test_what_is_written_is_what_is_called(tmp_path):
+    path = tmp_path / "submission.py"
+    path.write_text(WRITTEN)
+    body = "int f();\nint g();\nint h();\nint i();\n"
+    assert written(path) == [called.extension(path, "name", body, None, {"f": "what it does"}, ["-O2", "-DA"])]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "load_inline('name', source())",
+        "load_inline(**options)",
+        "load_inline('name', unknown)",
+        "load_inline('name', source)\nsource = source + 'int f();'",
+        "load_inline('name', ['int f();', 3 + 'a'])",
+        "load_inline()",
+        "load_inline(",
+    ],
+)
+def test_what_is_not_literal_is_not_guessed(call, tmp_path):
+    path = tmp_path / "submission.py"
+    path.write_text(call)
+    assert written(path) == []

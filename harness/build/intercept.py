@@ -13,22 +13,20 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
 import torch.utils.cpp_extension as cpp_extension
 
-from harness.build.canonical import canonical
+from harness.build import called
 from harness.build.entry import Entry
 from harness.build.extension import BuildFailed, Toolchain, Unsupported
-from harness.build.locate import locate
 from harness.build.pending import Pending, built, name_what_exists
 from harness.build.symbols import missing_definition
 from harness.build.wrong_call import WrongCall, require_callable, unknown_keyword
 from harness.errors import KernelgateError
-from harness.protocol.extension import Extension, SourceText
 from harness.records import KernelResources
 
 # What this torch takes beside what is read here.
@@ -115,18 +113,18 @@ def install(
         for keyword in others:
             if keyword not in _KEYWORDS:
                 raise unknown_keyword(keyword, _KEYWORDS)
-        extension = Extension(
-            name=name,
-            cpp_sources=_sources(cpp_sources, submission),
-            cuda_sources=_sources(cuda_sources, submission),
-            functions=_functions(functions),
-            extra_cflags=tuple(extra_cflags or ()),
-            extra_cuda_cflags=tuple(extra_cuda_cflags or ()),
-            extra_ldflags=tuple(extra_ldflags or ()),
-            extra_include_paths=tuple(extra_include_paths or ()),
-            no_implicit_headers=bool(no_implicit_headers),
+        extension = called.extension(
+            submission,
+            name,
+            cpp_sources,
+            cuda_sources,
+            functions,
+            extra_cflags,
+            extra_cuda_cflags,
+            extra_ldflags,
+            extra_include_paths,
+            no_implicit_headers,
         )
-
         if is_python_module:
             require_callable(extension)
         entry = Entry.of(extension, toolchain, cache) if toolchain else None
@@ -170,22 +168,6 @@ def _no_files(*_arguments: Any, **_keywords: Any) -> NoReturn:
         "torch.utils.cpp_extension.load builds source files, and a submission is one Python file. Give the sources as "
         "text to torch.utils.cpp_extension.load_inline."
     )
-
-
-def _sources(sources: str | Sequence[str] | None, submission: Path) -> tuple[SourceText, ...]:
-    texts = [sources] if isinstance(sources, str) else list(sources or ())
-    located = (locate(text, submission) for text in texts)
-    return tuple(replace(source, text=canonical(source.text)) for source in located)
-
-
-def _functions(functions: str | Sequence[str] | Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
-    if functions is None:
-        return ()
-    if isinstance(functions, str):
-        return ((functions, functions),)
-    if isinstance(functions, Mapping):
-        return tuple(functions.items())
-    return tuple((name, name) for name in functions)
 
 
 def _load(

@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from harness.build.called import written
 from harness.build.entry import Entry
 from harness.build.extension import Toolchain
 from harness.device.toolchains import toolchain
@@ -51,16 +53,37 @@ class Builds:
         self._device = device
         self._starter = starter
         self._toolchains: dict[bool, Toolchain] = {}
+        self._ahead: dict[str, Worker] = {}
+        """Who builds what nobody has asked for yet, by its digest."""
+
+    def begin_ahead(self, submission: Path, *, check: bool) -> None:
+        """Have built what the file will ask for, as far as that is written in it: nothing of the file is run."""
+        self.end()
+        for entry in self._entries(written(submission)[:MOST_AT_ONCE], check):
+            if not entry.library.exists() and entry.digest not in self._ahead:
+                with contextlib.suppress(SubmissionError):
+                    self._ahead[entry.digest] = self._begin(entry, check)
+
+    def end(self) -> None:
+        """End what is built and was not asked for."""
+        while self._ahead:
+            self._ahead.popitem()[1].end()
 
     def asked_for(self, wanted: Wanted, *, check: bool) -> Order:
         """Have built what is not there."""
+        return Order(self._entries(wanted.extensions, check), self._begin, check=check)
+
+    def _entries(self, extensions: Sequence[Extension], check: bool) -> list[Entry]:
+        """Those of what may be shared, each once."""
         if check not in self._toolchains:
             self._toolchains[check] = toolchain(self._device, emulator_cache(), check=check)
-        extensions = filter(is_shared, wanted.extensions)
-        entries = [Entry.of(extension, self._toolchains[check], shared_builds()) for extension in extensions]
-        return Order(list({entry.digest: entry for entry in entries}.values()), self._begin, check=check)
+        shared = filter(is_shared, extensions)
+        entries = [Entry.of(extension, self._toolchains[check], shared_builds()) for extension in shared]
+        return list({entry.digest: entry for entry in entries}.values())
 
     def _begin(self, entry: Entry, check: bool) -> Worker:
+        if begun := self._ahead.pop(entry.digest, None):
+            return begun
         worker = self._starter.take()
         worker.tell(Build(entry.extension, str(worker.build_folder()), check))
         return worker
