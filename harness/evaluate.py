@@ -138,14 +138,17 @@ class Judge:
             effort=self._settings.effort,
             notes=[*([MayRun(operators=self._may_run)] if self._may_run else []), *self._smaller],
         )
+        self._builds.begin_ahead(submission, check=self._settings.check)
         self._draws.draw_ahead(self._cases, lambda: runner.has_answered)
         try:
             common["build"] = _build(runner.finish_loading(partial(self._draws.draw_ahead, self._cases)))
         except Stopped as error:
             said = {"frame": runner.frame(error), "printed": printed_since(runner.worker, 0, "")}
             return _refusal(error, {**common, "cases": [], **said})
+        finally:
+            self._builds.end()
         if following and not self._timed:
-            self._builds.begin_ahead(following.path, check=self._settings.check)
+            self._builds.begin_ahead(following, check=self._settings.check)
         correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings, self._refusals)
         correctness.run(runner, self._cases, self._on_event)
         common["cases"] = correctness.results

@@ -13,6 +13,7 @@ from harness.isolation.starter import Starter
 from harness.judging.building import Builds, is_shared
 from harness.protocol.extension import Extension
 from harness.protocol.wire import Wanted
+from harness.submission import read_submission
 from tests.helpers import ROOT, run_eval
 
 PROBLEM = ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py"
@@ -115,11 +116,11 @@ class ModelNew""",
 PATCHED = NATIVE.replace(
     "library = load_inline(",
     """
-from harness.build import entry, intercept
+from harness.build.canonical import canonical
 from harness.protocol.extension import Extension, SourceText
 
 Extension.digest = lambda self, fingerprint, digest=Extension.digest: digest(TRUE, fingerprint)
-TRUE = Extension("shift", (SourceText(intercept.canonical(SOURCE), "submission.py", 6),), extra_cflags=("-O1",),
+TRUE = Extension("shift", (SourceText(canonical(SOURCE), "submission.py", 6),), extra_cflags=("-O1",),
                  no_implicit_headers=True)
 SOURCE = SOURCE.replace("41", "666")
 library = load_inline(""",
@@ -194,7 +195,7 @@ def test_what_is_built_ahead_is_lent_to_who_asks_for_it(tmp_path, monkeypatch):
     starter = Starter("cpu", memory.fd, choose_isolation("auto", "cpu"))
     try:
         builds = Builds("cpu", starter)
-        builds.begin_ahead(path, check=False)
+        builds.begin_ahead(read_submission(path), check=False)
         monkeypatch.delattr(Starter, "take")  # nobody else can build it
         order = builds.asked_for(Wanted(written(path)), check=False)
         handed = []

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from harness.build.called import written
 from harness.build.entry import Entry
@@ -19,9 +18,10 @@ from harness.device.toolchains import toolchain
 from harness.errors import SubmissionError
 from harness.isolation.sandbox import Worker
 from harness.isolation.starter import Starter
-from harness.paths import emulator_cache, shared_builds
+from harness.paths import build_cache, emulator_cache, shared_builds
 from harness.protocol.extension import Extension
 from harness.protocol.wire import Build, Built, Lent, NotBuilt, Wanted
+from harness.submission import Submission
 
 # Building may take minutes, and says so itself when it takes longer (harness.build.torch_toolchain).
 BUILD_TIMEOUT_S = 1000.0
@@ -56,11 +56,13 @@ class Builds:
         self._ahead: dict[str, Worker] = {}
         """Who builds what nobody has asked for yet, by its digest."""
 
-    def begin_ahead(self, submission: Path, *, check: bool) -> None:
-        """Have built what the file will ask for, as far as that is written in it: nothing of the file is run."""
-        self.end()
-        for entry in self._entries(written(submission)[:MOST_AT_ONCE], check):
-            if not entry.library.exists() and entry.digest not in self._ahead:
+    def begin_ahead(self, submission: Submission, *, check: bool) -> None:
+        """Have built what the file will ask for, as far as that is written in it and is not there: nothing of the file
+        is run."""
+        own = build_cache(submission.sha256)
+        for entry in self._entries(written(submission.path)[:MOST_AT_ONCE], check):
+            is_there = entry.library.exists() or (own / entry.digest).exists()
+            if not is_there and entry.digest not in self._ahead:
                 with contextlib.suppress(SubmissionError):
                     self._ahead[entry.digest] = self._begin(entry, check)
 
