@@ -6,6 +6,7 @@ A graph is a stand-in here that repeats its call when it is launched; a GPU's ow
 import json
 import os
 import socket
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -37,6 +38,7 @@ class Device:
         self.capturing = None
         self.captured, self.launched, self.ended, self.moved_on = [], [], [], []
         self.refuses = ""
+        self.moves = False  # whether the parameters lie elsewhere each time
 
     def call(self, tensors):
         """A call on a buffer, which writes where the call that was captured on it wrote."""
@@ -52,8 +54,9 @@ class Device:
 @pytest.fixture
 def device(monkeypatch):
     arena = [[torch.full((4,), float(i))] for i in range(6)]
-    staged = SimpleNamespace(buffers=arena, gradients=False, outputs=[], null_kernel=None)
+    staged = SimpleNamespace(buffers=arena, gradients=False, outputs=[], null_kernel=None, has_prepared=False)
     device = Device(staged)
+    staged.move_parameters = lambda: device.moves
     staged.call = device.call
 
     class Graph:
@@ -99,6 +102,20 @@ def test_a_buffer_is_captured_once_and_forgotten_when_it_is_asked_for_no_more(de
     assert device.graphs.capture(Capture([1, 2, 3])) == Captured()
     assert device.device.captured == [0, 1, 2, 3]
     assert sorted(device.graphs._by_buffer) == [1, 2, 3]
+
+
+def test_where_parameters_moved_calls_are_captured_again_while_the_old_graphs_keep_their_memory(device):
+    device.graphs.capture(Capture([0, 1]))
+    device.graphs.put_in_a_row([0, 1])
+    old = [weakref.ref(call.captured) for call in device.graphs._by_buffer.values()]
+    device.device.moves, alive = True, []
+    call = device.staged.call
+    device.staged.call = lambda tensors: (alive.append([ref() is not None for ref in old]), call(tensors))[1]
+    assert device.graphs.capture(Capture([0, 1])) == Captured()
+    assert device.device.captured == [0, 1, 0, 1]
+    assert len(alive) >= 2 and all(all(graphs) for graphs in alive)
+    assert [ref() for ref in old] == [None, None]
+    assert device.device.ended == [(0, 1)], "the row that held the old addresses"
 
 
 def test_a_call_that_cannot_be_captured_says_why_and_leaves_nothing_behind(device):

@@ -42,6 +42,11 @@ class Implementation:
         """Whether it has no models: the null kernel is built when the form of its results is known."""
         return self.kind == "null_kernel"
 
+    @property
+    def launches_graphs(self) -> bool:
+        """Whether its calls are CUDA graphs by themselves, which hold the addresses of its parameters."""
+        return self.kind == against.WITH_GRAPHS
+
     def load(self) -> None:
         """Import it. Raises LoadFailed, and what the file raises, BuildFailed and Unsupported among it."""
         if self.kind in peers.DISTRIBUTIONS:
