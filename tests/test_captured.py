@@ -24,6 +24,7 @@ from harness.timing.concluding import captured_fault
 from harness.timing.rounds.contender import Contender
 from harness.worker import graphs as worker_graphs
 from harness.worker.graphs import CapturedCalls
+from harness.worker.placement import Placement
 from harness.worker.rounds import Rounds
 from tests.helpers import run_eval
 
@@ -247,11 +248,18 @@ class ModelNew(nn.Module):
 
 
 @pytest.mark.skipif(NO_GPU, reason="no GPU: nothing can be captured")
-def test_on_a_gpu_calls_are_right_in_any_order_although_they_share_memory_for_what_they_need_meanwhile():
+@pytest.mark.parametrize("moves", [False, True], ids=["parameters_stay", "parameters_move"])
+def test_on_a_gpu_calls_are_right_in_any_order_although_they_share_memory_for_what_they_need_meanwhile(moves):
     buffers = [[torch.full((1 << 22,), float(i), device="cuda")] for i in range(8)]
+    model = torch.nn.ParameterList([torch.ones(1 << 22, device="cuda")])
+    placement = Placement(model)
     staged = SimpleNamespace(
-        buffers=buffers, gradients=False, outputs=[], call=lambda tensors: [((tensors[0] + 1) * 2 - 1) * 3]
-    )  # fmt: skip
+        buffers=buffers,
+        gradients=False,
+        outputs=[],
+        move_parameters=lambda: moves and placement.move(),
+        call=lambda tensors: [((tensors[0] + model[0]) * 2 - 1) * 3],
+    )
     memory = SimpleNamespace(synchronize=torch.cuda.synchronize, trim=torch.cuda.empty_cache)
     graphs = CapturedCalls(staged, memory)
     for asked_for in ([0, 1, 2, 3, 4], [2, 3, 4, 5, 6, 7], [7, 0, 2, 5, 1]):
