@@ -101,6 +101,8 @@ def gpu() -> Plan:
         [_forms()],
         [_evaluation(first, PEERS)],
         [_report()],
+        [_gate_proof()],  # the longest first, so that lanes end together
+        [_replay()],
         [_clock_accuracy()],
         [_same_twice(HEADLINE, 126)],
         [_warm_evaluation()],
@@ -108,8 +110,6 @@ def gpu() -> Plan:
         *([_evaluation(problem, FEWER_PEERS)] for problem in problems.values()),
         [_shapes()],
         [_repeatability()],
-        [_replay()],
-        [_gate_proof()],
         [_counters()],
         [_profile(HEADLINE)],
         [_profile(BACKWARD)],
