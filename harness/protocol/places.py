@@ -5,8 +5,8 @@ from __future__ import annotations
 # Less than this, in all, is a small part of any GPU's cache wherever it lies.
 LEAST_BYTES = 1 << 20
 
-# All places of a model together.
-MOST_BYTES = 512 << 20
+# All places of a model together, of the room that its results have.
+MOST_BYTES = 768 << 20
 
 
 def count(nbytes: int) -> int:
