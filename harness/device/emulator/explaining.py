@@ -28,13 +28,23 @@ _COPIES = re.compile(r"\bemu::(copy|move|set)_bytes\b")
 _AS_WRITTEN = {"copy": "memcpy", "move": "memmove", "set": "memset"}
 
 
-def is_of_kernels(log: str, cuda: Sequence[SourceText]) -> bool:
-    """Whether the compiler's first error is at a line of the kernels' sources."""
-    first = next(filter(None, map(_ERROR.match, log.splitlines())), None)
-    return first is not None and any(
-        piece.line and first["file"] == piece.file and 0 <= int(first["line"]) - piece.line <= piece.text.count("\n")
-        for piece in cuda
-    )
+def is_of(log: str, pieces: Sequence[SourceText], whole_file: str = "") -> bool:
+    """Whether the compiler's first error is at a line of these sources, or anywhere in `whole_file`."""
+    first = _first_error(log)
+    if first is None:
+        return False
+    line = int(first["line"])
+    own = (piece for piece in pieces if piece.line and piece.file == first["file"])
+    return first["file"] == whole_file or any(0 <= line - piece.line <= piece.text.count("\n") for piece in own)
+
+
+def has_errors(log: str) -> bool:
+    """Whether the compiler found any; where not, the linker did."""
+    return _first_error(log) is not None
+
+
+def _first_error(log: str) -> re.Match[str] | None:
+    return next(filter(None, map(_ERROR.match, log.splitlines())), None)
 
 
 def _in_words_of_cuda(text: str) -> str:
