@@ -137,7 +137,7 @@ class EmulatorToolchain:
         kernels = translate.find_kernels([p.text for p in (*extension.cpp_sources, *extension.cuda_sources)])
         cpp = [translate.translate(piece, kernels) for piece in extension.cpp_sources]
         cuda = [translate.translate(piece, kernels) for piece in extension.cuda_sources]
-        files = {piece.file for piece in (*extension.cpp_sources, *extension.cuda_sources) if piece.file}
+        sources = (*extension.cpp_sources, *extension.cuda_sources)
         plain = self._plain_binding(extension, cuda, module_name)
         if plain:
             unit = _Unit("cuda", [*cuda, *cpp], extension.extra_cuda_cflags, _preludes_of_kernels(cuda), plain)
@@ -147,7 +147,7 @@ class EmulatorToolchain:
             except building.CompilerError as error:
                 # An error of the kernels would come again in torch's units.
                 if not _may_be_of_binding(error.log, extension):
-                    raise explaining.explained(error.log, files) from None
+                    raise explaining.explained(error.log, sources) from None
         main = _Unit("main", cpp, extension.extra_cflags, [preludes.MAIN], binding.with_pybind11(extension))
         # torch's headers alone take as long to compile as most kernels.
         empty = cuda and not main.binding and not any(piece.text.strip() for piece in cpp)
@@ -157,7 +157,7 @@ class EmulatorToolchain:
             built = self._built(units, extension, module_name, folder, kernels_first=bool(plain))
             return self._checked(built, extension), ()
         except building.CompilerError as error:
-            raise explaining.explained(error.log, files) from None
+            raise explaining.explained(error.log, sources) from None
 
     @staticmethod
     def _plain_binding(extension: Extension, cuda: Sequence[SourceText], module_name: str) -> str:
