@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,7 +26,7 @@ class Implementation:
         self.kind = load.kind
         self.version = ""
         """The package behind a peer, and its version."""
-        self._path = Path(load.path)
+        self._path = load.file
         self._memory = memory
         self._factory: implementations.Factory | None = None
         self._compiled: dict[str, torch.nn.Module] = {}

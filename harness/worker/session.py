@@ -74,14 +74,14 @@ class Session:
         self._graphs = CapturedCalls(self._staged, memory)
         self._rounds = Rounds(self._staged, self._graphs, memory, handshake, take_forbidden)
         self._timing = DeviceTiming(self._staged, memory)
-        self._failures = Failures(Path(load.path), take_forbidden, observer, on_gpu=device == "cuda")
+        self._failures = Failures(load.file, take_forbidden, observer, on_gpu=device == "cuda")
 
     def load(self, load: Load) -> Reply:
         """Build and import what `load` names, or import it alone."""
         if load.dry:
             return self._look_at(load)
         toolchain = devices.toolchain(self._device, self._emulator_cache, check=load.check)
-        report = intercept.install(toolchain, Path(load.build_cache), Path(load.path), self._looks(load))
+        report = intercept.install(toolchain, Path(load.build_cache), load.file, self._looks(load))
         try:
             self._implementation.load()
             report.finish()
@@ -98,7 +98,7 @@ class Session:
 
     def _look_at(self, load: Load) -> Reply:
         """What is wrong with the file's text, as far as importing it shows."""
-        report = intercept.install(None, Path(load.build_cache), Path(load.path))
+        report = intercept.install(None, Path(load.build_cache), load.file)
         try:
             self._implementation.load()
         except (Exception, SystemExit) as error:
