@@ -20,22 +20,43 @@ from harness.watch.changes import Change, Turn, largest_error_ratio
 
 _STYLE = {Turn.BETTER: "green", Turn.WORSE: "red", Turn.OTHER: "yellow", Turn.SAME: "dim"}
 
+_CLEAR_LINE = "\r\x1b[2K"
+
 
 class Screen:
     """Standard output, where a verdict is a block of lines."""
 
     def __init__(self, color: Color) -> None:
         self._color = color
+        self._judged = ""
+        """What a terminal's last line says is judged."""
+
+    def begin(self, name: str) -> None:
+        """Have a terminal's last line say what is judged, until its verdict is shown."""
+        if sys.stdout.isatty():
+            self.clear()
+            print(f"judging {name} …", end="", flush=True)
+            self._judged = name
+
+    def clear(self) -> None:
+        """Take that line away."""
+        if self._judged:
+            print(_CLEAR_LINE, end="", flush=True)
+            self._judged = ""
 
     def _page(self) -> Console:
         """Anew each time: a terminal's window may have another width now."""
+        self.clear()
         return console(sys.stdout, self._color)
 
     def say(self, text: str) -> None:
         """A line that is no verdict."""
+        judged = self._judged
         with no_commands(sys.stdout):
             print_paragraph(self._page(), Text(), text, "dim")
         sys.stdout.flush()
+        if judged:
+            self.begin(judged)
 
     def show(self, evaluation: Evaluation, seconds: float, found: Sequence[Change], *, names_problem: bool) -> None:
         """A verdict with the seconds since the file was saved, and what changed since the last."""

@@ -80,7 +80,7 @@ class _Look:
 
 @dataclass(frozen=True)
 class _Failed:
-    """The system tells no more of what is saved."""
+    """The session cannot go on."""
 
     error: Exception
 
@@ -119,6 +119,9 @@ class Session:
     _shown: list[_Judged] = field(default_factory=list)
     """What the latest verdict was on, which keys are about."""
 
+    _noticed: list[str] = field(default_factory=list)
+    """What the latest run noticed, which is not said again where the next one does."""
+
     def __post_init__(self) -> None:
         self._check = self.asked.check
         problem = named_problem(self.asked.problem).resolve() if self.asked.problem else None
@@ -134,6 +137,7 @@ class Session:
                 self.screen.say(f"Watching {one_line(str(self.asked.path))}. {_how_to_stop(terminal)}")
                 await self._serve()
             finally:
+                self.screen.clear()
                 stop.set()
                 await self._end_all()
                 await looking
@@ -172,7 +176,7 @@ class Session:
             async for _ in looks(self.asked.path, stop):
                 self._events.put_nowait(_Look())
         except (OSError, RuntimeError) as error:  # watchfiles raises both
-            self._events.put_nowait(_Failed(error))
+            self._events.put_nowait(_Failed(HarnessError(f"{self.asked.path} cannot be watched: {error}.")))
 
     async def _serve(self) -> None:
         self._judge_what_changed()
@@ -184,7 +188,7 @@ class Session:
                 case _Pressed(key):
                     self._press(key)
                 case _Failed(error):
-                    raise HarnessError(f"{self.asked.path} cannot be watched: {error}.")
+                    raise error
                 case _Ended(task, outcome):
                     self._running = None
                     self._show(task, outcome)
@@ -228,6 +232,7 @@ class Session:
         self._spare = None if self._waiting else child
         if self._waiting:
             task = self._waiting.pop(0)
+            self.screen.begin(one_line(task.path.stem))
             self._running = _Running(task, child, asyncio.create_task(self._tell(task, child)))
 
     async def _ahead(self) -> Child:
@@ -235,9 +240,20 @@ class Session:
         return await Child.ahead(_device_of(path, self.asked.device), self.asked.isolation)
 
     async def _tell(self, task: _Task, child: Child) -> None:
-        outcome = await child.judge(self._words(task), self.screen.say)
-        if outcome is not None:
-            self._events.put_nowait(_Ended(task, outcome))
+        before, self._noticed = self._noticed, []
+
+        def notice(line: str) -> None:
+            self._noticed.append(line)
+            if line not in before:
+                self.screen.say(line)
+
+        try:
+            outcome = await child.judge(self._words(task), notice)
+        except Exception as error:  # the loop raises it, which otherwise would wait for a verdict
+            self._events.put_nowait(_Failed(error))
+        else:
+            if outcome is not None:
+                self._events.put_nowait(_Ended(task, outcome))
 
     def _words(self, task: _Task) -> list[str]:
         of_times = self.asked.words_of_times if task.timed else ("--no-timing",)
