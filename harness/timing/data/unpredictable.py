@@ -64,8 +64,7 @@ class Supply:
 
 
 class CapturedCipher:
-    """`stretch` of FILLING_WORDS on a GPU, as one CUDA graph. Launched one by one, the cipher's 560 kernels take six
-    times as long as they work: a quarter of a run's time on an H100."""
+    """`stretch` of FILLING_WORDS on a GPU as one CUDA graph: the judge launches once, and not the cipher's 560 kernels."""
 
     def __init__(self, device: torch.device) -> None:
         self._start = _start(
