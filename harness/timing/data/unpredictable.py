@@ -64,7 +64,7 @@ class Supply:
 
 
 class CapturedCipher:
-    """`stretch` of FILLING_WORDS on a GPU as one CUDA graph: the judge launches once, and not the cipher's 560 kernels."""
+    """`stretch` of FILLING_WORDS on a GPU as one CUDA graph: one launch, and not the cipher's 560."""
 
     def __init__(self, device: torch.device) -> None:
         self._start = _start(
