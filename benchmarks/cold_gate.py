@@ -62,9 +62,9 @@ class Runner:
     def gate(self, name: str) -> str:
         """The gate's last line. Ends this process where it is not open."""
         words = ("gate", "--since", "main", "--no-store", "--db", self.toy.db, "-q")
-        own = {"KERNELGATE_CACHE": str(self.folder / "cache"), "GITHUB_ACTIONS": ""}
-        command = [self._python(name), self.harness / "eval.py", *words]
-        return _run(*command, folder=self.toy.folder, environment=os.environ | own).splitlines()[-1]
+        cache = str(self.folder / "cache")
+        done = self.toy.eval(*words, python=self._python(name), harness=self.harness, KERNELGATE_CACHE=cache)
+        return _printed(done).splitlines()[-1]
 
     def change(self, source: str) -> None:
         self.toy.commit("changed", source)
@@ -73,12 +73,15 @@ class Runner:
         return self.folder / name / "bin" / "python"
 
 
-def _run(*words: object, folder: Path | None = None, environment: dict[str, str] | None = None) -> str:
-    """What it prints. Ends this process with all of that where it fails."""
-    done = subprocess.run(list(map(str, words)), cwd=folder, env=environment, text=True, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT)  # fmt: skip
+def _run(*words: object) -> None:
+    """Ends this process with all that it prints where it fails."""
+    _printed(subprocess.run(list(map(str, words)), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+
+
+def _printed(done: subprocess.CompletedProcess[str]) -> str:
+    """What it printed. Ends this process with all of that where it failed."""
     if done.returncode:
-        sys.exit(f"{Path(str(words[0])).name} ended with {done.returncode}: {done.stdout}")
+        sys.exit(f"{Path(done.args[0]).name} ended with {done.returncode}: {done.stdout}")
     return done.stdout
 
 

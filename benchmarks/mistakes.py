@@ -45,13 +45,14 @@ _FRAME_LINE = re.compile(r"^\s*(\d+) │")
 @dataclass(frozen=True)
 class Mistake:
     """`cause` and `remedy` are regular expressions, `line` a part of the line that must be named; empty for a mistake
-    that has none."""
+    that has none. `no_file` says why none can be named."""
 
     name: str
     says: str
     cause: str
     line: str = ""
     remedy: str = ""
+    no_file: str = ""
     words: tuple[str, ...] = ()
     replace: tuple[tuple[str, str], ...] = ()
 
@@ -75,14 +76,16 @@ class Replayed:
     code: int
     lines: int
     before_cause: int | None
-    names_file: bool
+    names_file: bool | None
     names_line: bool | None
     names_remedy: bool | None
 
     @property
     def helps(self):
-        """On a screen, with the cause in its first lines."""
-        return self.before_cause is not None and self.before_cause < CAUSE_WITHIN and self.lines <= MOST_LINES
+        """On a screen, with the cause in its first lines, and with all that applies: file, line and remedy."""
+        is_soon = self.before_cause is not None and self.before_cause < CAUSE_WITHIN
+        named = False not in (self.names_file, self.names_line, self.names_remedy)
+        return is_soon and named and self.lines <= MOST_LINES
 
 
 def mistakes():
@@ -145,9 +148,10 @@ def _judged(mistake, seconds, code, report):
         code=code,
         lines=len(rows),
         before_cause=_joined(rows)[: first.start()].count("\n") if first else None,
-        names_file=file in report,
+        names_file=None if mistake.no_file else file in report,
         names_line=any(_names_line(report, file, n) for n in lines) if mistake.line else None,
-        names_remedy=bool(re.search(mistake.remedy, _joined(rows).replace("\n", " "))) if mistake.remedy else None,
+        # In the lines as they were printed: a terminal breaks one that is too long within a word.
+        names_remedy=bool(re.search(mistake.remedy, " ".join(report.split()))) if mistake.remedy else None,
     )
 
 
@@ -197,7 +201,7 @@ def row(one, width):
 def summary(found):
     helped = sum(one.helps for one in found)
     where = f"in at most {MOST_LINES} lines of {COLUMNS} columns, the cause in the first {CAUSE_WITHIN}"
-    return f"{helped} of {len(found)} {where}"
+    return f"{helped} of {len(found)} {where}, with the file, the line and a remedy where there are any"
 
 
 def main():

@@ -106,9 +106,12 @@ class Toy:
         self.git("add", ".")
         self.git("commit", "-q", "-m", message)
 
-    def eval(self, *words: object) -> subprocess.CompletedProcess[str]:
-        """eval.py in it, with all that it prints as stdout. Its log is no workflow's, wherever this is run."""
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
-        command = [sys.executable, str(ROOT / "eval.py"), *map(str, words)]
+    def eval(
+        self, *words: object, python: object = sys.executable, harness: Path = ROOT, **own: str
+    ) -> subprocess.CompletedProcess[str]:
+        """eval.py of `harness` in it, with `own` variables and all that it prints as stdout. Its log is no workflow's,
+        wherever this is run."""
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")} | own
+        command = [str(python), str(harness / "eval.py"), *map(str, words)]
         return subprocess.run(command, cwd=self.folder, env=environment, text=True, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT)  # fmt: skip

@@ -5,6 +5,7 @@ The plan (tests/test_architecture.py holds it; docs/architecture.md walks throug
 cli            the command line: parse, plan, run, report, exit code
 options        what can be said on the command line
 verbs/         what eval.py does beside judging, a verb a file
+watch/         a submission judged each time it is saved
 again/         what was judged before, judged anew: sources of the database, bundles
 run            a plan becomes results
 plan           what a run will do, decided before it begins

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from harness import crash, exits
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, name_of
 from harness.exits import Exit
 from harness.isolation.levels import protect_judge
 from harness.options import Judge, Output, parse
@@ -101,7 +101,7 @@ def _report(results: Results, plan: RunPlan, asked: Judge, *, shows_boards: bool
         with no_commands(sys.stdout):
             sys.stdout.write(formats.find("terminal").render(results, view))
             if boards_of is not None:
-                problems = {(group.problem.stem, group.device) for group in plan.groups}
+                problems = {(name_of(group.problem), group.device) for group in plan.groups}
                 print_boards(console(sys.stdout, output.color), boards_of, problems)
     if failed:
         raise UsageError(" ".join(failed))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from harness.reasons import Reason
 from harness.records import Place
@@ -98,6 +99,11 @@ def of_the_judge(what: str) -> Iterator[None]:
 def one_line(text: str) -> str:
     """As `printable`, line ends too: a file's name may hold anything."""
     return printable(text).replace("\n", "?")
+
+
+def name_of(file: Path) -> str:
+    """What reports and the database call the problem or the submission in a file, whose name may be no UTF-8."""
+    return one_line(file.stem)
 
 
 def printable(text: str) -> str:

@@ -8,9 +8,13 @@ from __future__ import annotations
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 # What notes call the submission among its baselines.
 SUBMISSION = "submission"
+
+# So much is kept of what an implementation said, in characters; people are shown its first line.
+MAX_WHY = 2000
 
 
 class _Note(Struct, frozen=True, kw_only=True, tag_field="note"):
@@ -30,11 +34,14 @@ class BaselineLeftOut(_Note, frozen=True, tag="baseline_left_out"):
 
     baseline: str
     why: str
-    """A sentence."""
+    """A sentence, or what its process said, of which MAX_WHY characters are kept."""
     case: str = ""
     """Empty where it is none: the baseline was left out of all."""
     part: str = ""
     """`forward` or `backward`, where only that part of a training step is without it."""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "why", self.why[:MAX_WHY])
 
 
 class BaselineBelowNoise(_Note, frozen=True, tag="baseline_below_noise"):
@@ -51,6 +58,10 @@ class BaselineEnded(_Note, frozen=True, tag="baseline_ended"):
     baseline: str
     case: str
     why: str
+    """As of BaselineLeftOut."""
+
+    def __post_init__(self) -> None:
+        force_setattr(self, "why", self.why[:MAX_WHY])
 
 
 class NotCaptured(_Note, frozen=True, tag="not_captured"):

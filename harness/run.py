@@ -14,7 +14,7 @@ import msgspec
 from harness import against, crash
 from harness.device.choose import can_time, is_prepared, open_device, prepare_device, prepared_beside
 from harness.device.memory_file import MemoryFile
-from harness.errors import HarnessError, JudgeFailed, KernelgateError, UsageError
+from harness.errors import HarnessError, JudgeFailed, KernelgateError, UsageError, name_of
 from harness.events import Building, EmulatorBuilding, Finished, LeftOut, Loading, OnEvent, Queued, nobody
 from harness.garbage import no_garbage_collection
 from harness.isolation.starter import Starter
@@ -55,7 +55,7 @@ def run(plan: RunPlan, on_event: OnEvent = nobody) -> Results:
         on_event(notice)
     for group in plan.groups:
         for submission in group.submissions:
-            on_event(Queued(submission.name, group.problem.stem, group.device))
+            on_event(Queued(submission.name, name_of(group.problem), group.device))
     evaluations: list[Evaluation] = []
     chosen = Chosen(plan, on_event)
     try:
@@ -145,7 +145,7 @@ def _of_group(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) ->
     starter = Starter(group.device, memory.fd, group.isolation, [group.problem])
     try:
         _start_ahead(starter, group, plan)
-        on_event(Loading(group.problem.stem, group.device))
+        on_event(Loading(name_of(group.problem), group.device))
         with prepared_beside(group.device, paths[1:], check=plan.settings.check) as wait:
             yield from _judged(group, plan, chosen, memory, starter, on_event, wait)
     finally:
@@ -180,7 +180,7 @@ def _of_all(group: Group, cases: Sequence[Case]) -> dict[str, Any]:
 def _of_one(submission: Submission, group: Group, plan: RunPlan) -> dict[str, Any]:
     """Fields of an evaluation that no judge made."""
     return {
-        "problem": group.problem.stem,
+        "problem": name_of(group.problem),
         "submission": submission.name,
         "source_sha256": submission.sha256,
         "device": group.device,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.errors import NOT_PARSED, UsageError, one_line
+from harness.errors import NOT_PARSED, UsageError, name_of, one_line
 from harness.paths import SUBMISSIONS
 
 # Of a longer source it is not worked out what it uses: its tree would have up to 500 times as many bytes.
@@ -42,7 +42,7 @@ def read_submission(path: Path) -> Submission:
     except OSError as error:
         raise UsageError(f"The submission {path} cannot be read: {error}.") from error
     return Submission(
-        name=one_line(path.stem),
+        name=name_of(path),
         path=path.resolve(),
         sha256=hashlib.sha256(data).hexdigest(),
         **_needs(path, data),

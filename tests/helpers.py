@@ -23,7 +23,7 @@ PATIENCE = 4
 BUSY = ("too_noisy", "lost in the noise")
 
 # Options and verbs that say what is timed, or that nothing is judged.
-VERBS = {"--quick", "--no-timing", "audit", "bundle", "compare", "list", "new", "env", "profile"}
+VERBS = {"--quick", "--no-timing", "audit", "bundle", "compare", "list", "new", "env", "profile", "watch"}
 
 # A thread of torch's that waits for its next piece of work spins, which takes up to half of a run's processor time
 # where nothing is large and a core has more than one test. What is timed has all threads.

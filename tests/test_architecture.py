@@ -22,10 +22,12 @@ ALLOWED = {
     | {"storage", "store", "verdict"},
     "again": {"device", "errors", "events", "paths", "plan", "problem", "report", "run", "settings", "storage"}
     | {"store", "submission", "verdict", "version"},
+    "watch": {"comparison", "device", "environment", "errors", "evaluate", "isolation", "paths", "plan", "problem"}
+    | {"report", "run", "store", "submission", "timed", "verdict"},
     "options": {"against", "errors", "exits", "isolation", "paths", "plan", "report", "verbs", "version"},
     "verbs": {"again", "comparison", "device", "gate", "isolation", "notes", "run"}
     | {"device", "environment", "errors", "evaluate", "exits", "oracle", "paths", "plan", "problem", "report"}
-    | {"settings", "storage", "store", "submission", "tools", "verdict"},
+    | {"settings", "storage", "store", "submission", "tools", "verdict", "watch"},
     "exits": {"errors", "verdict"},
     "report": {"comparison", "errors", "events", "explanations", "gate", "notes", "reasons", "records", "store"}
     | {"submission", "timed", "tools", "verdict"},

@@ -6,6 +6,7 @@ A graph is a stand-in here that repeats its call when it is launched; a GPU's ow
 import json
 import os
 import socket
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from harness.timing.concluding import captured_fault
 from harness.timing.rounds.contender import Contender
 from harness.worker import graphs as worker_graphs
 from harness.worker.graphs import CapturedCalls
+from harness.worker.placement import Placement
 from harness.worker.rounds import Rounds
 from tests.helpers import run_eval
 
@@ -37,6 +39,7 @@ class Device:
         self.capturing = None
         self.captured, self.launched, self.ended, self.moved_on = [], [], [], []
         self.refuses = ""
+        self.moves = False  # whether the parameters lie elsewhere each time
 
     def call(self, tensors):
         """A call on a buffer, which writes where the call that was captured on it wrote."""
@@ -52,8 +55,9 @@ class Device:
 @pytest.fixture
 def device(monkeypatch):
     arena = [[torch.full((4,), float(i))] for i in range(6)]
-    staged = SimpleNamespace(buffers=arena, gradients=False, outputs=[], null_kernel=None)
+    staged = SimpleNamespace(buffers=arena, gradients=False, outputs=[], null_kernel=None, has_prepared=False)
     device = Device(staged)
+    staged.move_parameters = lambda: device.moves
     staged.call = device.call
 
     class Graph:
@@ -99,6 +103,20 @@ def test_a_buffer_is_captured_once_and_forgotten_when_it_is_asked_for_no_more(de
     assert device.graphs.capture(Capture([1, 2, 3])) == Captured()
     assert device.device.captured == [0, 1, 2, 3]
     assert sorted(device.graphs._by_buffer) == [1, 2, 3]
+
+
+def test_where_parameters_moved_calls_are_captured_again_while_the_old_graphs_keep_their_memory(device):
+    device.graphs.capture(Capture([0, 1]))
+    device.graphs.put_in_a_row([0, 1])
+    old = [weakref.ref(call.captured) for call in device.graphs._by_buffer.values()]
+    device.device.moves, alive = True, []
+    call = device.staged.call
+    device.staged.call = lambda tensors: (alive.append([ref() is not None for ref in old]), call(tensors))[1]
+    assert device.graphs.capture(Capture([0, 1])) == Captured()
+    assert device.device.captured == [0, 1, 0, 1]
+    assert len(alive) >= 2 and all(all(graphs) for graphs in alive)
+    assert [ref() for ref in old] == [None, None]
+    assert device.device.ended == [(0, 1)], "the row that held the old addresses"
 
 
 def test_a_call_that_cannot_be_captured_says_why_and_leaves_nothing_behind(device):
@@ -230,11 +248,18 @@ class ModelNew(nn.Module):
 
 
 @pytest.mark.skipif(NO_GPU, reason="no GPU: nothing can be captured")
-def test_on_a_gpu_calls_are_right_in_any_order_although_they_share_memory_for_what_they_need_meanwhile():
+@pytest.mark.parametrize("moves", [False, True], ids=["parameters_stay", "parameters_move"])
+def test_on_a_gpu_calls_are_right_in_any_order_although_they_share_memory_for_what_they_need_meanwhile(moves):
     buffers = [[torch.full((1 << 22,), float(i), device="cuda")] for i in range(8)]
+    model = torch.nn.ParameterList([torch.ones(1 << 22, device="cuda")])
+    placement = Placement(model)
     staged = SimpleNamespace(
-        buffers=buffers, gradients=False, outputs=[], call=lambda tensors: [((tensors[0] + 1) * 2 - 1) * 3]
-    )  # fmt: skip
+        buffers=buffers,
+        gradients=False,
+        outputs=[],
+        move_parameters=lambda: moves and placement.move(),
+        call=lambda tensors: [((tensors[0] + model[0]) * 2 - 1) * 3],
+    )
     memory = SimpleNamespace(synchronize=torch.cuda.synchronize, trim=torch.cuda.empty_cache)
     graphs = CapturedCalls(staged, memory)
     for asked_for in ([0, 1, 2, 3, 4], [2, 3, 4, 5, 6, 7], [7, 0, 2, 5, 1]):

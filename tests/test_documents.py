@@ -51,9 +51,9 @@ def test_files_that_the_documents_link_exist():
 
 def test_the_page_of_the_command_has_its_options():
     from harness.options import judging
-    from harness.verbs import report
+    from harness.verbs import report, watch
 
-    known = options_of(judging) | options_of(report.command)
+    known = options_of(judging) | options_of(report.command) | options_of(watch.command)
     shown = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", (ROOT / "docs" / "cli.md").read_text()))
     assert shown <= known
     assert known - shown <= {"--quiet", "--verbose"}

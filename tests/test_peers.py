@@ -1,7 +1,7 @@
 """`--against` with other implementations: what is installed is judged, then timed; what is not is left out with a note.
 
-No peer but `unfused` is needed here: a package under a peer's name, made for these tests, stands in for what a real
-one may do. It has none of the real one's code.
+No peer but `unfused` is needed here: a package under apex's name, made for these tests, stands in for one that is
+installed. It has none of the real one's code.
 """
 
 import importlib.metadata
@@ -9,6 +9,7 @@ import importlib.metadata
 import pytest
 
 from harness import peers
+from harness.notes import MAX_WHY
 from harness.paths import PROBLEMS
 from harness.worker import implementations
 from tests.helpers import ROOT, run_eval, run_timed
@@ -18,42 +19,55 @@ pytestmark = pytest.mark.alone
 CONTROL = ROOT / "tests" / "fixtures" / "wrong" / "rmsnorm" / "control.py"
 CASE = ("--problem", "rmsnorm", "-k", "768")
 
-# Peer -> the module that harness.peers imports, the function that it takes from there, and what that does here.
-STAND_INS = {
-    "apex": ("apex/normalization/fused_layer_norm.py", "fused_rms_norm_affine",
-             "return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight"),
-    "liger": ("liger_kernel/ops.py", "LigerRMSNormFunction", "raise RuntimeError('rows of 768 are too long')"),
-    "quack": ("quack/rmsnorm.py", "rmsnorm_fwd", "return (x,)"),
-}  # fmt: skip
+APEX = """import torch
+
+fused_layer_norm = fused_layer_norm_affine = None
 
 
-def stand_in(folder, peer):
-    """Write a package that `peer` finds, of version 9.9."""
-    file, function, body = STAND_INS[peer]
-    path = folder / file
-    path.parent.mkdir(parents=True)
-    for package in path.relative_to(folder).parents[:-1]:
-        (folder / package / "__init__.py").write_text("")
-    others = "fused_layer_norm = fused_layer_norm_affine = LigerLayerNormFunction = layernorm_fwd = None"
-    signature = "x, weight, shape, eps" if peer == "apex" else "x, weight, eps"
-    path.write_text(
-        f"import torch\n\n{others}\n\n\ndef {function}({signature}):\n    {body}\n\n\n{function}.apply = {function}\n"
-    )
-    distribution = peers.DISTRIBUTIONS[peer]
-    information = folder / f"{distribution.replace('-', '_')}-9.9.dist-info"
+def fused_rms_norm_affine(x, weight, shape, eps):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
+"""
+
+# Submissions that the other is compared with: a name, and what stands in forward.
+OTHERS = {
+    "refuses": "raise RuntimeError('rows of 768 are too long\\n' + 9000 * 'and here is why\\n')",
+    "gives_a_tuple": "return (x,)",
+    "ends": "__import__('os')._exit(7)",
+}
+MODEL = """import torch
+from torch import nn
+
+
+class ModelNew(nn.RMSNorm):
+    def forward(self, x):
+        {body}
+"""
+
+
+def stand_in(folder):
+    """Write a package that is found as apex, of version 9.9."""
+    package = folder / "apex" / "normalization"
+    package.mkdir(parents=True)
+    for name in (package.parent / "__init__.py", package / "__init__.py"):
+        name.write_text("")
+    (package / "fused_layer_norm.py").write_text(APEX)
+    information = folder / "apex-9.9.dist-info"
     information.mkdir()
-    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 9.9\n")
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: apex\nVersion: 9.9\n")
 
 
 @pytest.fixture(scope="module")
 def evaluation(tmp_path_factory):
-    """One run against all: unfused as it is, three packages of our own under peers' names, and one that ends its
-    process when it is imported."""
+    """One run on the CPU against all: unfused as it is, a package of our own under apex's name, submissions that
+    cannot be timed, and three that need a GPU, of which one would end its process when it is imported."""
     folder = tmp_path_factory.mktemp("packages")
-    for peer in STAND_INS:
-        stand_in(folder, peer)
+    stand_in(folder)
+    for name, body in OTHERS.items():
+        (folder / f"{name}.py").write_text(MODEL.format(body=body))
     (folder / "cudnn.py").write_text("import os\n\nos._exit(7)\n")
-    run = run_timed(CONTROL, *CASE, "--against", "unfused,apex,liger,quack,cudnn", env={"PYTHONPATH": str(folder)})
+    files = (str(folder / f"{name}.py") for name in OTHERS)
+    against = ",".join(["unfused", "apex", "liger", "quack", "cudnn", *files])
+    run = run_timed(CONTROL, *CASE, "--device", "cpu", "--against", against, env={"PYTHONPATH": str(folder)})
     assert run.code == 0, run.stderr
     return run.results["evaluations"][0]
 
@@ -69,19 +83,37 @@ def test_unfused_and_an_installed_peer_are_timed_and_say_their_versions(evaluati
     assert all(baseline["median_us"] > 0 for baseline in baselines(evaluation).values())
 
 
+def left_out(evaluation, name):
+    """The one note on it, and the sentence that people read."""
+    noted = zip(evaluation["noted"], evaluation["notes"], strict=True)
+    ((note, said),) = [(n, s) for n, s in noted if n["note"] == "baseline_left_out" and n["baseline"] == name]
+    return note, said
+
+
 @pytest.mark.parametrize(
-    ("peer", "sentence"),
+    ("other", "sentence"),
     [
-        ("liger", "rows of 768 are too long"),
-        ("quack", "further from the float64 reference"),
-        ("cudnn", "exited with code 7"),
+        ("refuses", "rows of 768 are too long"),
+        ("gives_a_tuple", "returned a tuple"),
+        ("ends", "exited with code 7"),
     ],
 )
-def test_a_peer_that_refuses_is_wrong_or_dies_is_left_out_with_a_note(peer, sentence, evaluation):
-    why = [
-        note["why"] for note in evaluation["noted"] if note["note"] == "baseline_left_out" and note["baseline"] == peer
-    ]
-    assert why and sentence in why[0], evaluation["noted"]
+def test_a_baseline_that_refuses_is_wrong_or_dies_is_left_out_with_a_note(other, sentence, evaluation):
+    note, said = left_out(evaluation, other)
+    assert sentence in note["why"] and sentence in said
+
+
+def test_of_what_a_baseline_says_people_are_shown_the_first_line_and_programs_so_much(evaluation):
+    note, said = left_out(evaluation, "refuses")
+    assert "here is why" in note["why"] and len(note["why"]) == MAX_WHY
+    assert said.endswith("rows of 768 are too long")
+
+
+@pytest.mark.parametrize("peer", ["liger", "quack", "cudnn"])
+def test_what_needs_a_gpu_is_not_asked_on_the_cpu(peer, evaluation):
+    note, said = left_out(evaluation, peer)
+    assert (note["why"], note["case"]) == ("it runs on a GPU alone.", "")
+    assert said == f"{peer} was left out: it runs on a GPU alone."
 
 
 def test_the_fastest_of_the_baselines_is_a_peer_too(evaluation):

@@ -15,8 +15,9 @@ import pytest
 
 from harness import options
 from harness.errors import UsageError
+from harness.notes import BaselineEnded, BaselineLeftOut
 from harness.records import KernelCounts
-from harness.report import files, formats
+from harness.report import files, formats, words
 from harness.report.formats import json as results_json
 from harness.report.view import View
 from harness.verdict import SCHEMA, CasePassed, Worst
@@ -259,3 +260,22 @@ def test_a_counter_is_a_field_and_what_the_emulator_counts():
     runtime = ROOT / "harness" / "device" / "emulator" / "csrc" / "runtime"
     for name in KernelCounts.__struct_fields__[1:]:  # findings have a kernel, too
         assert [path.name for path in runtime.iterdir() if f'\\"{name}\\":' in path.read_text()] == ["counts.cpp"], name
+
+
+@pytest.mark.parametrize(
+    ("why", "shown"),
+    [
+        ("no rows of 7.", "no rows of 7."),
+        ("\nRuntimeError: no compiler\n\nSet TORCHDYNAMO_VERBOSE=1\nfor more", "RuntimeError: no compiler"),
+        (
+            "Failed: it raised:\n  CppCompileError: no header\nin a file",
+            "Failed: it raised: CppCompileError: no header",
+        ),
+        ("Failed:", "Failed:"),
+        ("", ""),
+    ],
+)
+def test_of_pages_that_a_baseline_prints_people_are_shown_what_went_wrong(why, shown):
+    assert words.sentence(BaselineLeftOut(baseline="b", why=why)) == f"b was left out: {shown}"
+    ended = words.sentence(BaselineEnded(baseline="b", case="c", why=why))
+    assert ended == f"'c': b did not live to the end: {shown}"

@@ -227,6 +227,8 @@ def test_what_workers_keep_of_all_buffers_fits_beside_their_contexts():
     assert buffer_count(device, 6_000.0, 60.0, 128 << 20, 128 << 20, workers=4) == 80, "as many as the inputs allow"
     assert buffer_count(device, 6_000.0, 600.0, 128 << 20, 128 << 20, workers=8) == 12, "as many as a round needs"
     assert buffer_count(device, 6_000.0, 60.0, 128 << 20, 128 << 20, workers=100) == 3, "the least"
+    with_places = buffer_count(device, 6_000.0, 60.0, 128 << 20, 128 << 20, workers=8, places_bytes=512 << 20)
+    assert with_places == 40, "parameters that lie in several places take the room of results"
 
 
 def test_no_round_has_more_calls_than_there_are_buffers_for():

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from harness.build.extension import NOT_EMULATED, BuildFailed, Unsupported
 from harness.device.memory_file import MemoryFile
+from harness.protocol.channel import Channel
 from harness.protocol.handshake import Handshake, PeerStatus
 from harness.protocol.values import encode_value
 from harness.protocol.wire import (
@@ -139,7 +140,7 @@ def staged(tmp_path):
     refs = [replace(REF, offset=16 * i) for i in range(3)]
     for i, ref in enumerate(refs):
         memory.tensor(arena, ref).fill_(float(i))
-    load = Load("eager", str(path), "")
+    load = Load("eager", bytes(path), "")
     implementation = Implementation(load, memory)
     implementation.load()
     staged = Staged(implementation, memory)
@@ -186,13 +187,27 @@ def test_what_was_staged_is_forgotten(staged):
     assert (staged.model, staged.call, staged.buffers, staged.outputs) == (None, None, [], [])
 
 
+def test_a_reference_may_lie_in_a_file_whose_name_is_no_utf8(tmp_path):
+    path = tmp_path / os.fsdecode(b"r\xe9ference.py")
+    path.write_text(REFERENCE)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        Channel(ours, judge=True).send(Load("eager", bytes(path), ""))
+        load = Channel(theirs, judge=False).receive(10)
+    memory = HostMemory(MemoryFile().fd)
+    implementation = Implementation(load, memory)
+    implementation.load()
+    model = implementation.model(encode_value((3,)), "", [[4]])
+    assert model(torch.ones(4)).tolist() == [3.0] * 4
+
+
 @pytest.mark.parametrize("kind, again", [("compile", True), ("reduce-overhead", True), ("eager", False)])
 def test_what_was_compiled_serves_again_for_inputs_of_the_same_shapes_alone(tmp_path, kind, again):
     path = tmp_path / "reference.py"
     path.write_text(REFERENCE)
     file = MemoryFile()
     memory = HostMemory(file.fd)
-    implementation = Implementation(Load(kind, str(path), ""), memory)
+    implementation = Implementation(Load(kind, bytes(path), ""), memory)
     implementation.load()
     staged = Staged(implementation, memory)
 
@@ -209,7 +224,7 @@ def test_what_was_compiled_serves_again_for_inputs_of_the_same_shapes_alone(tmp_
 
 def test_the_null_kernel_has_a_model_once_its_results_are_known(tmp_path):
     memory = HostMemory(MemoryFile().fd)
-    staged = Staged(Implementation(Load("null_kernel", str(tmp_path / "none.py"), ""), memory), memory)
+    staged = Staged(Implementation(Load("null_kernel", bytes(tmp_path / "none.py"), ""), memory), memory)
     assert staged.construct(CONSTRUCT) == Done()
     assert staged.null_kernel is None
     assert staged.stage(Stage(ArenaRef(1), [[]], [REF])) == Done()

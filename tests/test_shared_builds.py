@@ -252,9 +252,22 @@ def test_what_is_written_is_what_is_called(tmp_path):
         "load_inline('name', ['int f();', 3 + 'a'])",
         "load_inline()",
         "load_inline(",
+        "load_inline('name', 'int f();', extra_cflags=[1])",
+        "load_inline('name', source)\nsource = ''\n" + "source = source + source\n" * 2,
+        "load_inline('name', n40)\nn0 = ''\n" + "".join(f"n{i + 1} = n{i} + n{i}\n" for i in range(40)),
+        "load_inline('name', n40)\nn0 = 'int f();'\n" + "".join(f"n{i + 1} = n{i} + n{i}\n" for i in range(40)),
     ],
 )
 def test_what_is_not_literal_is_not_guessed(call, tmp_path):
     path = tmp_path / "submission.py"
     path.write_text(call)
     assert written(path) == []
+
+
+def test_what_no_message_can_say_is_built_by_who_asks(cache):
+    """A flag of another type, and a source longer than a message: the judge is asked for neither."""
+    said, _ = cache.judged(NATIVE.replace('extra_cflags=["-O1"]', 'extra_cflags=["-O1", 1]'))
+    assert "'int' object has no attribute" in said
+    said, cached = cache.judged(NATIVE.replace("cpp_sources=SOURCE", 'cpp_sources=SOURCE + "\\n" * (1 << 20)'))
+    assert "the answer is 41" in said and cached is False
+    assert cache.shared() == {}

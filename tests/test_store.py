@@ -177,6 +177,29 @@ def test_a_run_is_kept_with_its_sources_and_shown_by_the_verbs(tmp_path):
     assert "accepted" in told.stdout and stored.digest[:10] in told.stdout
 
 
+def test_a_problem_whose_files_name_is_no_utf8_is_judged_kept_listed_and_reported(tmp_path):
+    """Under a name that the database and all formats have a place for."""
+    problem = tmp_path / os.fsdecode(b"probl\xe9m.py")
+    shutil.copy(ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py", problem)
+    database = ("--db", tmp_path / "a.db")
+    written = {name: tmp_path / name for name in ("junit", "markdown", "sarif", "comment", "jsonl")}
+    reports = [word for name, file in written.items() for word in ("--report", f"{name}={file}")]
+    wrong = ROOT / "tests" / "hostile" / "specification" / "ignores_weight.py"
+    run = run_eval(wrong, "--problem", problem, "--device", "cpu", *database, *reports)
+    (evaluation,) = run.results["evaluations"]
+    assert (evaluation["status"], evaluation["problem"]) == ("rejected", "probl?m"), run.stderr
+    assert all("probl?m" in file.read_text() for file in written.values())
+    for words, said in [
+        (("list", problem), "problem probl"),
+        (("leaderboard", problem.stem, *database), "probl?m"),
+        (("history", "ignores_weight", *database), "probl?m"),
+        (("withdraw", "ignores_weight", "--problem", problem.stem, "--reason", "x", *database), "Withdrawn"),
+        (("report", "--html", tmp_path / "pages", *database), "pages"),
+    ]:
+        done = verb(*words)
+        assert done.returncode == 0 and said in done.stdout, (words, done)
+
+
 def test_no_store_keeps_nothing(tmp_path):
     db = tmp_path / "a.db"
     file = ROOT / "submissions" / "layernorm" / "cpu_vectorised.py"
@@ -186,7 +209,8 @@ def test_no_store_keeps_nothing(tmp_path):
 
 def verb(*words, env=None):
     command = [sys.executable, str(ROOT / "eval.py"), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **(env or {})})
+    env = {**os.environ, **(env or {})}
+    return subprocess.run(command, capture_output=True, text=True, errors="surrogateescape", timeout=120, env=env)
 
 
 def test_a_withdrawal_needs_one_source_and_is_said_on_the_board(path):

@@ -463,6 +463,31 @@ def test_buffers_hold_what_is_expected_of_them_and_a_strange_element_is_found(mo
         assert not pool.written_by_others(range(pool.buffer_count))
     views[1][5, 7] += 1
     assert not pool.written_by_others([0, 2]) and pool.written_by_others([1])
+    views[1][5, 7] -= 1
+
+
+def test_a_changed_element_that_was_put_back_is_found_and_so_is_one_that_is_worth_as_much():
+    """Bits count: -0.0 equals 0.0, and NaN nothing."""
+    data = case_of(torch.nn.LayerNorm(512), (64, 512))
+    (tensor,), pool = data.inputs, data.pool
+    pool.fill()
+    contents = pool.prepare(range(pool.buffer_count))
+    pool.change(contents)
+    position = int(contents.changes[0].positions[1][3])
+    views = tensor.buffers.views.view(pool.buffer_count, -1)
+    now, before = float(views[1, position]), float(tensor.buffers.bank[contents.numbers[1]].view(-1)[position])
+    assert now != before
+    views[1, position] = before
+    assert pool.written_by_others([1]) and not pool.written_by_others([0, 2])
+    views[1, position] = now
+    assert not pool.written_by_others([1])
+    other = (position + 5) % 1024  # of the same stretch, and not the changed one
+    kept = float(views[1, other])
+    tensor.buffers.bank[contents.numbers[1]].view(-1)[other] = views[1, other] = 0.0
+    assert not pool.written_by_others([1])
+    views[1, other] = -0.0
+    assert pool.written_by_others([1])
+    views[1, other] = kept
 
 
 def test_what_is_late_is_zero_until_the_early_part_is_done_and_only_it_changes():

@@ -70,7 +70,7 @@ def said(source, zygote, tmp_path):
         worker.wait_until_ready()
         assert parent(worker) == os.getpid()
         builds = worker.lend_builds("0" * 64)
-        reply = worker.ask(Load("submission", str(copy), str(builds), False, [], []), 60)
+        reply = worker.ask(Load("submission", bytes(copy), str(builds), False, [], []), 60)
     return json.loads(reply.message[reply.message.index("{") :])
 
 

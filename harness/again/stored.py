@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.again.folder import put
 from harness.device.choose import NeedsGpu, choose_device
-from harness.errors import UsageError, one_line
+from harness.errors import UsageError, name_of, one_line
 from harness.events import LeftOut
 from harness.paths import PROBLEMS
 from harness.plan import Arguments, RunPlan, make_plan, named_problem
@@ -62,7 +62,7 @@ class Chosen:
     @property
     def key(self) -> tuple[str, str]:
         """What an evaluation of it has: problem and source."""
-        return (self.problem.stem, self.submission.sha256)
+        return (name_of(self.problem), self.submission.sha256)
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _asked_for(found: Sequence[Verdict], asked: Asked) -> list[Kept]:
     """Sources with their problem, in the order of their first verdicts. Withdrawn ones only where they are named."""
     by: dict[tuple[str, str], list[Verdict]] = {}
     for verdict in found:
-        if asked.problem is None or verdict.problem == named_problem(asked.problem).stem:
+        if asked.problem is None or verdict.problem == name_of(named_problem(asked.problem)):
             by.setdefault((verdict.problem, verdict.source_sha256), []).append(verdict)
     kept = [Kept(tuple(of)) for of in by.values()]
     if not asked.names:
@@ -195,4 +195,4 @@ def _other_problems(chosen: Sequence[Chosen]) -> Iterator[str]:
     """Names of problems whose file is another than the one that a verdict was given on."""
     now = {one.problem: hashlib.sha256(one.problem.read_bytes()).hexdigest() for one in chosen}
     changed = (one.problem for one in chosen if one.before.problem_sha256 not in ("", now[one.problem]))
-    yield from dict.fromkeys(problem.stem for problem in changed)
+    yield from dict.fromkeys(map(name_of, changed))

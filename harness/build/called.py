@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from harness.build.canonical import canonical
 from harness.build.locate import locate
 from harness.errors import NOT_PARSED
 from harness.protocol.extension import Extension, SourceText
 
-# Of a longer file nothing is read: its tree would have up to 500 times as many bytes.
-MAX_PARSED_BYTES = 1 << 20
+# Of a longer file nothing is read before it is run. What is read is bounded, since a hostile file could have the judge
+# work on it for hours: so many calls, parts of an argument, characters and texts of sources.
+MAX_READ_BYTES = 1 << 18
+MAX_CALLS = 4
+MAX_PARTS = 200
+MAX_TEXTS = 4
 
 # The order in which load_inline takes what decides a build, and what stands between.
 _POSITIONS = (
@@ -56,17 +63,17 @@ def written(submission: Path) -> list[Extension]:
     when it is run: names may be bound anew there."""
     try:
         source = submission.read_bytes()
-        tree = ast.parse(source) if len(source) <= MAX_PARSED_BYTES else ast.Module([], [])
+        tree = ast.parse(source) if len(source) <= MAX_READ_BYTES else ast.Module([], [])
     except (OSError, *NOT_PARSED):
         return []
     values = dict(_named(tree))
     found = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and _is_load_inline(node.func):
-            try:
-                found.append(extension(submission, **_arguments(node, values)))
-            except (TypeError, ValueError, RecursionError):  # not literal, or no call that load_inline takes
-                continue
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _is_load_inline(node.func)]
+    for call in calls[:MAX_CALLS]:
+        # Not literal, or no call that load_inline takes.
+        with contextlib.suppress(TypeError, ValueError, AttributeError, RecursionError):
+            asked = extension(submission, **_arguments(call, values))
+            found.append(msgspec.json.decode(msgspec.json.encode(asked), type=Extension))
     return found
 
 
@@ -87,19 +94,36 @@ def _arguments(call: ast.Call, values: Mapping[str, ast.expr]) -> dict[str, Any]
     decide = {*_POSITIONS, "no_implicit_headers"} - {"sycl_sources", "extra_sycl_cflags"}
     if "" in given:
         raise ValueError("**")
-    return {name: _value(node, values) for name, node in given.items() if name in decide}
+    found = {name: _Literal(values).value(node) for name, node in given.items() if name in decide}
+    for name in ("cpp_sources", "cuda_sources"):
+        if isinstance(found.get(name), list) and len(found[name]) > MAX_TEXTS:
+            raise ValueError(name)
+    return found
 
 
-def _value(node: ast.expr, values: Mapping[str, ast.expr]) -> Any:
-    """Raises ValueError for what is no literal, RecursionError for a name that is bound to itself."""
-    match node:
-        case ast.Name(id=name) if name in values:
-            return _value(values[name], values)
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return [_value(part, values) for part in parts]
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return _value(left, values) + _value(right, values)
-    return ast.literal_eval(node)
+class _Literal:
+    """One argument, of at most MAX_PARTS parts: names of names could have any number."""
+
+    def __init__(self, values: Mapping[str, ast.expr]) -> None:
+        self._values = values
+        self._parts = 0
+
+    def value(self, node: ast.expr) -> Any:
+        """Raises ValueError for what is no literal, or too long; RecursionError for a name that is bound to itself."""
+        self._parts += 1
+        if self._parts > MAX_PARTS:
+            raise ValueError("too many parts")
+        match node:
+            case ast.Name(id=name) if name in self._values:
+                return self.value(self._values[name])
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                return [self.value(part) for part in parts]
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                both = self.value(left) + self.value(right)
+                if len(both) > MAX_READ_BYTES:
+                    raise ValueError("too long")
+                return both
+        return ast.literal_eval(node)
 
 
 def _sources(sources: Text, submission: Path) -> tuple[SourceText, ...]:

@@ -41,6 +41,10 @@ _INCLUDE = re.compile(r"(#[ \t]*include[ \t]*(?:<[^>\n]*>|\"[^\"\n]*\"))[ \t]*//
 _COMMENT_ON_ITS_LINE = re.compile(r"//.*|/\*.*?\*/")
 
 
+# Looking for comments in a line may take its length's square.
+MAX_DIRECTIVE = 10_000
+
+
 class _NotSure(Exception):
     """The source may be read in more than one way."""
 
@@ -105,7 +109,7 @@ def _directive(source: str, at: int) -> tuple[str, int]:
     found = _LOGICAL_LINE.match(source, at)
     assert found is not None
     text = found[0]
-    if 'R"' in text:
+    if 'R"' in text or len(text) > MAX_DIRECTIVE:
         raise _NotSure
     if include := _INCLUDE.fullmatch(text):
         return include[1], found.end()

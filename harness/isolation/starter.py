@@ -9,6 +9,21 @@ from harness.isolation.launch import Zygote
 from harness.isolation.levels import Isolation
 from harness.isolation.sandbox import Worker
 
+# By device: what `load_ahead` has started, and no Starter has taken.
+_loaded_ahead: dict[str, Zygote] = {}
+
+
+def forks(device: str, isolation: Isolation) -> bool:
+    """Whether workers are forked, which takes milliseconds, or are programs of their own."""
+    return isolation.level != "namespaces" and device != "cuda"
+
+
+def load_ahead(device: str, isolation: Isolation) -> None:
+    """Start the process that this process's first Starter for `device` forks workers from, while nobody knows yet what
+    will be judged. Nothing where workers are programs. Raises HarnessError when it cannot be started."""
+    if forks(device, isolation) and device not in _loaded_ahead:
+        _loaded_ahead[device] = Zygote(device)
+
 
 class Starter:
     """Starts workers for one device; some of them ahead, while the judge itself still loads."""
@@ -45,13 +60,14 @@ class Starter:
 
     @property
     def forks(self) -> bool:
-        """Whether workers are forked, which takes milliseconds, or are programs of their own."""
-        return self._isolation.level != "namespaces" and self._device != "cuda"
+        """As the function of this name."""
+        return forks(self._device, self._isolation)
 
     def _sound_zygote(self) -> Zygote | None:
         """None where workers are programs."""
         if not self.forks:
             return None
+        self._zygote = self._zygote or _loaded_ahead.pop(self._device, None)
         if self._zygote and not self._zygote.is_sound:
             self._zygote.end()
             self._zygote = None

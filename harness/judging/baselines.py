@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from harness import against
+from harness import against, peers
 from harness.device.base import Device
 from harness.errors import Stopped, SubmissionError
 from harness.judging.correctness import check_case
@@ -38,7 +38,9 @@ class Baselines:
         self._refusals: dict[tuple[str, str], str] = {}
         self.notes: list[BaselineLeftOut] = []
         for name in names:
-            if against.is_file(name):
+            if device.name == "cpu" and name in peers.NEED_GPU:
+                self.notes.append(BaselineLeftOut(baseline=name, why="it runs on a GPU alone."))
+            elif against.is_file(name):
                 other = read_submission(Path(name))
                 self._runners[other.name] = start("submission", other.path, other.sha256, bool(other.gpu_language))
             else:
@@ -75,15 +77,15 @@ class Baselines:
         return right, [BaselineLeftOut(baseline=name, why=text, case=case) for name, text in wrong.items()]
 
     def _check(self, name: str, runner: Runner, drawn: Drawn, case: str) -> str:
-        """What is wrong with a baseline on a case; empty for nothing."""
+        """What is wrong with a baseline on a case; empty for nothing, and for one that goes altogether."""
         try:
             comparisons, _ran = check_case(runner, self._problem, drawn, sub_seed(self._settings.seed, case, name))
             runner.release()
         except SubmissionError as error:
             if error.reason in ENDS_THE_WORKER:
-                self._leave_out(name, error.message)
-            else:
-                runner.release()
+                self._leave_out(name, error.message)  # of all cases, which is said once
+                return ""
+            runner.release()
             return error.message
         return next((c.message for c in comparisons if not c.ok), "")
 

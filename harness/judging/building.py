@@ -19,8 +19,10 @@ from harness.errors import SubmissionError
 from harness.isolation.sandbox import Worker
 from harness.isolation.starter import Starter
 from harness.paths import build_cache, emulator_cache, shared_builds
+from harness.protocol.channel import BadMessage
 from harness.protocol.extension import Extension
 from harness.protocol.wire import Build, Built, Lent, NotBuilt, Wanted
+from harness.reasons import Reason
 from harness.submission import Submission
 
 # Building may take minutes, and says so itself when it takes longer (harness.build.torch_toolchain).
@@ -87,7 +89,11 @@ class Builds:
         if begun := self._ahead.pop(entry.digest, None):
             return begun
         worker = self._starter.take()
-        worker.tell(Build(entry.extension, str(worker.build_folder()), check))
+        try:
+            worker.tell(Build(entry.extension, str(worker.build_folder()), check))
+        except BadMessage as error:
+            worker.end()
+            raise SubmissionError(Reason.BAD_MESSAGE, f"A build that cannot be asked for: {error}.") from None
         return worker
 
 

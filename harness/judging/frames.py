@@ -22,6 +22,9 @@ _QUOTED = re.compile(r"['\"‘“]([^'\"‘’“”]{1,80})['\"’”]")
 
 _BEFORE = re.compile(r"\bbefore ['‘]([^'’]+)['’]")
 
+# Said of a line that lacks something behind all that stands in it.
+_AT_ITS_END = re.compile(r"^[^'\n]*: expected .* at its end\b", re.MULTILINE)
+
 # A tensor as a finding names it: "of self.weight (321, float32)".
 _TENSOR = re.compile(r"\bof ([A-Za-z_][\w.]*) \([\d×]+, \w+\)")
 
@@ -102,6 +105,8 @@ def _spoken_of(line: str, place: Place, message: str) -> Iterator[tuple[int, int
     """What is quoted in the part of the message that names this line, or in the message."""
     own = [text for text in message.splitlines() if text.startswith(f"{place.file}:{place.line}:")]
     said = "\n".join(own) or message
+    if _AT_ITS_END.search(said):
+        yield len(line.rstrip()), len(line.rstrip()) + 1
     # "expected ',' or ';' before 'for'" speaks of where 'for' stands.
     for quoted in [*_BEFORE.findall(said), *_QUOTED.findall(said)]:
         found = re.search(rf"(?<!\w){re.escape(quoted)}(?!\w)", line)

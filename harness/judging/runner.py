@@ -101,11 +101,11 @@ class Runner:
 
     def _placed(self, load: Load) -> Load:
         """`load` with the worker's copy of the submission and its folder for builds."""
-        source = Path(load.path)
+        source = load.file
         self._file, self._source = one_line(source.name), source.read_bytes()
         copy = self.worker.place(self._file, self._source)
         builds = self.worker.lend_builds(self._sha256)
-        return msgspec.structs.replace(load, path=str(copy), build_cache=str(builds))
+        return msgspec.structs.replace(load, path=bytes(copy), build_cache=str(builds))
 
     def frame(self, error: Stopped) -> CodeFrame | None:
         """The lines of the submission that an error is about, from what it was judged by."""
@@ -271,7 +271,7 @@ def precompilation(problem: Problem, case: Case) -> Precompilation:
 def load_request(kind: str, path: Path, problem: Problem, settings: Settings) -> Load:
     return Load(
         kind=kind,
-        path=str(path),
+        path=bytes(path),
         build_cache="",
         check=settings.check,
         kernel_s=settings.timeout_s / 3,

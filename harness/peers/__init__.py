@@ -3,6 +3,7 @@
 A peer is a file in this folder; its name is what `--against` takes. The file sets
 
     DISTRIBUTION      the distribution whose version is reported, a string literal
+    NEEDS_GPU         True where its kernels run on a GPU alone; may be left out
     IMPLEMENTATIONS   operator -> what takes the constructor arguments of the problem's Model and gives a module
                       with its parameters
 
@@ -40,22 +41,33 @@ def find(folders: Iterable[str]) -> dict[str, str]:
     """The peers in these folders by name, each with its distribution. Files that begin with _ are none.
 
     Raises ValueError for a file that declares no distribution."""
-    files = sorted(file for folder in folders for file in Path(folder).glob("[!_]*.py"))
-    return {file.stem: _declared_distribution(file) for file in files}
+    return {file.stem: _distribution(file) for file in _files(folders)}
 
 
-def _declared_distribution(file: Path) -> str:
+def _files(folders: Iterable[str]) -> list[Path]:
+    return sorted(file for folder in folders for file in Path(folder).glob("[!_]*.py"))
+
+
+def _distribution(file: Path) -> str:
+    declared = _declared(file, "DISTRIBUTION")
+    if declared is None:
+        raise ValueError(f"{file} sets no DISTRIBUTION; a peer names the distribution whose version is reported.")
+    return str(declared)
+
+
+def _declared(file: Path, name: str) -> Any:
     """Read from the text: without its package a peer's file cannot be imported, and the judge never imports one."""
     for node in ast.parse(file.read_bytes()).body:
-        if isinstance(node, ast.Assign) and any(
-            isinstance(t, ast.Name) and t.id == "DISTRIBUTION" for t in node.targets
-        ):
-            return str(ast.literal_eval(node.value))
-    raise ValueError(f"{file} sets no DISTRIBUTION; a peer names the distribution whose version is reported.")
+        if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+            return ast.literal_eval(node.value)
+    return None
 
 
 # How `--against` calls them -> the distribution whose version is reported.
 DISTRIBUTIONS = find(__path__)
+
+# Those that nothing but a GPU runs.
+NEED_GPU = frozenset(file.stem for file in _files(__path__) if _declared(file, "NEEDS_GPU"))
 
 
 def load(name: str, operator: str) -> Peer:

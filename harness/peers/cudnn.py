@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 DISTRIBUTION = "nvidia-cudnn-frontend"
+NEEDS_GPU = True
 
 
 _DTYPES = {

@@ -7,6 +7,7 @@ from liger_kernel.ops import LigerLayerNormFunction, LigerRMSNormFunction
 from torch import nn
 
 DISTRIBUTION = "liger-kernel"
+NEEDS_GPU = True
 
 
 class LayerNorm(nn.LayerNorm):

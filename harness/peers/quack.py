@@ -9,6 +9,7 @@ from quack.rmsnorm import layernorm_fwd, rmsnorm_fwd
 from torch import nn
 
 DISTRIBUTION = "quack-kernels"
+NEEDS_GPU = True
 
 
 class LayerNorm(nn.LayerNorm):

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import torch
 
-from harness.errors import UsageError
+from harness.errors import UsageError, name_of
 from harness.inputs import DISTRIBUTIONS, DTYPES, LAYOUTS, UPSTREAM_LAYOUTS
 from harness.problem.file import said
 from harness.problem.kernelbench import call_get_inputs, sorted_out
@@ -127,7 +127,7 @@ def _case_from_functions(path: Path, get_inputs: Callable[[], Sequence[Any]]) ->
     except Exception as error:
         raise UsageError(f"{path}: get_inputs() raises {said(path, error)}.") from error
     return Case(
-        name=path.stem,
+        name=name_of(path),
         shapes=tuple(tuple(t.shape) for t in tensors),
         dtype=tensors[0].dtype if tensors else torch.float32,
         distribution="get_inputs()",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from harness.errors import name_of
 from harness.problem import declarations
 from harness.problem.cases import read_cases
 from harness.problem.file import import_file, model_of
@@ -24,7 +25,7 @@ def load_problem(path: Path, random_seed: int) -> Problem:
     declarations.refuse_misspelt_settings(path, module)
     cases = read_cases(path, module, random_seed)
     return Problem(
-        name=path.stem,
+        name=name_of(path),
         path=path,
         model=model,
         cases=cases,

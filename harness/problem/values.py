@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -164,7 +165,9 @@ def select_cases(problem: Problem, pattern: str) -> list[Case]:
 def no_case_fits(problem: Problem, pattern: str, dtype: str = "") -> UsageError:
     """The error, with the cases that there are."""
     names = ", ".join(f"'{case.name}' ({case.dtype_text})" if dtype else f"'{case.name}'" for case in problem.cases)
-    return UsageError(f"No case of {problem.name} matches {asked_for(pattern, dtype)}. Its cases: {names}.")
+    near = difflib.get_close_matches(pattern, [case.name for case in problem.cases], 1)
+    meant = f" Did you mean '{near[0]}'?" if near else ""
+    return UsageError(f"No case of {problem.name} matches {asked_for(pattern, dtype)}.{meant} Its cases: {names}.")
 
 
 def asked_for(pattern: str, dtype: str) -> str:

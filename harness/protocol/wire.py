@@ -7,6 +7,8 @@ harness.protocol.channel carries the messages.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
@@ -81,8 +83,8 @@ class Load(Struct, frozen=True, tag="load"):
     """Load what will be run: `kind` is submission, eager, compile, null_kernel or the name of a peer."""
 
     kind: str
-    path: str
-    """The submission's file, or the problem's for all others."""
+    path: bytes
+    """The submission's file, or the problem's for all others, as the system has it, which may be no UTF-8."""
     build_cache: str
     check: bool = False
     allowed_ops: list[str] = []
@@ -91,6 +93,10 @@ class Load(Struct, frozen=True, tag="load"):
     """How long a kernel of the emulator may go on without an end of one of its blocks."""
     dry: bool = False
     """Whether it is only imported, and nothing is built: a failure then is one on any device."""
+
+    @property
+    def file(self) -> Path:
+        return Path(os.fsdecode(self.path))
 
 
 class Build(Struct, frozen=True, tag="build"):

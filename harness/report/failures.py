@@ -30,6 +30,16 @@ def print_failure(console: Console, evaluation: Rejected | Errored) -> None:
         print_paragraph(console, Text(INDENT), line)
 
 
+def print_cause(console: Console, evaluation: Rejected | Errored) -> None:
+    """The cause and the lines that it is about, below a verdict that stands already."""
+    cause = evaluation.finding or evaluation
+    print_paragraph(console, Text(INDENT), f"{cause.reason}: {cause.message}")
+    _print_frame(console, frame_of(evaluation))
+    _print_others(console, cause_of(evaluation))
+    if not evaluation.finding and (explained := why(evaluation)):
+        print_paragraph(console, Text(INDENT), f"why: {explained}")
+
+
 def _print_cause(console: Console, evaluation: Rejected | Errored) -> None:
     print_paragraph(console, _head(evaluation), f"  {evaluation.submission}  {evaluation.reason}: {evaluation.message}")
     _print_frame(console, frame_of(evaluation))

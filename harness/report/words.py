@@ -31,11 +31,11 @@ def sentence(note: Note) -> str:
         case notes.OneCaseTimed():
             return f"--quick timed '{note.case}' and not the {note.untimed} after it."
         case notes.BaselineLeftOut():
-            return f"{_where(note)}{note.baseline} was left out: {note.why}"
+            return f"{_where(note)}{note.baseline} was left out: {_in_short(note.why)}"
         case notes.BaselineBelowNoise():
             return f"{_where(note)}{note.baseline} was left out: its time was lost in the noise of a busy machine."
         case notes.BaselineEnded():
-            return f"'{note.case}': {note.baseline} did not live to the end: {note.why}"
+            return f"'{note.case}': {note.baseline} did not live to the end: {_in_short(note.why)}"
         case notes.NotCaptured():
             where = "" if not note.cases else " on " + ", ".join(f"'{case}'" for case in note.cases)
             who = "The submission" if note.implementation == notes.SUBMISSION else note.implementation
@@ -150,6 +150,13 @@ def _range(what: str, mhz: tuple[int, int] | None) -> str:
         return ""
     low, high = mhz
     return f"{what} at {low} MHz" if low == high else f"{what} at {low} to {high} MHz"
+
+
+def _in_short(why: str) -> str:
+    """The first line of what an implementation said, with the next where it only announces that. JSON has the rest."""
+    lines = [line.strip() for line in why.splitlines() if line.strip()]
+    announces = len(lines) > 1 and lines[0].endswith(":")
+    return " ".join(lines[: 2 if announces else 1])
 
 
 def _where(

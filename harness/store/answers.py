@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from harness.device.choose import can_time
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, UsageError, name_of
 from harness.plan import Group, RunPlan
 from harness.store.database import Store, open_store
 from harness.store.rows import Stored, model_of, versions_of
@@ -45,7 +45,9 @@ def without(plan: RunPlan, answered: list[Evaluation]) -> RunPlan:
     groups = [
         replace(
             group,
-            submissions=tuple(s for s in group.submissions if (group.problem.stem, group.device, s.sha256) not in done),
+            submissions=tuple(
+                s for s in group.submissions if (name_of(group.problem), group.device, s.sha256) not in done
+            ),
         )
         for group in plan.groups
     ]
@@ -55,7 +57,7 @@ def without(plan: RunPlan, answered: list[Evaluation]) -> RunPlan:
 def in_order(plan: RunPlan, evaluations: list[Evaluation]) -> list[Evaluation]:
     """The evaluations in the order in which the plan names what they are of."""
     places = [
-        (group.problem.stem, group.device, submission.sha256)
+        (name_of(group.problem), group.device, submission.sha256)
         for group in plan.groups
         for submission in group.submissions
     ]

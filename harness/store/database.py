@@ -63,13 +63,14 @@ class Store:
         """Take an entry's ranks and say why; what was measured stays."""
         with self._writing() as connection:
             connection.execute(
-                "INSERT OR REPLACE INTO withdrawal VALUES (?, ?, ?, ?)", (source_sha256, problem, reason, date)
+                "INSERT OR REPLACE INTO withdrawal VALUES (?, ?, ?, ?)",
+                _as_kept((source_sha256, problem, reason, date)),
             )
 
     def select(self, query: str, values: tuple[object, ...] = ()) -> list[sqlite3.Row]:
         """Rows of a query that changes nothing."""
         with _said(self._path):
-            return self._connection.execute(query, values).fetchall()
+            return self._connection.execute(query, _as_kept(values)).fetchall()
 
     def stored(self, where: str = "1", values: tuple[object, ...] = ()) -> Iterator[Stored]:
         """The evaluations that fit, oldest first."""
@@ -100,6 +101,11 @@ class Store:
                     self._connection.execute("ROLLBACK")
                 raise
             self._connection.execute("COMMIT")
+
+
+def _as_kept(values: tuple[object, ...]) -> tuple[object, ...]:
+    """Words from a command line may hold bytes that are no UTF-8, which are kept as `?`."""
+    return tuple(v.encode(errors="replace").decode() if isinstance(v, str) else v for v in values)
 
 
 def _insert(connection: sqlite3.Connection, row: dict[str, Any]) -> bool:

@@ -74,9 +74,14 @@ class Part:
         return _nbytes(self.results)
 
     @property
+    def state_bytes(self) -> int:
+        """Of the reference's parameters and buffers."""
+        return roofline.bytes_min(self.reference.state.values())
+
+    @property
     def bytes_min(self) -> int:
         """Each tensor once: what is given, parameters, and what comes out."""
-        return self.read_bytes + roofline.bytes_min(self.reference.state.values()) + self.written_bytes
+        return self.read_bytes + self.state_bytes + self.written_bytes
 
     @property
     def held_bytes(self) -> int:

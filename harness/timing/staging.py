@@ -9,6 +9,7 @@ from harness import oracle
 from harness.device.base import Device
 from harness.judging.runner import Runner
 from harness.problem import Problem
+from harness.protocol import places
 from harness.protocol.wire import TensorRef
 from harness.settings import Settings
 from harness.timing import roofline
@@ -62,7 +63,16 @@ class Staging:
 
     def _buffer_count(self, part: Part, workers: int) -> int:
         floor_us = roofline.floor_us(part.bytes_min, self._bandwidth)
-        return buffer_count(self._device, self._patience.round_us, floor_us, part.read_bytes, part.held_bytes, workers)
+        places_bytes = 0 if self._device.is_cpu else places.count(part.state_bytes) * part.state_bytes
+        return buffer_count(
+            self._device,
+            self._patience.round_us,
+            floor_us,
+            part.read_bytes,
+            part.held_bytes,
+            workers,
+            places_bytes,
+        )
 
     def _data_set(self, part: Part, number: int) -> DataSet:
         data, expected = part.draw(self._problem, self._settings.seed, number, self._device.torch_device)

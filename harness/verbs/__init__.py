@@ -23,6 +23,7 @@ from harness.verbs import (
     rejudge,
     report,
     verify,
+    watch,
     withdraw,
 )
 
@@ -45,5 +46,6 @@ def commands() -> dict[str, click.Command]:
         "rejudge": rejudge.command,
         "report": report.command,
         "verify": verify.command,
+        "watch": watch.command,
         "withdraw": withdraw.command,
     }

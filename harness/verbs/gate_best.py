@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.errors import name_of
 from harness.gate import best
 from harness.gate.best import Best
 from harness.gate.config import Config
@@ -36,7 +37,7 @@ def find(target: Target, device: str, config: Config, db: Path, environment: Map
     if not db.exists():
         return Best(why_not=f"there is no database {db}")
     here = board_of(_as_if(target, device), environment)
-    problem = target.problem.stem
+    problem = name_of(target.problem)
     with open_store(db) as store:
         of_problem = list(store.stored("problem = ? AND device = ?", (problem, device)))
         withdrawn = store.select("SELECT source_sha256 FROM withdrawal WHERE problem = ?", (problem,))
@@ -53,7 +54,7 @@ def _as_if(target: Target, device: str) -> Accepted:
     from harness.problem import load_problem
 
     return Accepted(
-        problem=target.problem.stem,
+        problem=name_of(target.problem),
         submission=target.submission.name,
         source_sha256=target.submission.sha256,
         device=device,

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.device.choose import NeedsGpu, can_time, choose_device
-from harness.errors import HarnessError
+from harness.errors import HarnessError, name_of
 from harness.gate.best import Best
 from harness.gate.config import Config
 from harness.gate.rules import decide
@@ -220,7 +220,7 @@ class Runner:
         found = self._found[target]
         return Candidate(
             file=shown_path(target.submission.path),
-            problem=target.problem.stem,
+            problem=name_of(target.problem),
             needs_check=_needs_check(target),
             ran=tuple(found.ran),
             without=tuple(found.without),

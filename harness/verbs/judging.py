@@ -15,10 +15,16 @@ Decorated = Callable[..., Any]
 
 
 def how_it_judges(function: Decorated) -> Decorated:
-    """Give a command `device`, `timing`, `check`, `timeout_s` and `isolation`, as Arguments calls them."""
+    """Give a command `timing` and what `how_it_gives_verdicts` gives, as Arguments calls them."""
+    no_timing = click.option("--no-timing", "timing", is_flag=True, default=True, flag_value=False,
+                             help="Verdicts only.")  # fmt: skip
+    return how_it_gives_verdicts(no_timing(function))
+
+
+def how_it_gives_verdicts(function: Decorated) -> Decorated:
+    """Give a command `device`, `check`, `timeout_s` and `isolation`, as Arguments calls them."""
     options = [
         click.option("--device", type=click.Choice(["cuda", "cpu", "emulator"]), help="Insist on a device."),
-        click.option("--no-timing", "timing", is_flag=True, default=True, flag_value=False, help="Verdicts only."),
         click.option("--check", is_flag=True, help="Emulator: all detectors (slower)."),
         click.option(
             "--timeout", "timeout_s", type=float, default=60.0, show_default=True, metavar="S",

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from harness.build.entry import Entry
 from harness.build.extension import BuildFailed, Unsupported
 from harness.device.toolchains import toolchain
@@ -30,9 +32,11 @@ def build(request: Build, device: str, emulator_cache: Path) -> Built:
 def ask_for(entries: Sequence[Entry], want: Callable[[Wanted], Request]) -> Mapping[str, BuildFailed | Unsupported]:
     """Have the judge put what it can build of `entries` where they are looked for; what compilers said of the others,
     by their digests."""
+    wanted = Wanted([entry.extension for entry in entries][:MAX_WANTED])
     try:
-        answer = want(Wanted([entry.extension for entry in entries][:MAX_WANTED]))
-    except BadMessage:  # longer than a message may be
+        msgspec.json.decode(msgspec.json.encode(wanted), type=Wanted)
+        answer = want(wanted)
+    except (BadMessage, ValueError, TypeError):  # longer than a message may be, or no text: compilers say what is wrong
         return {}
     assert isinstance(answer, Lent)
     return {

@@ -76,8 +76,10 @@ class CapturedCalls:
         self._row: Row | None = None
 
     def capture(self, request: Capture) -> Reply:
-        """Have graphs of the calls on `request.buffers`, and of no others. Calls that cannot be captured, since they
-        wait for the device or leave work on a stream of their own, answer with the reason."""
+        """Have graphs of the calls on `request.buffers`, and of no others, anew where the parameters moved. Calls that
+        cannot be captured, since they wait for the device or leave work on a stream of their own, answer with the
+        reason."""
+        outdated = self._outdate() if self._staged.move_parameters() else []
         missing = [number for number in request.buffers if number not in self._by_buffer]
         try:
             if missing:
@@ -90,7 +92,16 @@ class CapturedCalls:
             return Captured(why=_first_line(error))
         # New ones first: torch ends a pool without graphs.
         self._by_buffer = {number: self._by_buffer[number] for number in request.buffers}
+        del outdated
         return Captured()
+
+    def _outdate(self) -> list[torch.cuda.CUDAGraph]:
+        """Drop what was captured, but for the graphs: new calls have their results where the old ones had them."""
+        self._end_row()
+        self._staged.outputs = []
+        graphs = [call.captured for call in self._by_buffer.values()]
+        self._by_buffer = {}
+        return graphs
 
     def _capture(self, numbers: Sequence[int]) -> None:
         """Not by torch.cuda.graph, which empties torch's cache each time. All graphs share what calls need meanwhile,

@@ -16,7 +16,7 @@ import torch
 
 from harness import peers
 from harness.build.pending import CALLED_AT
-from harness.errors import KernelgateError, printable
+from harness.errors import KernelgateError, name_of, printable
 from harness.protocol.wire import TensorRef
 from harness.records import Place
 from harness.worker.device_time import wait
@@ -138,7 +138,7 @@ class Copied(torch.nn.Module):
 
 def peer(name: str, problem: Path) -> tuple[Factory, str]:
     """A peer's implementation of the problem in that file, and its version. Raises LoadFailed."""
-    operator = getattr(_load_module(problem, "problem"), "OPERATOR", problem.stem)
+    operator = getattr(_load_module(problem, "problem"), "OPERATOR", name_of(problem))
     try:
         found = peers.load(name, operator)
     except peers.NotAvailable as error:

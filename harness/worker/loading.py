@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -27,7 +26,7 @@ class Implementation:
         self.kind = load.kind
         self.version = ""
         """The package behind a peer, and its version."""
-        self._path = Path(load.path)
+        self._path = load.file
         self._memory = memory
         self._factory: implementations.Factory | None = None
         self._compiled: dict[str, torch.nn.Module] = {}
@@ -41,6 +40,11 @@ class Implementation:
     def is_null_kernel(self) -> bool:
         """Whether it has no models: the null kernel is built when the form of its results is known."""
         return self.kind == "null_kernel"
+
+    @property
+    def launches_graphs(self) -> bool:
+        """Whether its calls are CUDA graphs by themselves, which hold the addresses of its parameters."""
+        return self.kind == against.WITH_GRAPHS
 
     def load(self) -> None:
         """Import it. Raises LoadFailed, and what the file raises, BuildFailed and Unsupported among it."""

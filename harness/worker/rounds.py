@@ -33,10 +33,13 @@ class Rounds:
         self._take_forbidden = take_forbidden
 
     def play(self, request: Play) -> Reply:
-        """A timed round, its warm-up before it."""
+        """A timed round, its warm-up before it. The parameters move before it, where neither graphs nor a forward hold
+        their addresses: those moved them when they were made."""
         self._staged.outputs = []
         if request.captured:
             return self._play_captured(request)
+        if not self._staged.has_prepared:
+            self._staged.move_parameters()
         with torch.set_grad_enabled(self._staged.gradients):
             return self._play(request)
 

@@ -81,7 +81,7 @@ class Session:
         self._graphs = CapturedCalls(self._staged, memory)
         self._rounds = Rounds(self._staged, self._graphs, memory, handshake, take_forbidden)
         self._timing = DeviceTiming(self._staged, memory)
-        self._failures = Failures(Path(load.path), take_forbidden, observer, on_gpu=device == "cuda")
+        self._failures = Failures(load.file, take_forbidden, observer, on_gpu=device == "cuda")
 
     def load(self, load: Load) -> Reply:
         """Build and import what `load` names, or import it alone."""
@@ -89,7 +89,7 @@ class Session:
             return self._look_at(load)
         compilers = toolchain(self._device, self._emulator_cache, check=load.check)
         ask = partial(ask_for, want=self._want) if load.kind == "submission" else None
-        report = intercept.install(compilers, Path(load.build_cache), Path(load.path), self._looks(load), ask)
+        report = intercept.install(compilers, Path(load.build_cache), load.file, self._looks(load), ask)
         try:
             self._implementation.load()
             report.finish()
@@ -106,7 +106,7 @@ class Session:
 
     def _look_at(self, load: Load) -> Reply:
         """What is wrong with the file's text, as far as importing it shows."""
-        report = intercept.install(None, Path(load.build_cache), Path(load.path))
+        report = intercept.install(None, Path(load.build_cache), load.file)
         try:
             self._implementation.load()
         except (Exception, SystemExit) as error:

@@ -27,6 +27,7 @@ from harness.worker.calls import Call, Training, forward
 from harness.worker.loading import Implementation
 from harness.worker.memory import Memory
 from harness.worker.parameters import carry, set_by_load_state_dict, set_in_place
+from harness.worker.placement import Placement
 from harness.worker.wrong_arguments import require_fit
 
 
@@ -38,6 +39,8 @@ class _Built:
     model: torch.nn.Module
     places: dict[str, str]
     request: Construct | None = None
+    placement: Placement | None = None
+    """Where its parameters move between rounds; None where they stay."""
 
 
 class Staged:
@@ -67,6 +70,11 @@ class Staged:
         """The model, where it is the null kernel."""
         return self.model if isinstance(self.model, implementations.NullKernel) else None
 
+    @property
+    def has_prepared(self) -> bool:
+        """Whether a call is a backward, whose forward `prepare` does."""
+        return self._staged is not None and self._staged.call == "backward"
+
     def construct(self, request: Construct) -> Reply:
         """Build the model. Raises CannotCarry when a parameter has no place there, and what its constructor raises."""
         if not request.beside:
@@ -81,7 +89,8 @@ class Staged:
             )
         places = carry(self._tensors(request.arena, request.state), getattr(model, "_orig_mod", model))
         self._memory.synchronize()
-        self._built.append(_Built(model, places, request))
+        moves = self._memory.device.type == "cuda" and not self._implementation.launches_graphs
+        self._built.append(_Built(model, places, request, Placement(model) if moves else None))
         return Done()
 
     def _tensors(self, arena: ArenaRef, named: Sequence[NamedTensor]) -> dict[str, torch.Tensor]:
@@ -136,9 +145,16 @@ class Staged:
         for tensor, ref in zip(self.buffers[buffer], self._staged.buffers[buffer], strict=True):
             self._memory.rewritten(tensor.detach(), self._staged.arena, ref)
 
+    def move_parameters(self) -> bool:
+        """Have the model's parameters lie elsewhere. Whether they do: small ones stay, and all do on a CPU."""
+        assert self._staged is not None
+        placement = self._built[self._staged.model].placement
+        return placement is not None and placement.move()
+
     def prepare(self, request: Prepare) -> Reply:
         """Do the forward of some buffers for a call that is a backward."""
         self.outputs = []
+        self.move_parameters()
         if self._training is not None:
             with torch.enable_grad():
                 self._training.prepare([self.buffers[buffer] for buffer in request.buffers])

@@ -91,6 +91,43 @@ def test_a_mistake_is_said_as_with_all_of_torchs_headers(tmp_path, monkeypatch):
     assert said[0] == said[1]
 
 
+# Under the lean header its first error is in a header of torch's, which builds on what the lean one leaves out.
+OF_A_HEADER = "#include <ATen/autocast_mode.h>\n" + SCALED
+
+
+def test_a_right_source_whose_header_wants_all_of_torch_is_compiled_once_with_each(tmp_path, monkeypatch):
+    toolchain, seen = watched(monkeypatch, [preludes.LEAN, preludes.CUDA])
+    library, _ = toolchain.compile(of(OF_A_HEADER), "e", tmp_path)
+    assert library.exists()
+    assert seen == [preludes.LEAN, preludes.CUDA]
+
+
+def without_lines(source):
+    """As where the text was put together by the submission."""
+    return Extension("e", (SourceText(DECLARED),), (SourceText(source),), functions=(("f", ""),))
+
+
+def test_a_mistake_in_a_text_without_lines_is_compiled_once_with_each(tmp_path, monkeypatch):
+    toolchain, seen = watched(monkeypatch, [preludes.LEAN, preludes.CUDA])
+    with pytest.raises(BuildFailed, match="expected ',' or ';' before 'z'"):
+        toolchain.compile(without_lines(SCALED.replace(*WRONG["a semicolon"])), "e", tmp_path)
+    assert seen == [preludes.LEAN, preludes.CUDA]
+
+
+@pytest.mark.parametrize(
+    "declared",
+    ["torch::Tensor f(torch::Tensor x, double y);", "double f(torch::Tensor x);"],
+    ids=["a second of the name, of which the binding cannot choose", "another result, at the declaration's line"],
+)
+def test_what_cannot_be_bound_is_left_to_torchs_units_and_not_tried_with_all_of_torch(declared, tmp_path, monkeypatch):
+    toolchain, seen = watched(monkeypatch, [preludes.LEAN, preludes.MAIN])
+    extension = Extension(
+        "e", (SourceText(declared, "mine.py", 1),), (SourceText(SCALED, "mine.py", 3),), functions=(("f", ""),)
+    )
+    toolchain.compile(extension, "e", tmp_path)
+    assert seen == [preludes.LEAN, preludes.LEAN, preludes.MAIN]
+
+
 # of what all of torch's headers declare, and the lean one
 NAMES = lean_errors.Names(frozenset({"Tensor", "softmax", "Library", "LIBRARY"}), frozenset({"Library", "LIBRARY"}))
 

@@ -6,10 +6,11 @@ import pytest
 
 from harness.build.extension import BuildFailed, Unsupported
 from harness.device.emulator.explaining import explained
+from harness.protocol.extension import SourceText
 
 
 def _explained(message: str) -> Exception:
-    return explained(f"sub.py:7:5: error: {message}\n", {"sub.py"})
+    return explained(f"sub.py:7:5: error: {message}\n", [SourceText("", "sub.py", 7)])
 
 
 @pytest.mark.parametrize(
@@ -105,10 +106,35 @@ def test_lines_of_a_units_first_function_are_known(emulator, tmp_path):
 
 def test_a_name_that_nobody_knows_is_a_mistake_whatever_the_compiler_proposes():
     """g++ 12 proposes names of the emulator's own."""
-    from harness.build.extension import BuildFailed
-    from harness.device.emulator.explaining import explained
-
     said = "'nothing' was not declared in this scope"
-    error = explained(f"mine.py:3:9: error: {said}; did you mean 'emu::bind::Kind::nothing'?", {"mine.py"})
+    error = explained(f"mine.py:3:9: error: {said}; did you mean 'emu::bind::Kind::nothing'?", [])
     assert isinstance(error, BuildFailed)
     assert str(error) == f"mine.py:3: {said}"
+
+
+SOURCE = SourceText(
+    "float sum(float bias) {\n  float total = 0  // of all\n\n  // then\n  for (;;) {}\n}", "mine.py", 3
+)
+
+
+@pytest.mark.parametrize(
+    ("place", "message", "said"),
+    [
+        (7, "expected ',' or ';' before 'for'", "mine.py:4: expected ',' or ';' at its end, before 'for' in line 7"),
+        (8, "expected ';' before '}' token", "mine.py:7: expected ';' at its end, before '}' in line 8"),
+        (7, "expected ';' before '{' token", "mine.py:7: expected ';' before '{' token"),  # in the line's middle
+        (3, "expected ';' before 'float'", "mine.py:3: expected ';' before 'float'"),  # nothing stands before it
+        (5, "'bais' was not declared in this scope",
+         "mine.py:5: 'bais' was not declared in this scope; did you mean 'bias'?"),
+        (5, "'rstd' was not declared in this scope", "mine.py:5: 'rstd' was not declared in this scope"),
+    ],
+)  # fmt: skip
+def test_a_slip_is_told_with_its_own_line_and_what_mends_it(place, message, said):
+    assert str(explained(f"mine.py:{place}:3: error: {message}\n", [SOURCE])) == said
+
+
+def test_of_a_header_that_is_not_there_it_is_said_where_it_may_be():
+    found = str(explained("mine.py:3:10: fatal error: mine.cuh: No such file or directory\n", [SOURCE]))
+    assert found.startswith("mine.py:3: mine.cuh: No such file or directory. ") and "extra_include_paths" in found
+    inner = "/usr/include/a.h:3:10: fatal error: b.h: No such file or directory"
+    assert str(explained(inner, [SOURCE])) == "/usr/include/a.h:3: b.h: No such file or directory"

@@ -3,6 +3,7 @@ the emulator's, which has not all that CUDA has."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 
@@ -24,18 +25,34 @@ _GENERATED = re.compile(r"\bemu_(?:shared|variable)_\w+|\bemu::(?!Launcher|ident
 # What the compiler proposes in place of a name it does not know, where that is a name of the emulator's own.
 _PROPOSED = re.compile(r"; did you mean '[^']*\bemu(?:::|_)[^']*'\?")
 
+# g++ names the token that comes too soon. Where it begins a line, what is missing is missing in the one before.
+_ENDS_TOO_LATE = re.compile(r"(?P<expected>expected (?:',' or )?';') before '(?P<token>[^']+)'(?: token)?")
+_UNKNOWN = re.compile(r"'(\w+)' was not declared in this scope")
+_NO_FILE = "No such file or directory"
+_WHERE_FILES_ARE = ". A submission is one file: put the text into it, or name its folder in extra_include_paths"
+
 # What stands for C's functions in kernels, with their arguments.
 _COPIES = re.compile(r"\bemu::(copy|move|set)_bytes\b")
 _AS_WRITTEN = {"copy": "memcpy", "move": "memmove", "set": "memset"}
 
 
-def is_of_kernels(log: str, cuda: Sequence[SourceText]) -> bool:
-    """Whether the compiler's first error is at a line of the kernels' sources."""
-    first = next(filter(None, map(_ERROR.match, log.splitlines())), None)
-    return first is not None and any(
-        piece.line and first["file"] == piece.file and 0 <= int(first["line"]) - piece.line <= piece.text.count("\n")
-        for piece in cuda
-    )
+def is_of(log: str, pieces: Sequence[SourceText], whole_file: str = "") -> bool:
+    """Whether the compiler's first error is at a line of these sources, or anywhere in `whole_file`."""
+    first = _first_error(log)
+    if first is None:
+        return False
+    line = int(first["line"])
+    own = (piece for piece in pieces if piece.line and piece.file == first["file"])
+    return first["file"] == whole_file or any(0 <= line - piece.line <= piece.text.count("\n") for piece in own)
+
+
+def has_errors(log: str) -> bool:
+    """Whether the compiler found any; where not, the linker did."""
+    return _first_error(log) is not None
+
+
+def _first_error(log: str) -> re.Match[str] | None:
+    return next(filter(None, map(_ERROR.match, log.splitlines())), None)
 
 
 def _in_words_of_cuda(text: str) -> str:
@@ -58,8 +75,10 @@ def _not_emulated(text: str, unsupported: re.Match[str] | None) -> str:
     return cuda_names.missing_in(text)
 
 
-def explained(log: str, files: set[str]) -> Exception:
-    """The compiler's errors in short, each at the submission's own line where there is one."""
+def explained(log: str, sources: Sequence[SourceText]) -> Exception:
+    """The compiler's errors in short, each at the submission's own line where there is one, with what mends it where
+    that is known."""
+    files = {piece.file for piece in sources if piece.file}
     unsupported = _UNSUPPORTED.search(log)
     errors, place = [], ""
     for text in log.splitlines():
@@ -75,7 +94,10 @@ def explained(log: str, files: set[str]) -> Exception:
             place = f"{match['file']}:{match['line']}"
         if lacks := _not_emulated(match["text"], unsupported):
             return Unsupported(f"{place or 'the source'}: the emulator does not support {lacks}.")
-        error = f"{place or match['file'] + ':' + match['line']}: {_in_words_of_cuda(match['text'])}"
+        words = _in_words_of_cuda(match["text"])
+        if place == f"{match['file']}:{match['line']}":
+            place, words = _helpful(match["file"], int(match["line"]), words, sources)
+        error = f"{place or match['file'] + ':' + match['line']}: {words}"
         begins = error.partition("(")[0]
         if not (begins.endswith(_NOT_LAUNCHED) and any(other.startswith(begins) for other in errors)):  # of each dtype
             errors.append(error)
@@ -84,3 +106,35 @@ def explained(log: str, files: set[str]) -> Exception:
         errors = log.strip().splitlines()[-5:]
     more = f"\n(and {len(errors) - 5} more errors)" if len(errors) > 5 else ""
     return BuildFailed("\n".join(errors[:5]) + more)
+
+
+def _helpful(file: str, line: int, words: str, sources: Sequence[SourceText]) -> tuple[str, str]:
+    """An error at a line of the submission: its place, and its text with what mends it."""
+    if late := _ENDS_TOO_LATE.fullmatch(words):
+        if unfinished := _line_before(file, line, late["token"], sources):
+            return f"{file}:{unfinished}", f"{late['expected']} at its end, before '{late['token']}' in line {line}"
+    elif unknown := _UNKNOWN.fullmatch(words):
+        words += _near(unknown[1], sources)
+    elif words.endswith(_NO_FILE):
+        words += _WHERE_FILES_ARE
+    return f"{file}:{line}", words
+
+
+def _line_before(file: str, line: int, token: str, sources: Sequence[SourceText]) -> int:
+    """The number of the last line of code before one that begins with `token`; 0 where it is not known."""
+    for piece in sources:
+        lines = piece.text.split("\n")
+        at = line - piece.line
+        if piece.file != file or not 0 < at < len(lines) or not lines[at].lstrip().startswith(token):
+            continue
+        before = [number for number in range(at) if lines[number].split("//")[0].strip()]
+        if before and not lines[before[-1]].strip().startswith("#") and not lines[before[-1]].rstrip().endswith("*/"):
+            return piece.line + before[-1]
+    return 0
+
+
+def _near(name: str, sources: Sequence[SourceText]) -> str:
+    """The name in the sources that is most like one that nothing declares."""
+    known = {word for piece in sources for word in re.findall(r"\b[A-Za-z_]\w*", piece.text)} - {name}
+    near = difflib.get_close_matches(name, sorted(known), 1, cutoff=0.75)
+    return f"; did you mean '{near[0]}'?" if near else ""

@@ -78,6 +78,25 @@ def _kept_flags(flags: tuple[str, ...]) -> list[str]:
     return kept
 
 
+def _bindings_of(extension: Extension) -> str:
+    """What a compiler calls the file of what binds its functions."""
+    return f"bindings of {extension.name}"
+
+
+def _is_of_binding(log: str, extension: Extension) -> bool:
+    """Whether the first error is in what binds the functions, or in their declarations, which say plain types only
+    where there is such a binding: both are the same to all headers."""
+    return explaining.is_of(log, extension.cpp_sources, _bindings_of(extension))
+
+
+def _may_be_of_binding(log: str, extension: Extension) -> bool:
+    """Whether a unit that binds its functions may fail where torch's units do not: in the binding, in a header's
+    template that it uses, or in linking."""
+    if explaining.is_of(log, extension.cuda_sources):
+        return False
+    return _is_of_binding(log, extension) or _bindings_of(extension) in log or not explaining.has_errors(log)
+
+
 @dataclass(frozen=True)
 class _Unit:
     """A source that is compiled by itself: `main` as torch compiles `cpp_sources`, or `cuda`. Its `preludes` are tried
@@ -118,7 +137,7 @@ class EmulatorToolchain:
         kernels = translate.find_kernels([p.text for p in (*extension.cpp_sources, *extension.cuda_sources)])
         cpp = [translate.translate(piece, kernels) for piece in extension.cpp_sources]
         cuda = [translate.translate(piece, kernels) for piece in extension.cuda_sources]
-        files = {piece.file for piece in (*extension.cpp_sources, *extension.cuda_sources) if piece.file}
+        sources = (*extension.cpp_sources, *extension.cuda_sources)
         plain = self._plain_binding(extension, cuda, module_name)
         if plain:
             unit = _Unit("cuda", [*cuda, *cpp], extension.extra_cuda_cflags, _preludes_of_kernels(cuda), plain)
@@ -126,9 +145,9 @@ class EmulatorToolchain:
             try:
                 return self._checked(self._built([unit], extension, module_name, folder), extension), ()
             except building.CompilerError as error:
-                # An error in the kernels' own lines would come again in torch's units.
-                if explaining.is_of_kernels(error.log, extension.cuda_sources):
-                    raise explaining.explained(error.log, files) from None
+                # An error of the kernels would come again in torch's units.
+                if not _may_be_of_binding(error.log, extension):
+                    raise explaining.explained(error.log, sources) from None
         main = _Unit("main", cpp, extension.extra_cflags, [preludes.MAIN], binding.with_pybind11(extension))
         # torch's headers alone take as long to compile as most kernels.
         empty = cuda and not main.binding and not any(piece.text.strip() for piece in cpp)
@@ -138,7 +157,7 @@ class EmulatorToolchain:
             built = self._built(units, extension, module_name, folder, kernels_first=bool(plain))
             return self._checked(built, extension), ()
         except building.CompilerError as error:
-            raise explaining.explained(error.log, files) from None
+            raise explaining.explained(error.log, sources) from None
 
     @staticmethod
     def _plain_binding(extension: Extension, cuda: Sequence[SourceText], module_name: str) -> str:
@@ -187,8 +206,8 @@ class EmulatorToolchain:
     def _is_for_all(self, error: building.CompilerError, unit: _Unit, extension: Extension, folder: Path) -> bool:
         """Whether what fails with the lean header need not be tried with another: the kernels are wrong themselves, or
         what binds them is, which torch's units do otherwise."""
-        if not explaining.is_of_kernels(error.log, extension.cuda_sources):
-            return bool(unit.binding)
+        if not explaining.is_of(error.log, extension.cuda_sources):
+            return bool(unit.binding) and _is_of_binding(error.log, extension)
         names = lean_errors.read(self._prelude(preludes.LEAN, folder).parent)
         includes = any(flag.startswith(("-I", "-include")) for flag in _kept_flags(unit.flags))
         if names is None or extension.extra_include_paths or includes:
@@ -212,7 +231,8 @@ class EmulatorToolchain:
         body = "\n".join(piece.located for piece in unit.pieces)
         if unit.name == "cuda" and preludes.PYTHON.search(body):
             body = f"#undef EMU_WITHOUT_PYTHON\n{body}"
-        source.write_text(f'{body}\n#line 1 "bindings of {extension.name}"\n{unit.binding}' if unit.binding else body)
+        bound = f"\n#line 1 {json.dumps(_bindings_of(extension))}\n{unit.binding}" if unit.binding else ""
+        source.write_text(body + bound)
         include = [word for path in extension.extra_include_paths for word in ("-I", path)]
         extra = self._device_flags if unit.name == "cuda" else _HOST
         undefined = [flag for flag in unit.flags if flag.startswith("-U__CUDA_NO_")]

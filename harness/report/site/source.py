@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,8 @@ from markupsafe import Markup
 from pygments.lexers import PythonLexer
 from pygments.token import Token, _TokenType
 
-from harness.report.site.cuda import QuickCuda, looks_like_code
+from harness.report.site.cuda import coloured_cuda, looks_like_code
+from harness.report.site.elements import element, joined
 from harness.report.site.texts import plain, shortened
 from harness.verdict import CaseFailed, CasePassed, Evaluation
 
@@ -21,18 +23,6 @@ MOST_CHARACTERS = 120_000
 
 # Findings of one line that are shown.
 MOST_FOUND = 5
-
-# Elements that say nothing to a screen reader, and are short: a source has thousands.
-_TAGS: tuple[tuple[_TokenType, str, str], ...] = (
-    (Token.Comment.Preproc, "<b class=p>", "</b>"),
-    (Token.Comment.PreprocFile, "<b class=p>", "</b>"),
-    (Token.Comment, "<i>", "</i>"),
-    (Token.Keyword.Type, "<b class=t>", "</b>"),
-    (Token.Keyword, "<b>", "</b>"),
-    (Token.Literal.String, "<u>", "</u>"),
-    (Token.Literal.Number, "<b class=n>", "</b>"),
-    (Token.Name.Builtin, "<b class=t>", "</b>"),
-)
 
 
 @dataclass(frozen=True)
@@ -63,7 +53,7 @@ def source_of(text: str, found: Mapping[int, Sequence[str]], room: int = MOST_BY
     lines from 1."""
     whole = text.count("\n") + (not text.endswith("\n"))
     lines, used = [], 0
-    for number, code in enumerate(_lines(_coloured(text[:MOST_CHARACTERS])), 1):
+    for number, code in enumerate(_coloured(text[:MOST_CHARACTERS]).split("\n"), 1):
         used += len(code) + 12
         if used > room or number > whole:
             break
@@ -119,68 +109,42 @@ def _said_of_lines(message: str, file: str) -> Iterator[tuple[int, str]]:
             yield int(place[1]), shortened((place[2] or words).strip(), 300)
 
 
-def _coloured(text: str) -> Iterator[str]:
-    """HTML without line ends inside its elements."""
-    for (before, after), value in _merged(_tokens(plain(text))):
-        escaped = escape(value, quote=False)
-        if "\n" not in escaped:
-            yield f"{before}{escaped}{after}"
-            continue
-        for number, part in enumerate(escaped.split("\n")):
-            if number:
-                yield "\n"
-            if part:
-                yield f"{before}{part}{after}" if before and not part.isspace() else part
-
-
-def _lines(parts: Iterator[str]) -> Iterator[str]:
-    line: list[str] = []
-    for part in parts:
-        if part == "\n":
-            yield "".join(line)
-            line = []
+def _coloured(text: str) -> str:
+    """HTML without line ends inside its elements. Of Python, and of C++ where a string has lines of it. No lexer sees
+    the text as a whole and changes it: lines keep their numbers."""
+    parts = []
+    for number, part in enumerate(_LONG_STRINGS.split(plain(text))):
+        if number % 2 == 0:
+            parts.append(_python(part))
+        elif looks_like_code(part):
+            parts.append(coloured_cuda(part))
         else:
-            line.append(part)
-    if line:
-        yield "".join(line)
+            parts.append(element("string", escape(part, quote=False)))
+    return joined("".join(parts))
 
 
-def _merged(tokens: Iterator[tuple[_TokenType, str]]) -> Iterator[tuple[tuple[str, str], str]]:
-    """Neighbours in one element are one; so is space between them."""
-    tags, begun = ("", ""), ""
-    for kind, value in tokens:
-        found = _tags_of(kind)
-        if found == tags or value.isspace():
-            begun += value
-            continue
-        if begun:
-            yield tags, begun
-        tags, begun = found, value
-    if begun:
-        yield tags, begun
+def _python(text: str) -> str:
+    return "".join(
+        element(_kind_of(token), escape(value, quote=False)) for _, token, value in _PYTHON.get_tokens_unprocessed(text)
+    )
 
 
 # Strings of several lines. One in a comment would be taken for one, which costs a colour.
 _LONG_STRINGS = re.compile(r"""([rRbBuUfF]{0,2}(?:\"{3}[\s\S]*?\"{3}|'{3}[\s\S]*?'{3}))""")
-_PYTHON, _CUDA = PythonLexer(), QuickCuda()
+_PYTHON = PythonLexer()
+
+_KINDS: tuple[tuple[_TokenType, str], ...] = (
+    (Token.Comment.Preproc, "preproc"),
+    (Token.Comment.PreprocFile, "preproc"),
+    (Token.Comment, "comment"),
+    (Token.Keyword.Type, "type"),
+    (Token.Keyword, "keyword"),
+    (Token.Literal.String, "string"),
+    (Token.Literal.Number, "number"),
+    (Token.Name.Builtin, "type"),
+)
 
 
-def _tokens(text: str) -> Iterator[tuple[_TokenType, str]]:
-    """Of Python, and of C++ where a string has lines of it. No lexer sees the text as a whole and changes it: lines
-    keep their numbers."""
-    for number, part in enumerate(_LONG_STRINGS.split(text)):
-        if number % 2 == 0:
-            yield from ((kind, value) for _, kind, value in _PYTHON.get_tokens_unprocessed(part))
-        elif looks_like_code(part):
-            yield from ((kind, value) for _, kind, value in _CUDA.get_tokens_unprocessed(part))
-        else:
-            yield Token.Literal.String, part
-
-
-_KNOWN: dict[_TokenType, tuple[str, str]] = {}
-
-
-def _tags_of(kind: _TokenType) -> tuple[str, str]:
-    if kind not in _KNOWN:
-        _KNOWN[kind] = next(((before, after) for of, before, after in _TAGS if kind in of), ("", ""))
-    return _KNOWN[kind]
+@functools.cache
+def _kind_of(token: _TokenType) -> str:
+    return next((kind for of, kind in _KINDS if token in of), "")

@@ -34,12 +34,19 @@ def choose_calls(call_us: Mapping[str, float], round_us: float, most: int) -> di
 
 
 def buffer_count(
-    device: Device, round_us: float, floor_us: float, call_bytes: int, result_bytes: int, workers: int
+    device: Device,
+    round_us: float,
+    floor_us: float,
+    call_bytes: int,
+    result_bytes: int,
+    workers: int,
+    places_bytes: int = 0,
 ) -> int:
     """Buffers for rounds of `round_us` in a case whose calls take at least `floor_us`, read `call_bytes` and write
-    `result_bytes`. Each of `workers` keeps the results of its last round, or graphs of the calls on all buffers."""
+    `result_bytes`. Each of `workers` keeps the results of its last round, or graphs of the calls on all buffers, and
+    `places_bytes` of parameters."""
     wanted = min(MAX_CALLS, max(MIN_CALLS, int(round_us / max(floor_us, SHORTEST_CALL_US))))
-    for_results = max(device.result_bytes // workers - device.worker_bytes, 0)
+    for_results = max(device.result_bytes // workers - device.worker_bytes - places_bytes, 0)
     buffers = min(device.input_bytes // max(call_bytes, 1), for_results // max(result_bytes, 1))
     return with_spare(max(1, min(wanted, most_calls(buffers))))
 

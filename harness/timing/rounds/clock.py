@@ -20,7 +20,8 @@ A captured round is one CUDA graph of its calls in a row, which the worker made 
 worker knows the round's buffers before it begins. A graph for each call, launched one by one, would not tell; but such
 launches took 12 to 50 µs each in rounds on an H200, more than short kernels.
 
-No buffer is run twice in a round, and the cache is overwritten before it, so that inputs come from memory. The sampled
+No buffer is run twice in a round, and the cache is overwritten before it, so that inputs come from memory. Large
+parameters lie elsewhere in each round, since their place decides what of them the cache holds. The sampled
 elements are compared afterwards, and one call of each round in every element (see harness.timing.rounds.inspection).
 """
 
