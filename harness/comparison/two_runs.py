@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 CONFIDENCE = 0.95
 
@@ -50,19 +50,19 @@ class Shift:
         beyond = abs(self.log) - self.floor
         if not self.error:
             return 0.0 if beyond > 0 else 1.0
-        return float(min(1.0, 2 * stats.t.sf(beyond / self.error, self.freedom)))
+        return float(min(1.0, 2 * special.stdtr(self.freedom, -beyond / self.error)))
 
     @property
     def interval(self) -> tuple[float, float]:
         """95%, of this shift alone, of the logarithm."""
-        reach = self.error * float(stats.t.isf(LEVEL / 2, self.freedom))
+        reach = self.error * _quantile(LEVEL / 2, self.freedom)
         return self.log - reach, self.log + reach
 
     def smallest_seen(self, tests: int) -> float:
         """A logarithm: so large a difference is found with POWER where it is one of so many tests, by the strictest of
         Holm's levels. The usual sum of quantiles, as in Cohen's Statistical Power Analysis (1988), section 2.4."""
-        quantiles = stats.t.isf([LEVEL / 2 / tests, 1 - POWER], self.freedom)
-        return self.floor + self.error * float(sum(quantiles))
+        quantiles = (_quantile(share, self.freedom) for share in (LEVEL / 2 / tests, 1 - POWER))
+        return self.floor + self.error * sum(quantiles)
 
 
 def shift(a: Sequence[float], b: Sequence[float], floor: float) -> Shift:
@@ -77,7 +77,12 @@ def shift(a: Sequence[float], b: Sequence[float], floor: float) -> Shift:
     freedom = float(found.df)
     if not math.isfinite(freedom) or not math.isfinite(low):
         return Shift(log, 0.0, float(len(a) + len(b) - 2), floor)
-    return Shift(log, float(high - low) / 2 / float(stats.t.isf(LEVEL / 2, freedom)), freedom, floor)
+    return Shift(log, float(high - low) / 2 / _quantile(LEVEL / 2, freedom), freedom, floor)
+
+
+def _quantile(above: float, freedom: float) -> float:
+    """What Student's t exceeds with the probability `above`. scipy.stats.t gives the same in forty times as long."""
+    return -float(special.stdtrit(freedom, above))
 
 
 def mean(shifts: Sequence[Shift]) -> Shift:

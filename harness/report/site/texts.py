@@ -18,11 +18,13 @@ _HIDDEN = re.compile(
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff\U000f0000-\U0010ffff]"
 )
 
+_HIDDEN_ASCII = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
+
 
 def plain(text: str) -> str:
     """With characters that nobody sees, or that turn the order of others round, as their numbers: a name must not look
     like another one."""
-    if text.isascii() and text.isprintable():
+    if text.isascii() and not _HIDDEN_ASCII.search(text):
         return text
     return _HIDDEN.sub(lambda found: f"\\u{{{ord(found[0]):x}}}", text)
 
