@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
 from markupsafe import Markup
-from pygments.lexers import PythonLexer
-from pygments.token import Token, _TokenType
 
-from harness.report.site.cuda import coloured_cuda, looks_like_code
 from harness.report.site.elements import element, joined
+from harness.report.site.languages import coloured_cuda, coloured_python, looks_like_code
 from harness.report.site.texts import plain, shortened
 from harness.verdict import CaseFailed, CasePassed, Evaluation
 
@@ -109,42 +106,18 @@ def _said_of_lines(message: str, file: str) -> Iterator[tuple[int, str]]:
             yield int(place[1]), shortened((place[2] or words).strip(), 300)
 
 
+# Strings of several lines. One in a comment would be taken for one, which costs a colour.
+_LONG_STRINGS = re.compile(r"""([rRbBuUfF]{0,2}(?:\"{3}[\s\S]*?\"{3}|'{3}[\s\S]*?'{3}))""")
+
+
 def _coloured(text: str) -> str:
-    """HTML without line ends inside its elements. Of Python, and of C++ where a string has lines of it. No lexer sees
-    the text as a whole and changes it: lines keep their numbers."""
+    """HTML without line ends inside its elements. Of Python, and of C++ where a string has lines of it."""
     parts = []
     for number, part in enumerate(_LONG_STRINGS.split(plain(text))):
         if number % 2 == 0:
-            parts.append(_python(part))
+            parts.append(coloured_python(part))
         elif looks_like_code(part):
             parts.append(coloured_cuda(part))
         else:
             parts.append(element("string", escape(part, quote=False)))
     return joined("".join(parts))
-
-
-def _python(text: str) -> str:
-    return "".join(
-        element(_kind_of(token), escape(value, quote=False)) for _, token, value in _PYTHON.get_tokens_unprocessed(text)
-    )
-
-
-# Strings of several lines. One in a comment would be taken for one, which costs a colour.
-_LONG_STRINGS = re.compile(r"""([rRbBuUfF]{0,2}(?:\"{3}[\s\S]*?\"{3}|'{3}[\s\S]*?'{3}))""")
-_PYTHON = PythonLexer()
-
-_KINDS: tuple[tuple[_TokenType, str], ...] = (
-    (Token.Comment.Preproc, "preproc"),
-    (Token.Comment.PreprocFile, "preproc"),
-    (Token.Comment, "comment"),
-    (Token.Keyword.Type, "type"),
-    (Token.Keyword, "keyword"),
-    (Token.Literal.String, "string"),
-    (Token.Literal.Number, "number"),
-    (Token.Name.Builtin, "type"),
-)
-
-
-@functools.cache
-def _kind_of(token: _TokenType) -> str:
-    return next((kind for of, kind in _KINDS if token in of), "")

@@ -1,11 +1,13 @@
-"""C++ and CUDA in colours: an expression that knows what a page colours and nothing else.
+"""Python, C++ and CUDA in colours: expressions that know what a page colours and nothing else.
 
-Pygments' own takes 1.5 µs a character, most of it for names and punctuation that no colour shows: half a minute for a
-site of 1,000 sources. This one takes a tenth of that. The words are Pygments'.
+Pygments' own lexers take some 1.5 µs a character, most of it for names and punctuation that no colour shows: half a
+minute for a site of 1,000 sources. These take a tenth of that. CUDA's words are those of Pygments.
 """
 
 from __future__ import annotations
 
+import builtins
+import keyword
 import re
 from html import escape
 
@@ -45,6 +47,21 @@ def coloured_cuda(text: str) -> str:
     """HTML of C++ and CUDA: comments, directives, strings, numbers, keywords and CUDA's own names are elements. No
     character is lost."""
     return _SIGNIFICANT.sub(lambda found: element(str(found.lastgroup), found[0]), escape(text, quote=False))
+
+
+_BUILT_IN = set(filter(str.isalpha, dir(builtins)))
+_IN_PYTHON = re.compile(
+    r"(?P<comment>\#[^\n]*)"
+    r"|(?P<string>(?:\b[rRbBuUfF]{1,2})?(?:\"(?:[^\"\\\n]|\\[\s\S])*\"?|'(?:[^'\\\n]|\\[\s\S])*'?))"
+    rf"|(?<!\.)\b(?:(?P<keyword>{_words(set(keyword.kwlist))})|(?P<type>{_words(_BUILT_IN)}))\b"
+    r"|(?<![\w.])(?P<number>0[xXoObB][\da-fA-F_]+|\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?j?)"
+)
+
+
+def coloured_python(text: str) -> str:
+    """HTML of Python without strings of several lines: comments, strings, numbers, keywords and built-in names are
+    elements. No character is lost."""
+    return _IN_PYTHON.sub(lambda found: element(str(found.lastgroup), found[0]), escape(text, quote=False))
 
 
 def looks_like_code(literal: str) -> bool:
