@@ -98,6 +98,10 @@ def _read(path):
     return Mistake(path.stem, words=tuple(content.pop("words", ())), replace=replace, **content)
 
 
+# What the first run on a machine says before its report, whatever it is that it judges.
+ONCE = "The emulator is built, once for"
+
+
 def replay(mistake, show=False):
     """Run eval.py on it, in a terminal, as its author would."""
     with tempfile.TemporaryDirectory() as folder:
@@ -137,7 +141,7 @@ def _all_of(descriptor):
 
 
 def _judged(mistake, seconds, code, report):
-    rows = [row for line in report.splitlines() for row in _rows(line)]
+    rows = [row for line in report.splitlines() if not line.startswith(ONCE) for row in _rows(line)]
     # A sentence may be broken between any two of its words.
     first = re.search(mistake.cause.replace(" ", r"\s+"), _joined(rows))
     lines = [n for n, line in enumerate(mistake.source.splitlines(), 1) if mistake.line and _has(line, mistake.line)]
