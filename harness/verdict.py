@@ -348,6 +348,11 @@ class Errored(_Evaluation, frozen=True, kw_only=True, tag="error"):
 Evaluation = Accepted | Rejected | Errored
 
 
+def status_of(evaluation: Evaluation) -> str:
+    """The variant's name as JSON has it."""
+    return str(evaluation.__struct_config__.tag)
+
+
 class Results(Struct, frozen=True, kw_only=True):
     """One run of `eval.py`: what `--json` writes."""
 

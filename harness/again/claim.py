@@ -12,10 +12,9 @@ import msgspec
 
 from harness.again.bundle import Bundle
 from harness.report.figures import over_eager
-from harness.report.verdicts import status_of
 from harness.store import Standing, boards, open_store
 from harness.store.rows import model_of, versions_of
-from harness.verdict import Accepted, Errored, Evaluation
+from harness.verdict import Accepted, Errored, Evaluation, status_of
 
 # SQLite's name for a database that is in no file.
 IN_MEMORY = Path(":memory:")

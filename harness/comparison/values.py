@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harness.timed import Kind
-from harness.verdict import Speedup
+from harness.verdict import Evaluation, Speedup, status_of
 
 
 class Difference(StrEnum):
@@ -35,6 +35,21 @@ class Side:
     status: str
     why_untimed: str
     """A sentence where it has no times that count; empty otherwise."""
+
+    @classmethod
+    def of(cls, evaluation: Evaluation, *, found_in: str = "", date: str = "", why_untimed: str = "") -> Side:
+        return cls(
+            found_in=found_in,
+            problem=evaluation.problem,
+            submission=evaluation.submission,
+            source_sha256=evaluation.source_sha256,
+            device=evaluation.device,
+            date=date,
+            seed=evaluation.seed,
+            effort=evaluation.effort,
+            status=status_of(evaluation),
+            why_untimed=why_untimed,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,9 +14,9 @@ from harness.report.figures import mean_of, over_eager, over_fastest
 from harness.report.paragraphs import print_paragraph
 from harness.report.tables import Column, print_columns
 from harness.report.times import SHOWN_DIGITS
-from harness.report.verdicts import STATUS_STYLE, status_of
+from harness.report.verdicts import STATUS_STYLE
 from harness.store import Board, Entry, Standing, Stored, boards, open_store
-from harness.verdict import Accepted
+from harness.verdict import Accepted, status_of
 
 NOTHING = "–"
 

@@ -12,8 +12,8 @@ from rich.text import Text
 from harness.report.explanations import failing, why
 from harness.report.frames import frame_lines
 from harness.report.paragraphs import DEEPER, INDENT, print_paragraph
-from harness.report.verdicts import STATUS_STYLE, cause_of, frame_of, status_of
-from harness.verdict import Case, CaseFailed, CaseNotRun, CasePassed, CodeFrame, Errored, Printed, Rejected
+from harness.report.verdicts import STATUS_STYLE, cause_of, frame_of
+from harness.verdict import Case, CaseFailed, CaseNotRun, CasePassed, CodeFrame, Errored, Printed, Rejected, status_of
 
 # A line of a submission is shown with its number in so many columns at the most: what is wider is hard to read.
 FRAME_WIDTH = 100
@@ -34,30 +34,32 @@ def print_cause(console: Console, evaluation: Rejected | Errored) -> None:
     """The cause and the lines that it is about, below a verdict that stands already."""
     cause = evaluation.finding or evaluation
     print_paragraph(console, Text(INDENT), f"{cause.reason}: {cause.message}")
-    _print_frame(console, frame_of(evaluation))
-    _print_others(console, cause_of(evaluation))
-    if not evaluation.finding and (explained := why(evaluation)):
-        print_paragraph(console, Text(INDENT), f"why: {explained}")
+    _print_details(console, evaluation)
 
 
 def _print_cause(console: Console, evaluation: Rejected | Errored) -> None:
     print_paragraph(console, _head(evaluation), f"  {evaluation.submission}  {evaluation.reason}: {evaluation.message}")
-    _print_frame(console, frame_of(evaluation))
-    _print_others(console, cause_of(evaluation))
-    if explained := why(evaluation):
-        print_paragraph(console, Text(INDENT), f"why: {explained}")
+    _print_details(console, evaluation)
 
 
 def _print_finding(console: Console, evaluation: Rejected | Errored, finding: CaseFailed) -> None:
-    """The defect in front of what it led to. No other cause beside it: values that a race made fit many a cause."""
+    """The defect in front of what it led to."""
     led_on = finding.reason != evaluation.reason
     of = f"{evaluation.reason}, for a defect that all detectors see: " if led_on else ""
     said = f"  {evaluation.submission}  {of}{finding.reason}: {finding.message}"
     print_paragraph(console, _head(evaluation), said)
-    _print_frame(console, frame_of(evaluation))
-    _print_others(console, finding)
+    _print_details(console, evaluation)
     if led_on:
         print_paragraph(console, Text(INDENT), f"{evaluation.reason}: {evaluation.message}")
+
+
+def _print_details(console: Console, evaluation: Rejected | Errored) -> None:
+    """The lines, what was seen beside the first defect, and why the result is wrong. Beside a defect that all detectors
+    see there is no other cause: values that a race made fit many a cause."""
+    _print_frame(console, frame_of(evaluation))
+    _print_others(console, cause_of(evaluation))
+    if not evaluation.finding and (explained := why(evaluation)):
+        print_paragraph(console, Text(INDENT), f"why: {explained}")
 
 
 def _print_others(console: Console, failed: CaseFailed | None) -> None:

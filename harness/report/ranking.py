@@ -8,8 +8,8 @@ from rich.text import Text
 
 from harness.report.figures import over_eager, over_fastest
 from harness.report.tables import Column
-from harness.report.verdicts import STATUS_STYLE, status_of
-from harness.verdict import Accepted, Evaluation, Geomeans, Rejected
+from harness.report.verdicts import STATUS_STYLE
+from harness.verdict import Accepted, Evaluation, Geomeans, Rejected, status_of
 
 
 def rivals_of(evaluations: Sequence[Evaluation]) -> Iterator[tuple[str, list[Evaluation]]]:

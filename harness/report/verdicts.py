@@ -8,11 +8,6 @@ from harness.verdict import Accepted, CaseFailed, CasePassed, CodeFrame, Evaluat
 STATUS_STYLE = {"accepted": "bold green", "rejected": "bold red", "error": "bold yellow"}
 
 
-def status_of(evaluation: Evaluation) -> str:
-    """The variant's name as JSON has it."""
-    return str(evaluation.__struct_config__.tag)
-
-
 def named_in_message(evaluation: Evaluation) -> CaseFailed | None:
     """The failed case that the message is about: the first with its reason."""
     failed = [case for case in evaluation.cases if isinstance(case, CaseFailed)]

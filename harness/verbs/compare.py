@@ -17,12 +17,11 @@ from harness.exits import Exit
 from harness.paths import results_db
 from harness.report.encoding import encoded
 from harness.report.files import require_writable, write
-from harness.report.verdicts import status_of
 from harness.report.view import console
 from harness.store import Named, Store, Stored, choose, open_store
 from harness.verbs.database import of_file, of_problem
 from harness.verbs.sides import Wanted, named, source_of
-from harness.verdict import Accepted, Evaluation
+from harness.verdict import Accepted, Evaluation, status_of
 
 if TYPE_CHECKING:
     from harness.comparison import Comparison, Side
@@ -94,18 +93,7 @@ def _side(found_in: str, stored: Stored) -> Side:
     from harness.comparison import Side
 
     evaluation = stored.evaluation
-    return Side(
-        found_in=found_in,
-        problem=evaluation.problem,
-        submission=evaluation.submission,
-        source_sha256=evaluation.source_sha256,
-        device=evaluation.device,
-        date=stored.date,
-        seed=evaluation.seed,
-        effort=evaluation.effort,
-        status=status_of(evaluation),
-        why_untimed=_why_untimed(evaluation),
-    )
+    return Side.of(evaluation, found_in=found_in, date=stored.date, why_untimed=_why_untimed(evaluation))
 
 
 def _why_untimed(evaluation: Evaluation) -> str:

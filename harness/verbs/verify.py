@@ -21,12 +21,11 @@ from harness.errors import one_line
 from harness.exits import Exit
 from harness.plan import Arguments
 from harness.report.figures import over_eager
-from harness.report.verdicts import status_of
 from harness.report.view import console
 from harness.storage import cache
 from harness.store.rows import model_of
 from harness.verbs.judging import how_it_judges, how_it_shows
-from harness.verdict import Accepted, Evaluation
+from harness.verdict import Accepted, Evaluation, status_of
 
 _EXITS = {
     Finding.HOLDS: Exit.ACCEPTED,

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from harness.report.figures import over_eager
-from harness.report.verdicts import status_of
-from harness.verdict import Accepted, CaseFailed, CasePassed, Errored, Evaluation
+from harness.verdict import Accepted, CaseFailed, CasePassed, Errored, Evaluation, status_of
 
 # So many names of cases are said; of more the rest is counted.
 MOST_NAMES = 4

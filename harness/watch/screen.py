@@ -12,10 +12,10 @@ from rich.text import Text
 from harness.report.failures import print_cause
 from harness.report.formats import terminal
 from harness.report.paragraphs import INDENT, print_paragraph
-from harness.report.verdicts import STATUS_STYLE, accepted_summary, status_of
+from harness.report.verdicts import STATUS_STYLE, accepted_summary
 from harness.report.view import Color, View, console
 from harness.report.workflow import no_commands
-from harness.verdict import SCHEMA, Accepted, CaseFailed, Evaluation, Results
+from harness.verdict import SCHEMA, Accepted, CaseFailed, Evaluation, Results, status_of
 from harness.watch.changes import Change, Turn, largest_error_ratio
 
 _STYLE = {Turn.BETTER: "green", Turn.WORSE: "red", Turn.OTHER: "yellow", Turn.SAME: "dim"}

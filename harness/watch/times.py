@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from harness.comparison import Difference, Side, compare
-from harness.report.verdicts import status_of
 from harness.timed import Kind
 from harness.verdict import Accepted
 
@@ -11,21 +10,6 @@ from harness.verdict import Accepted
 def how_it_differs(before: Accepted, after: Accepted) -> str:
     """A Difference in words, that of the mean over all cases; that nothing is said where no rounds of both can be
     compared."""
-    compared = compare(before, after, (_side(before), _side(after)))
+    compared = compare(before, after, (Side.of(before), Side.of(after)))
     called = [mean for mean in compared.means if mean.kind is Kind.CALLED]
     return str(called[0].difference if called else Difference.NONE)
-
-
-def _side(evaluation: Accepted) -> Side:
-    return Side(
-        found_in="",
-        problem=evaluation.problem,
-        submission=evaluation.submission,
-        source_sha256=evaluation.source_sha256,
-        device=evaluation.device,
-        date="",
-        seed=evaluation.seed,
-        effort=evaluation.effort,
-        status=status_of(evaluation),
-        why_untimed="",
-    )

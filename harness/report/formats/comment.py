@@ -16,9 +16,8 @@ from harness.report.gating import kernel_columns, summary
 from harness.report.gfm import escaped, fenced, table
 from harness.report.places import Failure, failures_of
 from harness.report.tables import Column
-from harness.report.verdicts import status_of
 from harness.report.view import View
-from harness.verdict import Accepted, Evaluation, Results
+from harness.verdict import Accepted, Evaluation, Results, status_of
 
 MARK = "<!-- kernelgate -->"
 

@@ -13,10 +13,10 @@ from xml.etree.ElementTree import Element
 
 from harness.gate.values import Broken, Outcome
 from harness.report.figures import duration, over_eager
-from harness.report.verdicts import accepted_summary, status_of
+from harness.report.verdicts import accepted_summary
 from harness.report.view import View
 from harness.report.words import sentence
-from harness.verdict import Accepted, Case, CaseFailed, CaseNotRun, CasePassed, Errored, Evaluation, Results
+from harness.verdict import Accepted, Case, CaseFailed, CaseNotRun, CasePassed, Errored, Evaluation, Results, status_of
 
 # What a test is called that is none of a case: of a submission that was not built, and of rules about all cases.
 VERDICT = "verdict"

@@ -16,10 +16,10 @@ from harness.report.failures import print_failure, print_printed, repeat_of
 from harness.report.paragraphs import DEEPER, INDENT, print_paragraph
 from harness.report.ranking import ranking, rivals_of
 from harness.report.tables import print_columns
-from harness.report.verdicts import STATUS_STYLE, accepted_summary, named_in_message, status_of
+from harness.report.verdicts import STATUS_STYLE, accepted_summary, named_in_message
 from harness.report.view import View
 from harness.report.words import conditions, sentence
-from harness.verdict import Accepted, CasePassed, Errored, Evaluation, Rejected, Results
+from harness.verdict import Accepted, CasePassed, Errored, Evaluation, Rejected, Results, status_of
 
 # Reasons that the emulator's detectors name the place of, where they have not been asked yet.
 HINTED = {Reason.CRASHED, Reason.OUT_OF_BOUNDS}

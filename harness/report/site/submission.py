@@ -21,11 +21,11 @@ from harness.report.site.source import MOST_BYTES, Source, findings_of, source_o
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
 from harness.report.site.texts import named, shortened
 from harness.report.times import SHOWN_DIGITS
-from harness.report.verdicts import cause_of, status_of
+from harness.report.verdicts import cause_of
 from harness.report.words import conditions, sentence
 from harness.store import Glance, Stored
 from harness.timed import timings_of
-from harness.verdict import CaseFailed, CasePassed, Evaluation
+from harness.verdict import CaseFailed, CasePassed, Evaluation, status_of
 
 # What a page has room for, of what there may be any number of.
 MOST_NOTES = 60

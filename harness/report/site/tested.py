@@ -17,7 +17,6 @@ from harness.comparison import Comparison, Mean, Row, Side, compare
 from harness.report.site.charts.scale import drawable
 from harness.report.site.gather import Gathered, Subject, board_key, subject_of
 from harness.report.site.texts import named, plain
-from harness.report.verdicts import status_of
 from harness.store import Board, Store, Stored
 from harness.timed import timings_of
 from harness.verdict import Case, CasePassed, CaseTiming, Evaluation
@@ -91,7 +90,7 @@ def _latest(gathered: Gathered, board: Board, subject: Subject) -> str:
 def tested(store: Store, pair: Pair) -> Tested:
     """Compare them."""
     a, b = (_sound(_stored(store, digest).evaluation) for digest in pair.digests)
-    return Tested(pair, compare(a, b, (_side(a), _side(b))))
+    return Tested(pair, compare(a, b, (Side.of(a), Side.of(b))))
 
 
 def _stored(store: Store, digest: str) -> Stored:
@@ -115,21 +114,6 @@ def _is_sound(timing: CaseTiming) -> bool:
         drawable(figure)
         for one in (timing, *timing.baselines.values())
         for figure in (one.median_us, *one.samples_us, 1.0 if one.issue_us is None else one.issue_us)
-    )
-
-
-def _side(evaluation: Evaluation) -> Side:
-    return Side(
-        found_in="",
-        problem=evaluation.problem,
-        submission=evaluation.submission,
-        source_sha256=evaluation.source_sha256,
-        device=evaluation.device,
-        date="",
-        seed=evaluation.seed,
-        effort=evaluation.effort,
-        status=status_of(evaluation),
-        why_untimed="",
     )
 
 
