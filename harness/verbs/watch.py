@@ -18,9 +18,10 @@ from harness.report.view import Color
 from harness.submission import find_submissions
 from harness.verbs.completion import problems_like
 from harness.verbs.judging import how_it_gives_verdicts
+from harness.watch.asked import Asked
 from harness.watch.saves import require_watchfiles
 from harness.watch.screen import Screen
-from harness.watch.session import Asked, Session
+from harness.watch.session import Session
 
 
 @click.command(
