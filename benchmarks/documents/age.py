@@ -24,6 +24,7 @@ TIMING = (
     Change("2026-11-22T18:57:58+00:00", "round overhead was equalised across implementations"),
     Change("2026-11-22T23:02:17+00:00", "each row of fewer than 1,024 elements changed in one element per round"),
     Change("2026-11-25T02:32:08+00:00", "a round had as many calls as graphs and contexts leave memory for"),
+    Change("2026-11-25T09:46:46+00:00", "parameters of 1 MiB or more lay elsewhere in each round"),
 )
 # What moves counts and what a sanitizer sees.
 KERNELS = (
