@@ -97,9 +97,9 @@ class InputPool:
 
     def written_by_others(self, buffers: Iterable[int]) -> bool:
         """Whether anybody but the judge wrote into the inputs of one of `buffers` since they were filled."""
-        counts = [
-            tensor.written(self._contents.numbers[buffer], buffer, change)
+        return any(
+            not torch.equal(tensor.buffers.bits(buffer), expected.view(torch.uint8))
             for buffer in buffers
-            for tensor, change in zip(self._inputs, self._contents.changes, strict=True)
-        ]
-        return bool(torch.stack(counts).any()) if counts else False
+            for tensor, expected in zip(self._inputs, self._contents.of_buffer(self._inputs, buffer), strict=True)
+            if expected.dim() and expected.numel()
+        )

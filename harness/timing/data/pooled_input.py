@@ -74,23 +74,9 @@ class InputBuffers:
         """Put zeros into every buffer."""
         self.views.zero_()
 
-    def differing(self, buffer: int, expected: torch.Tensor) -> torch.Tensor:
-        """How many elements of `buffer` have other bits than those of `expected`."""
-        return _count_differing(self.views[buffer], expected)
-
-
-# NaN equals NaN where bits are compared.
-_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
-def _count_differing(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Elements whose bits differ: int64, without dimensions, on their device, which nobody waits for."""
-    return (_bits(one) != _bits(other)).sum()
-
-
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    parts = torch.view_as_real(tensor) if tensor.is_complex() else tensor
-    return parts.view(_BITS[parts.element_size()])
+    def bits(self, buffer: int) -> torch.Tensor:
+        """A copy of what lies in `buffer`, contiguous, its last dimension in bytes."""
+        return self.views[buffer].contiguous().view(torch.uint8)
 
 
 class PooledInput(Protocol):
@@ -109,11 +95,6 @@ class PooledInput(Protocol):
 
     def take_back(self, change: Any, chosen: torch.Tensor) -> None:
         """Restore the data sets where `change` is."""
-        ...
-
-    def written(self, number: int, buffer: int, change: Any) -> torch.Tensor:
-        """How many elements of `buffer` are not what the judge put there, data set `number` and then `change`: int64,
-        without dimensions, on the device."""
         ...
 
     def changed(self, number: int, buffer: int, change: Any) -> torch.Tensor:
@@ -197,16 +178,6 @@ class SparseInput:
         old = self._flat[(change.positions + (chosen * self.buffers.numel)[:, None]).reshape(-1)]
         self._elements[change.places] = old
 
-    def written(self, number: int, buffer: int, change: SparseChange | None) -> torch.Tensor:
-        """No copy of the data set is changed for it: of what differs from the set, the changed elements are told apart
-        by what they were and what they became."""
-        differing = self.buffers.differing(buffer, self.buffers.bank[number])
-        if change is None:
-            return differing
-        found = self._elements[change.places.view(change.positions.shape)[buffer]]
-        old = self._flat[change.positions[buffer] + number * self.buffers.numel]
-        return differing - _count_differing(found, old) + _count_differing(found, change.values[buffer])
-
     def changed(self, number: int, buffer: int, change: SparseChange | None) -> torch.Tensor:
         tensor = self.buffers.bank[number].clone()
         if change is not None:
@@ -254,9 +225,6 @@ class WholeInput:
     def take_back(self, change: WholeChange, chosen: torch.Tensor) -> None:
         for buffer in change:
             self._views[buffer].copy_(self._bank[chosen[buffer]])
-
-    def written(self, number: int, buffer: int, change: WholeChange | None) -> torch.Tensor:
-        return self.buffers.differing(buffer, self.changed(number, buffer, change))
 
     def changed(self, number: int, buffer: int, change: WholeChange | None) -> torch.Tensor:
         return change[buffer] if change is not None and buffer in change else self._bank[number]
