@@ -100,7 +100,7 @@ def test_weaker_isolation_judges_alike(level, tmp_path):
     again = () if level == LEVEL else WEAKER
     chosen = [entry for entry in ENTRIES if entry.path.stem in again or entry.path == CONTROL]
     outcomes, run = corpus.judge(chosen, "cpu", "--isolation", level, timing=False)
-    assert {o.entry.name: o.verdict for o in outcomes if not o.right} == {}
+    assert {o.entry.name: o.verdict for o in outcomes if not o.right} == {}, run.stderr[-4000:]
     assert run.results["environment"]["isolation"]["cpu"]["level"] == level
 
 
