@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import psutil
 import pytest
 import torch
 
@@ -156,15 +157,20 @@ def test_a_case_without_room_is_an_error_with_the_exit_code_of_errors(tmp_path):
 
 
 def small_machine(monkeypatch, room):
-    """The machine as if it had only `room` bytes left now: what processes hold is as it is."""
-    real = memory.scopes
-    taken = real()[0].available - room
+    """The machine as if it had `room` bytes, of which only this test and what it starts take any: what else runs on
+    the machine meanwhile comes and goes."""
+    start = _held()
 
     def scopes():
-        return [replace(scope, total=room, available=scope.available - taken) for scope in real()[:1]]
+        held = _held() - start
+        return [memory.Scope(total=room, available=room - held, anonymous=held)]
 
     monkeypatch.setattr(memory, "scopes", scopes)
     monkeypatch.setattr(memory, "IDLE_BYTES", 0)
+
+
+def _held():
+    return memory.private_bytes([os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))])
 
 
 class Holder:
