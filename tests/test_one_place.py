@@ -88,9 +88,9 @@ def test_a_baseline_is_one_file(house, monkeypatch):
     assert timing["baselines"]["trial"]["median_us"] > 0
 
 
-DISTRIBUTION = '''def trial(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+DISTRIBUTION = '''def trial(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """All 7."""
-    return torch.full(shape, 7.0, device=generator.device)
+    return torch.full(shape, 7.0, dtype=dtype, device=generator.device)
 
 
 DISTRIBUTIONS: '''

@@ -11,6 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from harness import oracle
+from harness.inputs import draw
 from harness.oracle.rounded_sums import RoundedSums
 from harness.oracle.step_by_step import STEP_BY_STEP
 from tests.documents import alike, shown_between
@@ -93,8 +94,8 @@ def expected_of(reference, x):
 
 
 def drawn(distribution, shape):
-    draw = torch.Generator().manual_seed(5)
-    return (torch.rand if distribution == "uniform" else torch.randn)(shape, generator=draw).numpy()
+    generator = torch.Generator().manual_seed(5)
+    return (torch.rand if distribution == "uniform" else torch.randn)(shape, generator=generator).numpy()
 
 
 def of_tolerance(y, expected):
@@ -117,6 +118,22 @@ def found():
 @pytest.mark.parametrize("name", SUMS)
 def test_sums_in_order_are_right_by_a_margin_of_two(name, found):
     assert found[name][0] < 0.5
+
+
+def two_passes_in_float64(x):
+    """In order, by deviations from the first element, and with what the rounded mean missed."""
+    middle = x[:, :1] + np.cumsum(x - x[:, :1], axis=-1)[:, -1:] / x.shape[-1]
+    off = np.cumsum(x - middle, axis=-1)[:, -1:] / x.shape[-1]
+    variance = np.cumsum((x - middle) ** 2, axis=-1)[:, -1:] / x.shape[-1] - off**2
+    return (x - middle - off) / np.sqrt(variance + 1e-5)
+
+
+@pytest.mark.parametrize("distribution", ["normal", "rows", "blocks", "outlier", "large_mean", "narrow"])
+def test_in_float64_they_are_right_by_a_margin_of_two(distribution):
+    """Of inputs as a case has them: numbers of float32's precision in float64 would round in one direction."""
+    x = draw(distribution, (16, 32400), torch.float64, torch.Generator().manual_seed(5)).numpy()
+    expected = expected_of(lambda x: F.layer_norm(x, x.shape[-1:]), x)
+    assert of_tolerance(two_passes_in_float64(x), expected) < 0.5
 
 
 NOT_TOLD = {"mean", "average pooling", "running sum", "logsumexp", "variance"}  # errors of random sign that cancel
@@ -173,18 +190,18 @@ TAKEN_APART = {
 @pytest.mark.parametrize("what", TAKEN_APART)
 def test_what_is_taken_apart_gives_what_the_operator_gives(what):
     """Weights and running statistics, too; nothing is rounded here."""
-    draw = torch.Generator().manual_seed(5)
-    x, whole = torch.randn(4, 8, 16, generator=draw, dtype=torch.float64), copy.deepcopy(TAKEN_APART[what])
+    generator = torch.Generator().manual_seed(5)
+    x, whole = torch.randn(4, 8, 16, generator=generator, dtype=torch.float64), copy.deepcopy(TAKEN_APART[what])
     state = []
     if isinstance(whole, torch.nn.Module):
         whole.double()
         state = [t for t in whole.state_dict().values() if t.is_floating_point()]
         for tensor in state:
-            tensor.copy_(0.5 + torch.rand(tensor.shape, generator=draw))
+            tensor.copy_(0.5 + torch.rand(tensor.shape, generator=generator))
     apart = copy.deepcopy(whole)
     with torch.no_grad():
         wanted = whole(x.clone())
-        with RoundedSums(0.0, draw):
+        with RoundedSums(0.0, generator):
             got = apart(x.clone())
     torch.testing.assert_close(got, wanted)
     if state:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from harness.inputs import strides
+from harness.inputs import drawn_in, strides
 from harness.oracle.outputs import Form
 from harness.problem import Case
 from harness.settings import sub_seed
@@ -43,7 +43,7 @@ def draw_upstream(
     for position, form in enumerate(forms):
         generator = torch.Generator(device).manual_seed(sub_seed(seed, position))
         shape = () if layout == "expanded" else form.shape
-        number = torch.randn(shape, generator=generator, device=device).to(form.dtype)
+        number = torch.randn(shape, dtype=drawn_in(form.dtype), generator=generator, device=device).to(form.dtype)
         upstream.append(number.expand(form.shape))
     return tuple(upstream)
 
