@@ -92,6 +92,26 @@ def test_coins_and_shares_have_their_shapes_and_are_fair(shape):
         assert shares.min() >= 0 and shares.max() < 1
 
 
+DTYPES = (torch.float32, torch.bfloat16, torch.float64, torch.complex128, torch.int64, torch.uint8, torch.bool)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_mixed_has_each_element_from_one_of_both(dtype):
+    """Bit for bit, wherever the elements lie, NaN among them."""
+    draw = torch.Generator().manual_seed(5)
+    one, other = (torch.randn((50, 2000), generator=draw).round().to(dtype).t() for _ in range(2))
+    if dtype.is_floating_point:
+        one[0], other[1] = float("nan"), float("-inf")
+    mixed = unpredictable.mixed(one, other)
+    assert (mixed.shape, mixed.dtype) == (one.shape, dtype)
+    bits, of_one, of_other = (t.contiguous().view(torch.uint8).view(2000, 50, -1) for t in (mixed, one, other))
+    from_one, from_other = (bits == of_one).all(2), (bits == of_other).all(2)
+    assert (from_one | from_other).all()
+    differ = (of_one != of_other).any(2)
+    share = from_one[differ].double().mean()
+    assert abs(share - 0.5) < 7 * 0.5 / int(differ.sum()) ** 0.5
+
+
 def case(rows=64):
     """A case of one input, the same at each call."""
     device, model = HostDevice("cpu", MemoryFile()), torch.nn.LayerNorm(1024)

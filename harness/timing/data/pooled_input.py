@@ -216,7 +216,9 @@ class WholeInput:
     def draw_change(self, chosen: torch.Tensor, buffers: Sequence[int]) -> WholeChange:
         """For `buffers` only."""
         others = (chosen + 1) % len(self._bank)
-        return {buffer: _mixed(self._bank[chosen[buffer]], self._bank[others[buffer]]) for buffer in buffers}
+        return {
+            buffer: unpredictable.mixed(self._bank[chosen[buffer]], self._bank[others[buffer]]) for buffer in buffers
+        }
 
     def put(self, change: WholeChange) -> None:
         for buffer, values in change.items():
@@ -234,11 +236,6 @@ class WholeInput:
     ) -> torch.Tensor:
         places = zip(numbers.tolist(), buffers.tolist(), rows.tolist(), strict=True)
         return torch.stack([self.changed(number, buffer, change)[row] for number, buffer, row in places])
-
-
-def _mixed(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """Each element that of `one` or of `other`, at random."""
-    return torch.where(unpredictable.coins(one.shape, one.device), one, other)
 
 
 Changes = list[Any]
