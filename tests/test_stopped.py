@@ -31,15 +31,18 @@ def test_of_several_each_is_said_when_it_is_judged_and_kept_when_the_rest_is_sto
     assert stdout.count("ACCEPTED  control") == 1
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_who_is_ended_ends_the_compilers_that_build_the_emulator(number, tmp_path):
+@pytest.mark.parametrize(
+    ("end", "number"), [(os.kill, signal.SIGTERM), (os.kill, signal.SIGINT), (os.killpg, signal.SIGINT)]
+)
+def test_who_is_ended_ends_the_compilers_that_build_the_emulator(end, number, tmp_path):
+    """A terminal's Ctrl-C reaches the compilers as well."""
     command = [sys.executable, ROOT / "eval.py", CONTROL, *SMALL, "--device", "emulator", "--no-timing"]
-    heard = dict(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    heard = dict(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), process_group=0)
     environment = {**os.environ, "KERNELGATE_CACHE": str(tmp_path)}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, **heard) as process:
         assert "The emulator is built" in process.stderr.readline()
         compilers = wait_for(lambda: [c for c in psutil.Process(process.pid).children(True) if "cc1plus" in c.name()])
-        process.send_signal(number)
+        end(process.pid, number)
         _, stderr = process.communicate(timeout=30)
     assert process.returncode == 3
     assert stderr == "eval.py: Stopped by the keyboard or by SIGTERM; what had not finished says nothing.\n"

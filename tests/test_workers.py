@@ -9,9 +9,11 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from harness.device.emulator.building import Compilers
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, SubmissionError
 from harness.isolation import processes
@@ -468,3 +470,17 @@ def test_threads_that_are_stopped_leave_their_processors_and_one_that_runs_does_
         busy.kill()
         busy.wait()
     assert processes.have_left_processors([busy.pid]), "it is gone"
+
+
+def test_a_worker_that_ends_takes_no_compiler_of_the_judge_with_it(tmp_path):
+    """The judge compiles what later submissions need while it judges, and ends what a worker has left behind."""
+    compilers, begun = Compilers(), tmp_path / "begun"
+    compilers.begin()
+    command = ["sh", "-c", f"touch {begun}; (sleep 3; echo whole)"]
+    with ThreadPoolExecutor(1) as pool:
+        output = pool.submit(compilers.run, command, tmp_path)
+        while not begun.exists():
+            time.sleep(0.01)
+        with Worker("cpu", MemoryFile().fd, ISOLATION) as worker:
+            worker.wait_until_ready()
+        assert output.result() == (0, "whole\n", "")

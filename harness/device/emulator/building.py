@@ -8,12 +8,13 @@ import fcntl
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+
+import psutil
 
 from harness.errors import KernelgateError
 
@@ -33,7 +34,6 @@ class Compilers:
         self._running: set[subprocess.Popen[str]] = set()
         self._lock = threading.Lock()
         self._may_start = True
-        self._in_groups = False
 
     def run(self, command: list[str], folder: Path) -> tuple[int, str, str]:
         """The exit code, and what it printed. Raises CompilerError where all were ended."""
@@ -42,7 +42,7 @@ class Compilers:
                 raise CompilerError(command, "The build was ended.")
             compiler = subprocess.Popen(
                 command, cwd=folder, env={**os.environ, "LC_ALL": "C"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                text=True, errors="replace", process_group=0 if self._in_groups else None,
+                text=True, errors="replace",
             )  # fmt: skip
             self._running.add(compiler)
         with compiler:
@@ -56,9 +56,8 @@ class Compilers:
         return compiler.returncode, output, errors
 
     def begin(self) -> None:
-        """From here on each is a group of its own, since g++ starts another that must end with it. Not in a worker,
-        whose group is ended as a whole."""
-        self._may_start = self._in_groups = True
+        """From here on they may start, whatever was ended before."""
+        self._may_start = True
 
     @contextlib.contextmanager
     def ended_by_failure(self) -> Iterator[None]:
@@ -69,16 +68,19 @@ class Compilers:
         except BaseException:
             with self._lock:
                 self._may_start = False
-                for compiler in self._running:
+                for compiler in [*self._running]:  # the threads that wait for them take them out
                     self._kill(compiler)
             raise
 
     def _kill(self, compiler: subprocess.Popen[str]) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            if os.getpgid(compiler.pid) == compiler.pid:
-                os.killpg(compiler.pid, signal.SIGKILL)
-            else:
-                compiler.kill()
+        """With those that it has started, as g++ does. They have no group of their own to be ended by: the judge takes
+        a child in another group for what a submission left behind, and ends it."""
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(compiler.pid)
+            process.suspend()  # it starts no more
+            for each in (*process.children(recursive=True), process):
+                with contextlib.suppress(psutil.Error):
+                    each.kill()
 
 
 compilers = Compilers()
