@@ -60,8 +60,8 @@ def run(plan: RunPlan, on_event: OnEvent = nobody) -> Results:
     chosen = Chosen(plan, on_event)
     try:
         with full_is_said():
-            for group in plan.groups:
-                for evaluation in _of_group(group, plan, chosen, on_event):
+            for position, group in enumerate(plan.groups):
+                for evaluation in _of_group(group, _beside(plan, position), plan, chosen, on_event):
                     evaluations.append(evaluation)
                     on_event(Finished(evaluation, len(evaluations), chosen.count))
     except (HarnessError, UsageError, KeyboardInterrupt) as error:
@@ -128,8 +128,19 @@ class Chosen:
         return cases
 
 
-def _of_group(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) -> Iterator[Evaluation]:
-    """The evaluations of one problem's submissions on one device."""
+def _beside(plan: RunPlan, position: int) -> list[Path]:
+    """The submissions of later groups on the same device: what the device has to build for them is built while the
+    group at `position` is judged. None beside timed calls."""
+    group, later = plan.groups[position], plan.groups[position + 1 :]
+    if _is_timed(group, plan):
+        return []
+    return [each.path for other in later if other.device == group.device for each in other.submissions]
+
+
+def _of_group(
+    group: Group, later: Sequence[Path], plan: RunPlan, chosen: Chosen, on_event: OnEvent
+) -> Iterator[Evaluation]:
+    """The evaluations of one problem's submissions on one device; `later` are submissions of other groups on it."""
     if chosen.are_loaded and not chosen.of(group):
         return
     paths = [submission.path for submission in group.submissions]
@@ -146,7 +157,7 @@ def _of_group(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) ->
     try:
         _start_ahead(starter, group, plan)
         on_event(Loading(name_of(group.problem), group.device))
-        with prepared_beside(group.device, paths[1:], check=plan.settings.check) as wait:
+        with prepared_beside(group.device, paths[1:], later, check=plan.settings.check) as wait:
             yield from _judged(group, plan, chosen, memory, starter, on_event, wait)
     finally:
         starter.end()

@@ -103,16 +103,21 @@ def prepare_device(name: str, submissions: Sequence[Path], *, check: bool, on_bu
 
 
 @contextlib.contextmanager
-def prepared_beside(name: str, submissions: Sequence[Path], *, check: bool) -> Iterator[Callable[[], None]]:
-    """Prepare the device for these submissions too, while others are judged on it. Gives what waits until that is done,
-    and raises HarnessError as `prepare_device` does."""
-    if name != "emulator" or is_prepared(name, submissions, check=check):
+def prepared_beside(
+    name: str, submissions: Sequence[Path], later: Sequence[Path], *, check: bool
+) -> Iterator[Callable[[], None]]:
+    """Prepare the device for these submissions too, and for `later` ones behind them, while others are judged on it.
+    Gives what waits until it is done for `submissions`, and raises HarnessError as `prepare_device` does."""
+    if name != "emulator" or is_prepared(name, [*submissions, *later], check=check):
         yield lambda: None
         return
     from harness.device.emulator import ended_by_failure
 
     with ThreadPoolExecutor(1) as pool, ended_by_failure():
-        prepared = pool.submit(prepare_device, name, submissions, check=check, on_build=lambda: None)
+        prepared, _ = [
+            pool.submit(prepare_device, name, paths, check=check, on_build=lambda: None)
+            for paths in (submissions, later)
+        ]
         yield prepared.result
 
 
