@@ -36,6 +36,10 @@ from harness.timing.case_times import CaseTimes, timing_result
 from harness.timing.rounds.clock import NULL_KERNEL
 from harness.timing.timer import Timer
 
+DEVICE_FILLED = (
+    "It got no memory of the GPU, of which others hold at least half. Run it again when there is room, or on another."
+)
+
 
 class Judge:
     """Judges submissions to one problem on one device; baselines are loaded once for all of them."""
@@ -123,6 +127,7 @@ class Judge:
             evaluation = self._evaluate(submission, runner, following)
         finally:
             runner.end()
+        evaluation = self._excused(evaluation)
         if self._settings.show_output:
             everything = printed_since(runner.worker, 0, "", everything=True)
             return msgspec.structs.replace(evaluation, printed=everything)
@@ -164,6 +169,13 @@ class Judge:
         if not self._timed:
             return verdict.Accepted(**common, not_timed=self._why_not_timed())
         return self._time(submission, runner, common, correctness.results)
+
+    def _excused(self, evaluation: verdict.Evaluation) -> verdict.Evaluation:
+        """What got no memory of a device that others had filled is not rejected for it. It has ended: it holds none."""
+        if evaluation.reason != Reason.OUT_OF_MEMORY or not self._device.is_filled():
+            return evaluation
+        kept = {name: getattr(evaluation, name) for name in verdict.Errored.__struct_fields__}
+        return verdict.Errored(**{**kept, "reason": Reason.NOT_ENOUGH_MEMORY, "message": DEVICE_FILLED})
 
     def _look_closer(
         self, submission: Submission, runner: Runner, correctness: Correctness, common: Mapping[str, Any]

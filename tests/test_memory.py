@@ -13,16 +13,23 @@ import pytest
 import torch
 
 from harness import memory
+from harness.device.cuda import CudaDevice
 from harness.device.host import HostDevice
 from harness.device.memory_file import MemoryFile
 from harness.errors import Inconclusive, SubmissionError, memory_is_said, out_of_memory
+from harness.evaluate import Judge
+from harness.events import nobody
 from harness.fitting.fit import Room, fit, needed
 from harness.fitting.sizes import sizes
 from harness.isolation.levels import choose_isolation
 from harness.isolation.sandbox import Worker
+from harness.isolation.starter import Starter
 from harness.problem import load_problem
 from harness.reasons import Reason
 from harness.report.words import sentence
+from harness.settings import Settings
+from harness.submission import read_submission
+from harness.verdict import status_of
 from tests.helpers import ROOT, run_eval
 from tests.hostile import corpus
 
@@ -245,6 +252,45 @@ def test_where_nobody_else_filled_it_the_worker_is_rejected(monkeypatch):
         with pytest.raises(SubmissionError) as caught:
             worker.hear(30)
     assert caught.value.reason == Reason.OUT_OF_MEMORY
+
+
+GREEDY = """
+import torch
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 32.00 MiB.")
+"""
+
+
+@pytest.mark.parametrize(
+    ("is_filled", "status", "reason"),
+    [(True, "error", Reason.NOT_ENOUGH_MEMORY), (False, "rejected", Reason.OUT_OF_MEMORY)],
+)
+def test_who_gets_no_memory_of_a_filled_gpu_is_not_rejected(tmp_path, monkeypatch, is_filled, status, reason):
+    """With a device that says so: here is no GPU to be filled."""
+    submission, problem = tmp_path / "submission.py", rms(tmp_path, batch=2, inputs="torch.rand(2, 4)")
+    submission.write_text(GREEDY)
+    monkeypatch.setattr(HostDevice, "is_filled", lambda _device: is_filled)
+    arena = MemoryFile()
+    starter = Starter("cpu", arena.fd, choose_isolation("auto", "cpu"), [problem.path])
+    settings = Settings(seed=7, timing=False)
+    try:
+        with Judge(problem, problem.cases, HostDevice("cpu", arena), starter, settings, [], nobody) as judge:
+            evaluation = judge.evaluate(read_submission(submission))
+    finally:
+        starter.end()
+    assert (status_of(evaluation), evaluation.reason) == (status, reason)
+    assert [case.name for case in evaluation.cases] == ["rms"]
+
+
+@pytest.mark.parametrize(("free", "own", "is_filled"), [(0, 10, True), (40, 10, True), (41, 10, False), (0, 90, False)])
+def test_a_gpu_is_filled_when_others_hold_half_of_it(monkeypatch, free, own, is_filled):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _device: (free * GIB, 100 * GIB))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _device: own * GIB)
+    gpu = CudaDevice.__new__(CudaDevice)
+    gpu.torch_device = torch.device("cuda", 0)
+    assert gpu.is_filled() == is_filled
 
 
 def test_a_submission_that_takes_memory_without_end_is_rejected_for_it(tmp_path):

@@ -93,6 +93,11 @@ class Device(Protocol):
         """How much memory nobody has taken."""
         ...
 
+    def is_filled(self) -> bool:
+        """Whether at least half of its own memory is taken, and not by this process: ask when no submission is on it.
+        False where that is the machine's memory, which harness.memory watches."""
+        ...
+
     def bandwidth(self) -> Bandwidth:
         """How fast its memory is; measured now."""
         ...

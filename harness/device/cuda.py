@@ -237,6 +237,10 @@ class CudaDevice:
     def free_bytes(self) -> int:
         return torch.cuda.mem_get_info(self.torch_device)[0]
 
+    def is_filled(self) -> bool:
+        free, total = torch.cuda.mem_get_info(self.torch_device)
+        return total - free - torch.cuda.memory_reserved(self.torch_device) >= total / 2
+
     def bandwidth(self) -> Bandwidth:
         measured = bandwidth.measure(self.torch_device, COPY_BYTES, self.flush_bytes, _elapsed_s)
         torch.cuda.empty_cache()  # workers need the memory

@@ -194,6 +194,9 @@ class HostDevice:
     def free_bytes(self) -> int:
         return memory.free_bytes()
 
+    def is_filled(self) -> bool:
+        return False
+
     def bandwidth(self) -> Bandwidth:
         return bandwidth.measure(self.torch_device, COPY_BYTES, self.flush_bytes, _elapsed_s)
 
