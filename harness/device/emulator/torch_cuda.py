@@ -6,7 +6,7 @@ import ctypes
 from types import SimpleNamespace
 from typing import Any
 
-from harness.build.extension import NOT_EMULATED
+from harness.device.emulator import torch_graphs
 from harness.device.emulator.runtime import library
 
 NAME = "CUDA emulator on the CPU"
@@ -130,11 +130,6 @@ class _Nothing:
         return None
 
 
-class _NoGraph:
-    def __init__(self, *_args: Any, **_kwargs: Any):
-        raise NotImplementedError(f"{NOT_EMULATED}torch.cuda.CUDAGraph.")
-
-
 def _check_device(device: Any) -> None:
     import torch
 
@@ -163,7 +158,7 @@ def _install_streams(torch: Any) -> None:
     torch.cuda.default_stream = lambda device=None: stream(stream_ptr=0)
     torch.cuda.set_stream = _set_stream
     torch.cuda.stream = torch.cuda.StreamContext = _StreamContext
-    torch.cuda.synchronize = lambda device=None: runtime.emu_wait_for_device()
+    torch.cuda.synchronize = lambda device=None: torch_graphs.check(runtime.emu_wait())
 
 
 def install(torch: Any) -> None:
@@ -185,7 +180,6 @@ def install(torch: Any) -> None:
         "is_bf16_supported": True,
         "get_arch_list": ["sm_90"],
         "mem_get_info": (TOTAL_MEMORY, TOTAL_MEMORY),
-        "is_current_stream_capturing": False,
         "memory_stats": {},
     }
     for name, answer in answers.items():
@@ -200,6 +194,6 @@ def install(torch: Any) -> None:
     torch.cuda.manual_seed = torch.cuda.manual_seed_all = _seed
     torch.cuda._initialized = True
     _install_streams(torch)
-    torch.cuda.CUDAGraph = _NoGraph
+    torch_graphs.install(torch)
     torch.cuda.device = torch.cuda.device_of = _Nothing
     torch.version.cuda = "13.0"

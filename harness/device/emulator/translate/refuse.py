@@ -26,9 +26,7 @@ _NAMES = {
     "tex3D": "textures",
     "cudaTextureObject_t": "textures",
     "cudaCreateTextureObject": "textures",
-    "cudaGraphCreate": "CUDA graphs",
-    "cudaGraphLaunch": "CUDA graphs",
-    "cudaStreamBeginCapture": "CUDA graphs",
+    "cudaGraphCreate": "CUDA graphs that are built node by node",
     "cuTensorMapEncodeTiled": "tensor maps (TMA)",
     "CUtensorMap": "tensor maps (TMA)",
 }

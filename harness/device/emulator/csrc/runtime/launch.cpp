@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "capture.h"
 #include "cuda_state.h"
 #include "check.h"
 #include "state.h"
@@ -380,7 +381,8 @@ void report(Launch* launch) {
 }
 }  // namespace
 
-void describe_launch(Launch* launch, const LaunchConfig& config, int number, void (*call)(void*), void* context) {
+void describe_launch(Launch* launch, const LaunchConfig& config, int number, void (*call)(void*),
+                     const Context& context) {
     launch->config = config;
     launch->number = number;
     launch->call = call;
@@ -393,7 +395,18 @@ void describe_launch(Launch* launch, const LaunchConfig& config, int number, voi
     launch->first_serial = upcoming_serial();
 }
 
-cudaError_t launch(const LaunchConfig& config, void (*call)(void*), void* context) {
+namespace {
+cudaError_t capture_launch(const LaunchConfig& config, void (*call)(void*), const Context& context) {
+    const std::shared_ptr<void> copied(context.copy(context.data), context.drop);
+    return capture(config.stream, [=](cudaStream_t where) {
+        LaunchConfig own = config;
+        own.stream = where;
+        return launch(own, call, Context{copied.get(), context.bytes, context.copy, context.drop});
+    });
+}
+}  // namespace
+
+cudaError_t launch(const LaunchConfig& config, void (*call)(void*), const Context& context) {
     if (current) fail("unsupported_by_emulator", config.line, "A kernel launches a kernel; the emulator has no dynamic "
                       "parallelism.");
     raise_unseen_error();
@@ -401,6 +414,7 @@ cudaError_t launch(const LaunchConfig& config, void (*call)(void*), void* contex
     require_stream(config.stream, "a launch", &config, number);
     const Refusal refusal = check_limits(config);
     if (refusal.error != cudaSuccess) return refuse(config, refusal, number);
+    if (is_captured(config.stream)) return capture_launch(config, call, context);
     Launch run{};
     describe_launch(&run, config, number, call, context);
     if (options.check) check_begin_launch(&run);

@@ -150,7 +150,7 @@ struct Launch {
     LaunchConfig config;
     int number;
     void (*call)(void*);
-    void* context;
+    Context context;
     uint64_t blocks;
     unsigned threads;
     uint64_t resident;               // blocks that may be alive at once
@@ -182,7 +182,8 @@ inline uint64_t next_random(uint64_t& state) {
 }
 
 // launch.cpp
-void describe_launch(Launch* launch, const LaunchConfig& config, int number, void (*call)(void*), void* context);
+void describe_launch(Launch* launch, const LaunchConfig& config, int number, void (*call)(void*),
+                     const Context& context);
 void execute(Launch* launch);
 
 // fibers.cpp
