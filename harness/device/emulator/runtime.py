@@ -33,7 +33,7 @@ def load(folder: Path) -> None:
     ]
     for name in ("emu_take_findings", "emu_take_counts"):
         getattr(_library, name).restype = ctypes.c_char_p
-    for name in ("emu_memory_live_bytes", "emu_memory_peak_bytes"):
+    for name in ("emu_memory_total_bytes", "emu_memory_live_bytes", "emu_memory_peak_bytes"):
         getattr(_library, name).restype = ctypes.c_uint64
     for name in ("emu_current_stream", "emu_pool_stream"):
         getattr(_library, name).restype = ctypes.c_void_p

@@ -11,7 +11,6 @@ from harness.device.emulator.runtime import library
 
 NAME = "CUDA emulator on the CPU"
 CAPABILITY = (9, 0)
-TOTAL_MEMORY = 8 << 30
 _CUDA_TYPE = 1  # c10::DeviceType::CUDA
 
 
@@ -20,7 +19,7 @@ def _properties() -> SimpleNamespace:
         name=NAME,
         major=CAPABILITY[0],
         minor=CAPABILITY[1],
-        total_memory=TOTAL_MEMORY,
+        total_memory=library().emu_memory_total_bytes(),
         multi_processor_count=132,
         max_threads_per_multi_processor=2048,
         max_threads_per_block=1024,
@@ -179,7 +178,6 @@ def install(torch: Any) -> None:
         "get_device_properties": properties,
         "is_bf16_supported": True,
         "get_arch_list": ["sm_90"],
-        "mem_get_info": (TOTAL_MEMORY, TOTAL_MEMORY),
         "memory_stats": {},
     }
     for name, answer in answers.items():
@@ -190,6 +188,8 @@ def install(torch: Any) -> None:
         setattr(torch.cuda, "max_" + name, lambda device=None: peak())
     for name in ("reset_peak_memory_stats", "reset_max_memory_allocated"):
         setattr(torch.cuda, name, lambda device=None: library().emu_memory_reset_peak())
+    total = library().emu_memory_total_bytes()
+    torch.cuda.mem_get_info = lambda device=None: (total - live(), total)
     torch.cuda.set_device = _check_device
     torch.cuda.manual_seed = torch.cuda.manual_seed_all = _seed
     torch.cuda._initialized = True

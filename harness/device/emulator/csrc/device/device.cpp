@@ -101,7 +101,9 @@ Allocator* cuda_allocator() { return &allocator; }
 DataPtr cuda_memory(size_t bytes) {
     if (!bytes) return {nullptr, kDevice};
     void* data = emu_allocate(bytes);
-    TORCH_CHECK(data, "CUDA out of memory: the emulator cannot map ", bytes, " bytes.");
+    const uint64_t total = emu_memory_total_bytes(), free = total - emu_memory_live_bytes();
+    TORCH_CHECK_WITH(OutOfMemoryError, data, "CUDA out of memory. Tried to allocate ", bytes, " bytes. The emulated card has ",
+                     total, " bytes, of which ", free, " are free", bytes <= free ? ", and this machine has not." : ".");
     emu_keep_for_graph(data);
     return {data, data, &release, kDevice};
 }

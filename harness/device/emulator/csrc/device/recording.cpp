@@ -98,6 +98,8 @@ void capture_operator(const OperatorHandle& op, Stack* stack) {
     const PutBack put_back(op, call.arguments);
     try {
         call_on_cpu(op, stack);
+    } catch (const OutOfMemoryError&) {
+        throw;
     } catch (const Error& error) {   // of values that are not there yet
         TORCH_CHECK_NOT_IMPLEMENTED(false, "CUDA emulator: not emulated: ", op.schema().name(), " in a captured stream (",
                                     error.what_without_backtrace(), ")");

@@ -164,8 +164,8 @@ cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) {
     return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
-    *total = size_t(8) << 30;
-    *free_bytes = *total - std::min<size_t>(*total, emu_memory_live_bytes());
+    *total = emu_memory_total_bytes();
+    *free_bytes = *total - emu_memory_live_bytes();
     return cudaSuccess;
 }
 
@@ -351,7 +351,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
     *p = cudaDeviceProp{};
     strcpy(p->name, "CUDA emulator on the CPU");
-    p->totalGlobalMem = size_t(8) << 30;
+    p->totalGlobalMem = emu_memory_total_bytes();
     p->totalConstMem = 65536;
     p->sharedMemPerBlock = kStaticSharedLimit;
     p->sharedMemPerBlockOptin = kDynamicSharedLimit;
