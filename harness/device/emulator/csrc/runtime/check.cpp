@@ -398,8 +398,20 @@ void before_exchange(const volatile void* address, size_t bytes, int line, Scope
     atomic_access(address, bytes, line, scope, true, true);
 }
 
-Kind volatile_kind(uintptr_t address, bool write) {
-    if (write) return Kind::Volatile;
+Kind volatile_kind(uintptr_t address, bool write, uintptr_t site) {
+    const auto begin = std::begin(current->recent), end = std::end(current->recent);
+    if (write) {
+        linger(site);
+        for (auto& read : current->recent) read = {};
+        return Kind::Volatile;
+    }
+    const auto same = std::find_if(begin, end, [address](const auto& read) { return read.address == address; });
+    if (same != end) {   // a poll may begin with a read of its own, before the loop
+        remember_poll(address, site);
+        remember_poll(address, same->site);
+    }
+    std::copy_backward(begin, end - 1, end);
+    *begin = {address, site};
     const bool polls = current->last_volatile == address;
     current->last_volatile = address;
     return polls ? Kind::Flag : Kind::Volatile;
@@ -409,7 +421,7 @@ void before_volatile(const volatile void* address, size_t bytes, bool write, int
     if (!current) return;
     const auto at = reinterpret_cast<uintptr_t>(address);
     if (!write) give_way();
-    checked_access(Access{at, bytes, write, volatile_kind(at, write), 0, line});
+    checked_access(Access{at, bytes, write, volatile_kind(at, write, kLineSite | uintptr_t(line)), 0, line});
 }
 
 void before_strong(const volatile void* address, size_t bytes, bool write, int line) {

@@ -69,9 +69,10 @@ void add(Launch* launch, const RawFinding& f) {
     const std::string key = f.kind + ":" + std::to_string(f.line) + ":" + std::to_string(f.at);
     if (launch->reported.count(key)) return;
     auto& findings = launch->findings;
-    if (findings.size() >= kMostFindings) {  // values that nobody may use give way to what is a defect for sure
-        const auto least = std::find_if(findings.begin(), findings.end(), [](const auto& g) { return g.of_value; });
-        if (f.of_value || least == findings.end()) return;
+    if (findings.size() >= kMostFindings) {  // what may turn out to be none gives way to what is a defect for sure
+        auto is_unsure = [](const RawFinding& g) { return g.of_value || g.unless_polled; };
+        const auto least = std::find_if(findings.begin(), findings.end(), is_unsure);
+        if (is_unsure(f) || least == findings.end()) return;
         findings.erase(least);
     }
     launch->reported.insert(key);
@@ -100,6 +101,8 @@ void note_pair(Launch* launch, const char* kind, const std::string& message, con
     f.other = other.at;
     f.other_line = other.line;
     f.other_access = other.write ? "wrote" : "read";
+    f.unless_polled = other.unless_polled;
+    f.polled_site = other.polled_site;
     by(thread, &f);
     add(launch, f);
 }
@@ -421,6 +424,7 @@ cudaError_t launch(const LaunchConfig& config, void (*call)(void*), const Contex
     execute(&run);
     if (options.check) end_counts(&run);
     note_overruns(&run);
+    if (options.check) drop_polled(&run);
     if (options.check) drop_unused_values(&run);
     report(&run);
     return cudaSuccess;

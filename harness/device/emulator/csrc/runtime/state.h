@@ -98,6 +98,7 @@ struct BlockState : Block {
     bool waits_for_cluster = false;
     bool gave_way = false;         // wants other blocks to run
     unsigned polls = 0;
+    bool one_waits = false;        // maybe for a thread that has not started
     std::map<unsigned, NamedBarrier> named;
     std::map<unsigned, AsyncQueue> async;   // by rank of the thread
     std::map<void*, Mbarrier> mbarriers;    // in this block's shared memory, by address
@@ -236,6 +237,7 @@ struct OtherAccess {
     uintptr_t at = 0;
     int line = 0;
     bool write = false;
+    uintptr_t unless_polled = 0, polled_site = 0;   // as in RawFinding
 };
 void note_pair(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line,
                uintptr_t at, bool write, const OtherAccess& other);
