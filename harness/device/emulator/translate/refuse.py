@@ -10,7 +10,7 @@ from harness.device.emulator.translate.launches import CannotRead
 from harness.device.emulator.translate.lexer import Source
 
 _HEADERS = re.compile(
-    r"#\s*include\s*[<\"](mma\.h|cute/|cutlass/|thrust/|cublas|cudnn|curand_mtgp32|cufft|cusparse|texture_|surface_|"
+    r"#\s*include\s*[<\"](mma\.h|cute/|cutlass/|thrust/|cublas(?!_v2\.h)|cudnn|curand_mtgp32|cufft|cusparse|texture_|surface_|"
     r"cooperative_groups/details)[^>\"]*[>\"]"
 )
 # torch's and CUB's headers that need CUDA's libraries or compiler, unless the emulator has one of the same name.

@@ -65,16 +65,6 @@ private:
 };
 
 Stack last(const Stack& stack, size_t count) { return Stack(stack.end() - std::ptrdiff_t(count), stack.end()); }
-
-class InStream {
-public:
-    explicit InStream(void* stream) { emu_set_current_stream(stream); }
-    ~InStream() { emu_set_current_stream(before_); }
-    InStream(const InStream&) = delete;
-
-private:
-    void* const before_ = emu_current_stream();
-};
 }  // namespace
 
 void refuse_wait_in_capture() {
