@@ -71,7 +71,7 @@ def test_what_the_emulator_cannot_do_rejects_nothing_and_hides_no_defect(kinds, 
 
 
 IN_A_KERNEL = "nothing<<<1, 1>>>();"
-IN_PYTHON = "graph = torch.cuda.CUDAGraph()"
+IN_PYTHON = "torch.cuda.CUDAGraph().debug_dump('graph.dot')"
 
 
 @pytest.mark.parametrize("what", [IN_A_KERNEL, IN_PYTHON])

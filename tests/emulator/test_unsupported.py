@@ -21,14 +21,14 @@ def _explained(message: str) -> Exception:
         ("'cudaSurfaceObject_t' does not name a type", "cudaSurfaceObject_t"),
         ("'cudaGraphAddKernelNode' was not declared in this scope", "cudaGraphAddKernelNode"),
         ("there are no arguments to 'cyl_bessel_i1' that depend on a template parameter, so", "cyl_bessel_i1"),
-        ("'getCurrentCUDABlasHandle' is not a member of 'at::cuda'", "at::cuda::getCurrentCUDABlasHandle"),
+        ("'getCurrentCUDASolverDnHandle' is not a member of 'at::cuda'", "at::cuda::getCurrentCUDASolverDnHandle"),
         ("'cub::DeviceReduce' has not been declared", "cub::DeviceReduce"),
         ("'BlockRadixSort' in namespace 'cub' does not name a template type", "cub::BlockRadixSort"),
         (
             "'class cooperative_groups::__v1::thread_block' has no member named 'barrier_arrive'",
             "barrier_arrive of cooperative_groups::__v1",
         ),
-        ("cublas_v2.h: No such file or directory", "the header cublas_v2.h"),
+        ("cusparse.h: No such file or directory", "the header cusparse.h"),
         ("cutlass/numeric_types.h: No such file or directory", "the header cutlass/numeric_types.h"),
         (
             "invalid use of 'struct kernel(float*)::emu_shared_31_tile'",

@@ -14,6 +14,7 @@ from pathlib import Path
 from harness.errors import KernelgateError
 
 HERE = Path(__file__).resolve().parent
+CURAND = "curand_kernel.h"
 
 
 class Missing(KernelgateError, RuntimeError):
@@ -67,15 +68,27 @@ def _from_toolkit() -> list[Path]:
     return []
 
 
-def _from_packages() -> list[Path]:
-    """The headers of PyPI's nvidia packages: under nvidia/cu13 since CUDA 13, one folder a package before."""
+def _package_folders() -> list[Path]:
+    """Where PyPI's nvidia packages have headers: under nvidia/cu13 since CUDA 13, one folder a package before."""
     spec = importlib.util.find_spec("nvidia")
     roots = [Path(place) for place in (spec.submodule_search_locations or [])] if spec else []
+    return [folder for root in roots for folder in sorted(root.glob("*/include"))]
+
+
+def _from_packages() -> list[Path]:
     found: list[Path] = []
-    for include in (folder for root in roots for folder in sorted(root.glob("*/include"))):
+    for include in _package_folders():
         if any((include / name).exists() for name in ("cuda_runtime.h", "crt", "cccl", "nv/target")):
             found += [include, include / "cccl"]
     return [folder for folder in found if folder.exists()]
+
+
+def _with_curand(folders: list[Path]) -> list[Path]:
+    """Toolkits may come without cuRAND, which is a package of its own. Behind all others: what stands beside it may be
+    of another version."""
+    if any((folder / CURAND).exists() for folder in folders):
+        return folders
+    return [*folders, *(folder for folder in _package_folders() if (folder / CURAND).exists())][: len(folders) + 1]
 
 
 @cache
@@ -87,7 +100,12 @@ def cuda_includes() -> tuple[Path, ...]:
             "The emulator needs CUDA's headers and found neither a toolkit nor PyPI's packages: "
             "pip install nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl."
         )
-    return tuple(found)
+    return tuple(_with_curand(found))
+
+
+def has_curand() -> bool:
+    """Whether the headers of cuRAND are there."""
+    return any((folder / CURAND).exists() for folder in cuda_includes())
 
 
 def include_flags(shims: bool) -> list[str]:

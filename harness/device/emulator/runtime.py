@@ -33,7 +33,7 @@ def load(folder: Path) -> None:
     ]
     for name in ("emu_take_findings", "emu_take_counts"):
         getattr(_library, name).restype = ctypes.c_char_p
-    for name in ("emu_memory_live_bytes", "emu_memory_peak_bytes"):
+    for name in ("emu_memory_total_bytes", "emu_memory_live_bytes", "emu_memory_peak_bytes"):
         getattr(_library, name).restype = ctypes.c_uint64
     for name in ("emu_current_stream", "emu_pool_stream"):
         getattr(_library, name).restype = ctypes.c_void_p
@@ -43,7 +43,10 @@ def load(folder: Path) -> None:
     _library.emu_name.restype = _library.emu_name_size.restype = _library.emu_forget_sizes.restype = None
     _library.emu_name.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
     _library.emu_name_size.argtypes = [ctypes.c_size_t, ctypes.c_char_p]
-    _library.emu_access.restype = ctypes.c_char_p
+    for name in ("emu_access", "emu_wait", "emu_begin_capture", "emu_end_capture", "emu_launch_graph"):
+        getattr(_library, name).restype = ctypes.c_char_p
+    for name in ("emu_end_capture", "emu_launch_graph", "cudaGraphExecDestroy"):
+        getattr(_library, name).argtypes = [ctypes.c_void_p] * (2 if name == "emu_end_capture" else 1)
     _library.emu_access.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     _others.append(ctypes.CDLL(str(folder / libraries.DEVICE), mode=ctypes.RTLD_GLOBAL))
 

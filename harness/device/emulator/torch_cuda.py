@@ -6,12 +6,11 @@ import ctypes
 from types import SimpleNamespace
 from typing import Any
 
-from harness.build.extension import NOT_EMULATED
+from harness.device.emulator import torch_graphs
 from harness.device.emulator.runtime import library
 
 NAME = "CUDA emulator on the CPU"
 CAPABILITY = (9, 0)
-TOTAL_MEMORY = 8 << 30
 _CUDA_TYPE = 1  # c10::DeviceType::CUDA
 
 
@@ -20,7 +19,7 @@ def _properties() -> SimpleNamespace:
         name=NAME,
         major=CAPABILITY[0],
         minor=CAPABILITY[1],
-        total_memory=TOTAL_MEMORY,
+        total_memory=library().emu_memory_total_bytes(),
         multi_processor_count=132,
         max_threads_per_multi_processor=2048,
         max_threads_per_block=1024,
@@ -130,11 +129,6 @@ class _Nothing:
         return None
 
 
-class _NoGraph:
-    def __init__(self, *_args: Any, **_kwargs: Any):
-        raise NotImplementedError(f"{NOT_EMULATED}torch.cuda.CUDAGraph.")
-
-
 def _check_device(device: Any) -> None:
     import torch
 
@@ -163,7 +157,7 @@ def _install_streams(torch: Any) -> None:
     torch.cuda.default_stream = lambda device=None: stream(stream_ptr=0)
     torch.cuda.set_stream = _set_stream
     torch.cuda.stream = torch.cuda.StreamContext = _StreamContext
-    torch.cuda.synchronize = lambda device=None: runtime.emu_wait_for_device()
+    torch.cuda.synchronize = lambda device=None: torch_graphs.check(runtime.emu_wait())
 
 
 def install(torch: Any) -> None:
@@ -184,8 +178,6 @@ def install(torch: Any) -> None:
         "get_device_properties": properties,
         "is_bf16_supported": True,
         "get_arch_list": ["sm_90"],
-        "mem_get_info": (TOTAL_MEMORY, TOTAL_MEMORY),
-        "is_current_stream_capturing": False,
         "memory_stats": {},
     }
     for name, answer in answers.items():
@@ -196,10 +188,12 @@ def install(torch: Any) -> None:
         setattr(torch.cuda, "max_" + name, lambda device=None: peak())
     for name in ("reset_peak_memory_stats", "reset_max_memory_allocated"):
         setattr(torch.cuda, name, lambda device=None: library().emu_memory_reset_peak())
+    total = library().emu_memory_total_bytes()
+    torch.cuda.mem_get_info = lambda device=None: (total - live(), total)
     torch.cuda.set_device = _check_device
     torch.cuda.manual_seed = torch.cuda.manual_seed_all = _seed
     torch.cuda._initialized = True
     _install_streams(torch)
-    torch.cuda.CUDAGraph = _NoGraph
+    torch_graphs.install(torch)
     torch.cuda.device = torch.cuda.device_of = _Nothing
     torch.version.cuda = "13.0"

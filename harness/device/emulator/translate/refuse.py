@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from harness.device.emulator import paths
 from harness.device.emulator.translate.launches import CannotRead
 from harness.device.emulator.translate.lexer import Source
 
 _HEADERS = re.compile(
-    r"#\s*include\s*[<\"](mma\.h|cute/|cutlass/|thrust/|cublas|cudnn|curand|cufft|cusparse|texture_|surface_|"
+    r"#\s*include\s*[<\"](mma\.h|cute/|cutlass/|thrust/|cublas(?!_v2\.h)|cudnn|curand_mtgp32|cufft|cusparse|texture_|surface_|"
     r"cooperative_groups/details)[^>\"]*[>\"]"
 )
 # torch's and CUB's headers that need CUDA's libraries or compiler, unless the emulator has one of the same name.
@@ -17,8 +18,11 @@ _REPLACED = re.compile(
     r"#\s*include\s*[<\"](?P<name>(c10/cuda|ATen/cuda|ATen/native/cuda|torch/csrc/cuda|cub)/[^>\"]*)[>\"]"
 )
 _OWN_HEADERS = Path(__file__).resolve().parent.parent / "include"
+_CURAND = re.compile(r"#\s*include\s*[<\"]curand")
 _HARMLESS = {"ATen/cuda/Atomic.cuh", "ATen/cuda/DeviceUtils.cuh", "ATen/cuda/NumericLimits.cuh"}  # torch's own will do
 _NAMES = {
+    "curandStateMtgp32": "cuRAND's MTGP32",
+    "curandStateMtgp32_t": "cuRAND's MTGP32",
     "wmma": "tensor-core fragments (wmma)",
     "tex1D": "textures",
     "tex1Dfetch": "textures",
@@ -26,9 +30,7 @@ _NAMES = {
     "tex3D": "textures",
     "cudaTextureObject_t": "textures",
     "cudaCreateTextureObject": "textures",
-    "cudaGraphCreate": "CUDA graphs",
-    "cudaGraphLaunch": "CUDA graphs",
-    "cudaStreamBeginCapture": "CUDA graphs",
+    "cudaGraphCreate": "CUDA graphs that are built node by node",
     "cuTensorMapEncodeTiled": "tensor maps (TMA)",
     "CUtensorMap": "tensor maps (TMA)",
 }
@@ -46,3 +48,5 @@ def check(source: Source) -> None:
             missing = replaced and not (_OWN_HEADERS / replaced["name"]).exists() and replaced["name"] not in _HARMLESS
             if _HEADERS.match(directive) or missing:
                 raise CannotRead(i, f"the header {directive.split('include', 1)[1].strip()}")
+            if _CURAND.match(directive) and not paths.has_curand():
+                raise CannotRead(i, "cuRAND, whose headers are not here; pip install nvidia-curand brings them")

@@ -5,13 +5,14 @@
 #include <cuda_runtime.h>
 
 #include "../../include/emu/current_stream.h"
+#include "../runtime/capture.h"
 #include "../runtime/memory.h"
 #include "alias.h"
 
 namespace emu_device {
 using namespace c10;
 
-void release(void* data) { emu_release(data); }
+void release(void* data) { emu_let_go(data); }
 
 namespace {
 const Device kDevice(DeviceType::CUDA, 0);
@@ -20,6 +21,7 @@ const Device kDevice(DeviceType::CUDA, 0);
 Stream as_torch(void* handle) { return Stream(Stream::UNSAFE, kDevice, reinterpret_cast<StreamId>(handle)); }
 cudaStream_t as_cuda(const Stream& stream) { return reinterpret_cast<cudaStream_t>(stream.id()); }
 cudaEvent_t as_cuda(void* event) { return static_cast<cudaEvent_t>(event); }
+void check(cudaError_t error) { TORCH_CHECK(error == cudaSuccess, "CUDA error: ", cudaGetErrorString(error), "."); }
 
 struct Guard final : impl::DeviceGuardImplInterface {
     DeviceType type() const override { return DeviceType::CUDA; }
@@ -45,18 +47,18 @@ struct Guard final : impl::DeviceGuardImplInterface {
     }
     void record(void** event, const Stream& stream, const DeviceIndex, const EventFlag) const override {
         if (!*event) (void)cudaEventCreate(reinterpret_cast<cudaEvent_t*>(event));
-        (void)cudaEventRecord(as_cuda(*event), as_cuda(stream));
+        check(cudaEventRecord(as_cuda(*event), as_cuda(stream)));
     }
     void block(void* event, const Stream& stream) const override {
-        if (event) (void)cudaStreamWaitEvent(as_cuda(stream), as_cuda(event), 0);
+        if (event) check(cudaStreamWaitEvent(as_cuda(stream), as_cuda(event), 0));
     }
     bool queryEvent(void* event) const override { return !event || cudaEventQuery(as_cuda(event)) == cudaSuccess; }
     bool queryStream(const Stream& stream) const override { return cudaStreamQuery(as_cuda(stream)) == cudaSuccess; }
-    void synchronizeStream(const Stream& stream) const override { (void)cudaStreamSynchronize(as_cuda(stream)); }
+    void synchronizeStream(const Stream& stream) const override { check(cudaStreamSynchronize(as_cuda(stream))); }
     void synchronizeEvent(void* event) const override {
-        if (event) (void)cudaEventSynchronize(as_cuda(event));
+        if (event) check(cudaEventSynchronize(as_cuda(event)));
     }
-    void synchronizeDevice(const DeviceIndex) const override { (void)cudaDeviceSynchronize(); }
+    void synchronizeDevice(const DeviceIndex) const override { check(cudaDeviceSynchronize()); }
     void recordDataPtrOnStream(const DataPtr&, const Stream&) const override {}
     double elapsedTime(void* from, void* to, const DeviceIndex) const override {
         float ms = 0;
@@ -88,7 +90,7 @@ struct Hooks final : at::CUDAHooksInterface {
     bool isPinnedPtr(const void*) const override { return false; }
     Allocator* getPinnedMemoryAllocator() const override { return GetAllocator(DeviceType::CPU); }
     Allocator* getCUDADeviceAllocator() const override { return &allocator; }
-    void deviceSynchronize(DeviceIndex) const override { (void)cudaDeviceSynchronize(); }
+    void deviceSynchronize(DeviceIndex) const override { check(cudaDeviceSynchronize()); }
     const at::Generator& getDefaultGenerator(DeviceIndex) const override { return at::detail::getDefaultCPUGenerator(); }
     at::Generator getNewGenerator(DeviceIndex) const override { return at::detail::createCPUGenerator(); }
 };
@@ -99,7 +101,10 @@ Allocator* cuda_allocator() { return &allocator; }
 DataPtr cuda_memory(size_t bytes) {
     if (!bytes) return {nullptr, kDevice};
     void* data = emu_allocate(bytes);
-    TORCH_CHECK(data, "CUDA out of memory: the emulator cannot map ", bytes, " bytes.");
+    const uint64_t total = emu_memory_total_bytes(), free = total - emu_memory_live_bytes();
+    TORCH_CHECK_WITH(OutOfMemoryError, data, "CUDA out of memory. Tried to allocate ", bytes, " bytes. The emulated card has ",
+                     total, " bytes, of which ", free, " are free", bytes <= free ? ", and this machine has not." : ".");
+    emu_keep_for_graph(data);
     return {data, data, &release, kDevice};
 }
 

@@ -6,15 +6,45 @@
 #include <torch/library.h>
 
 #include "../../include/emu/current_stream.h"
+#include "../runtime/capture.h"
 #include "alias.h"
+#include "operators.h"
 
 namespace emu_device {
 using namespace c10;
 
+bool is_written(const AliasInfo* info) {
+    if (!info) return false;
+    const auto& elements = info->containedTypes();   // of a list
+    auto is_write = [](const AliasInfo& element) { return element.isWrite(); };
+    return info->isWrite() || std::any_of(elements.begin(), elements.end(), is_write);
+}
+
+bool gives_views(const OperatorHandle& op) {
+    const auto& returns = op.schema().returns();
+    return std::any_of(returns.begin(), returns.end(), [](const Argument& result) {
+        return result.alias_info() && !result.alias_info()->isWrite();
+    });
+}
+
+bool host_waits(const OperatorHandle& op, const torch::jit::Stack& stack) {
+    bool has_indices = false, has_mask = false;
+    for (size_t i = stack.size() - op.schema().arguments().size(); i < stack.size(); i++) {
+        if (!stack[i].isOptionalTensorList()) continue;
+        for (const std::optional<at::Tensor>& index : stack[i].toOptionalTensorList()) {
+            if (!index) continue;
+            has_indices = true;
+            has_mask |= index->defined() && (index->scalar_type() == at::kBool || index->scalar_type() == at::kByte);
+        }
+    }
+    if (has_mask || op.hasTag(at::Tag::data_dependent_output)) return true;
+    return op.hasTag(at::Tag::dynamic_output_shape) && !has_indices;
+}
+
 namespace {
 // Without bytes where they are not known exactly: the gaps of a strided tensor may be another stream's.
 void order_access(const std::string& name, const at::Tensor& tensor, bool write) {
-    if (!tensor.defined() || !tensor.is_cuda()) return;
+    if (!tensor.defined() || !tensor.is_cuda() || emu_is_capturing()) return;
     const size_t bytes = tensor.is_non_overlapping_and_dense() ? tensor.nbytes() : 0;
     const char* race = emu_access(name.c_str(), tensor.const_data_ptr(), bytes, write);
     TORCH_CHECK(!race, "CUDA emulator: ", race);
@@ -27,15 +57,16 @@ public:
 
     void run() {
         const size_t base = stack_->size() - count_;
+        const bool waits = host_waits(op_, *stack_);
         for (size_t i = 0; i < count_; i++) alias_argument(i, (*stack_)[base + i]);
         refuse_mixed_devices();
-        if (!gives_views()) order_in_stream();
+        if (!gives_views(op_)) order_in_stream(waits);
         op_.redispatchBoxed(DispatchKeySet(DispatchKey::CPU), stack_);
         for (size_t i = 0; i < count_; i++) follow_resize(i);
         const size_t results = op_.schema().returns().size();
         for (size_t i = stack_->size() - results; i < stack_->size(); i++) {
             label_result((*stack_)[i]);
-            if (!gives_views()) order_result((*stack_)[i]);
+            if (!gives_views(op_)) order_result((*stack_)[i]);
         }
     }
 
@@ -71,35 +102,13 @@ private:
 
     at::Tensor index_alias(const at::Tensor& tensor) {   // indices may stay on the CPU
         touched_.emplace_back(tensor, false);
-        has_indices_ = true;
-        has_mask_ |= tensor.defined() && (tensor.scalar_type() == at::kBool || tensor.scalar_type() == at::kByte);
         if (tensor.defined() && tensor.is_cuda()) cuda_tensors_++;
         return memory_.to_cpu(tensor);
     }
 
-    bool gives_views() const {
-        const auto& returns = op_.schema().returns();
-        return std::any_of(returns.begin(), returns.end(), [](const Argument& result) {
-            return result.alias_info() && !result.alias_info()->isWrite();
-        });
-    }
-
-    static bool is_written(const AliasInfo* info) {
-        if (!info) return false;
-        const auto& elements = info->containedTypes();   // of a list
-        auto is_write = [](const AliasInfo& element) { return element.isWrite(); };
-        return info->isWrite() || std::any_of(elements.begin(), elements.end(), is_write);
-    }
-
-    // The host needs to know the values: they are the result, its shape depends on them, or a mask becomes indices.
-    bool host_waits() const {
-        if (has_mask_ || op_.hasTag(at::Tag::data_dependent_output)) return true;
-        return op_.hasTag(at::Tag::dynamic_output_shape) && !has_indices_;
-    }
-
-    void order_in_stream() const {
+    void order_in_stream(bool host_waits) const {
         for (const auto& [tensor, write] : touched_) order_access(op_.schema().name(), tensor, write);
-        if (host_waits()) emu_wait_for_current_stream();
+        if (host_waits) emu_wait_for_current_stream();
     }
 
     void order_result(const IValue& result) const {
@@ -152,12 +161,18 @@ private:
     std::vector<std::pair<at::Tensor, bool>> touched_;   // and whether it is written
     Aliases memory_;
     int cuda_tensors_ = 0, cpu_tensors_ = 0;
-    bool creates_on_cuda_ = false, has_indices_ = false, has_mask_ = false;
+    bool creates_on_cuda_ = false;
 };
 
+}  // namespace
+
+void call_on_cpu(const OperatorHandle& op, torch::jit::Stack* stack) { BoxedCall(op, stack).run(); }
+
+namespace {
 void run_on_cpu(const OperatorHandle& op, torch::jit::Stack* stack) {
     try {
-        BoxedCall(op, stack).run();
+        if (emu_is_capturing()) capture_operator(op, stack);
+        else call_on_cpu(op, stack);
     } catch (const c10::NotImplementedError& error) {   // a GPU may have a kernel where a CPU has none
         TORCH_CHECK_NOT_IMPLEMENTED(false, "CUDA emulator: not emulated: ", op.schema().name(), ", which has no CPU kernel (",
                                     error.what_without_backtrace(), ")");
@@ -177,15 +192,24 @@ at::Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<Sca
     return at::detail::empty_strided_generic(size, stride, cuda_allocator(), DispatchKeySet(DispatchKey::CUDA),
                                              dtype_or_default(dtype));
 }
-// The host waits for what it is given from the device, and for the end of a copy from its own memory.
-at::Tensor& copy_(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
+void copy_now(const at::Tensor& to, const at::Tensor& from) {
     order_access("aten::copy_", from, false);
-    order_access("aten::copy_", self, true);
-    if (self.is_cpu() != from.is_cpu() && !non_blocking) emu_wait_for_current_stream();
+    order_access("aten::copy_", to, true);
     Aliases aliases;
-    at::Tensor to_alias = aliases.to_cpu(self), from_alias = aliases.to_cpu(from);
+    at::Tensor to_alias = aliases.to_cpu(to), from_alias = aliases.to_cpu(from);
     at::AutoDispatchBelowADInplaceOrView guard;
     to_alias.copy_(from_alias);
+}
+// The host waits for what it is given from the device, and for the end of a copy from its own memory.
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
+    const bool host_waits = self.is_cpu() != from.is_cpu() && !non_blocking;
+    if (host_waits) refuse_wait_in_capture();
+    if (emu_is_capturing()) {
+        capture_work([self, from] { copy_now(self, from); });
+        return self;
+    }
+    copy_now(self, from);
+    if (host_waits) emu_wait_for_current_stream();
     return self;
 }
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& to, bool non_blocking) {
@@ -194,6 +218,7 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& to, bool non_bloc
     return to;
 }
 Scalar local_scalar_dense(const at::Tensor& self) {
+    refuse_wait_in_capture();
     order_access("aten::_local_scalar_dense", self, false);
     emu_wait_for_current_stream();
     Aliases aliases;

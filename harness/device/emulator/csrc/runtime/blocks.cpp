@@ -114,6 +114,7 @@ void begin_block(BlockState* b, Launch* launch, uint64_t number) {
     b->head = 0;
     b->retiring = nullptr;
     b->arrived = b->at_grid = b->fell_through = b->polls = 0;
+    b->one_waits = false;
     b->barrier_line = 0;
     b->waits_for_grid = b->gave_way = b->waited_for_launch = false;
     b->named.clear();

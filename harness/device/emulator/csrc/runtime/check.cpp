@@ -18,7 +18,7 @@ struct Range {
     bool holds(uintptr_t a) const { return a >= begin && a < end; }
 };
 std::vector<Range> images;            // code and data of loaded libraries: constants and __device__ variables
-std::vector<Range> thread_stacks;     // of the launching thread: kernel arguments are read from there
+std::vector<Range> argument_memory;   // the launching thread's stack, or what a CUDA graph keeps
 thread_local std::vector<Range> thread_variables;   // of a thread that runs blocks; exactly those, for tensors lie beside
 struct CachedRegion {
     EmuRegion region;
@@ -40,7 +40,7 @@ int add_image(dl_phdr_info* image, size_t, void*) {
     return 0;
 }
 
-void find_stack() {
+void find_arguments(const Context& context) {
     pthread_attr_t attributes;
     void* low;
     size_t bytes;
@@ -48,7 +48,8 @@ void find_stack() {
     pthread_attr_getstack(&attributes, &low, &bytes);
     pthread_attr_destroy(&attributes);
     const uintptr_t begin = reinterpret_cast<uintptr_t>(low);
-    thread_stacks = {{begin, begin + bytes}};
+    const uintptr_t data = reinterpret_cast<uintptr_t>(context.data);
+    argument_memory = {{begin, begin + bytes}, {data, data + context.bytes}};
 }
 
 int add_thread_variables(dl_phdr_info* image, size_t, void*) {
@@ -250,7 +251,7 @@ bool built_in(uintptr_t address) {
 }
 
 bool runtime_memory(uintptr_t address) {
-    return in_any(thread_stacks, address) || in_any(thread_variables, address);
+    return in_any(argument_memory, address) || in_any(thread_variables, address);
 }
 
 BlockState* owner_of_shared(uintptr_t address) {
@@ -360,7 +361,7 @@ void checked_access(const Access& seen) {
 }
 
 void check_begin_launch(Launch* launch) {
-    find_stack();
+    find_arguments(launch->context);
     begin_ordering();
     begin_repeat();
     begin_races(launch);
@@ -397,8 +398,20 @@ void before_exchange(const volatile void* address, size_t bytes, int line, Scope
     atomic_access(address, bytes, line, scope, true, true);
 }
 
-Kind volatile_kind(uintptr_t address, bool write) {
-    if (write) return Kind::Volatile;
+Kind volatile_kind(uintptr_t address, bool write, uintptr_t site) {
+    const auto begin = std::begin(current->recent), end = std::end(current->recent);
+    if (write) {
+        linger(site);
+        for (auto& read : current->recent) read = {};
+        return Kind::Volatile;
+    }
+    const auto same = std::find_if(begin, end, [address](const auto& read) { return read.address == address; });
+    if (same != end) {   // a poll may begin with a read of its own, before the loop
+        remember_poll(address, site);
+        remember_poll(address, same->site);
+    }
+    std::copy_backward(begin, end - 1, end);
+    *begin = {address, site};
     const bool polls = current->last_volatile == address;
     current->last_volatile = address;
     return polls ? Kind::Flag : Kind::Volatile;
@@ -408,7 +421,7 @@ void before_volatile(const volatile void* address, size_t bytes, bool write, int
     if (!current) return;
     const auto at = reinterpret_cast<uintptr_t>(address);
     if (!write) give_way();
-    checked_access(Access{at, bytes, write, volatile_kind(at, write), 0, line});
+    checked_access(Access{at, bytes, write, volatile_kind(at, write, kLineSite | uintptr_t(line)), 0, line});
 }
 
 void before_strong(const volatile void* address, size_t bytes, bool write, int line) {

@@ -21,7 +21,9 @@ struct Access {
     bool exchange = false;   // an atomic that needs no earlier value
 };
 
-Kind volatile_kind(uintptr_t address, bool write);   // of the running thread's next volatile access
+// Of the running thread's next volatile access; `site` is its place in the code.
+Kind volatile_kind(uintptr_t address, bool write, uintptr_t site);
+constexpr uintptr_t kLineSite = uintptr_t(1) << 63;   // marks a place that is known by its line
 
 // check.cpp: is the address the kernel's to use, aligned, initialised?
 void checked_access(const Access& access);
@@ -84,6 +86,11 @@ void begin_repeat();
 void forbid_repeat();   // the launch writes what cannot be put back
 void save_for_repeat(const EmuRegion& region, const Cell* cells);   // before the launch writes there
 void drop_unused_values(Launch* launch);
+// Of races between volatile accesses in global memory those of words that are polled: flags, or flag and data in one. A
+// reader that comes late reads once, so where nobody polled, the launch runs again and lingers at volatile writes.
+void drop_polled(Launch* launch);
+void remember_poll(uintptr_t address, uintptr_t site);
+void linger(uintptr_t site);   // before a volatile write
 
 // counts.cpp
 void count_access(const Access& access, bool shared);

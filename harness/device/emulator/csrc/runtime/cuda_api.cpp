@@ -8,6 +8,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "capture.h"
 #include "cuda_state.h"
 #include "state.h"
 #include "streams.h"
@@ -115,6 +116,21 @@ static const ErrorText kErrors[] = {
     {cudaErrorInvalidSymbol, "cudaErrorInvalidSymbol", "invalid device symbol"},
     {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
     {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {cudaErrorIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state"},
+    {cudaErrorStreamCaptureUnsupported, "cudaErrorStreamCaptureUnsupported",
+     "operation not permitted when stream is capturing"},
+    {cudaErrorStreamCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {cudaErrorStreamCaptureMerge, "cudaErrorStreamCaptureMerge",
+     "operation would result in a merge of separate capture sequences"},
+    {cudaErrorStreamCaptureUnmatched, "cudaErrorStreamCaptureUnmatched", "capture was not ended in the same stream as it began"},
+    {cudaErrorStreamCaptureUnjoined, "cudaErrorStreamCaptureUnjoined",
+     "capturing stream has unjoined work"},
+    {cudaErrorStreamCaptureIsolation, "cudaErrorStreamCaptureIsolation",
+     "dependency created on uncaptured work in another stream"},
+    {cudaErrorStreamCaptureImplicit, "cudaErrorStreamCaptureImplicit",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
+    {cudaErrorCapturedEvent, "cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"},
 };
 static const ErrorText& find_error(cudaError_t error) {
     static const ErrorText unknown{cudaErrorUnknown, "cudaErrorUnknown", "unknown error"};
@@ -148,23 +164,36 @@ cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) {
     return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total) {
-    *total = size_t(8) << 30;
-    *free_bytes = *total - std::min<size_t>(*total, emu_memory_live_bytes());
+    *total = emu_memory_total_bytes();
+    *free_bytes = *total - emu_memory_live_bytes();
     return cudaSuccess;
 }
 
 // ---- memory
-cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+static cudaError_t allocate(void** pointer, size_t bytes) {
     *pointer = bytes ? emu_allocate(bytes) : nullptr;
     return bytes && !*pointer ? fail_with(cudaErrorMemoryAllocation) : cudaSuccess;
 }
-cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t) { return cudaMalloc(pointer, bytes); }
+cudaError_t cudaMalloc(void** pointer, size_t bytes) {
+    if (const cudaError_t error = may_call_unsafe()) return error;
+    return allocate(pointer, bytes);
+}
+cudaError_t cudaMallocAsync(void** pointer, size_t bytes, cudaStream_t stream) {
+    if (is_captured(stream)) refuse_unsupported("cudaMallocAsync in a captured stream");
+    return allocate(pointer, bytes);
+}
 cudaError_t cudaMallocManaged(void** pointer, size_t bytes, unsigned) { return cudaMalloc(pointer, bytes); }
 cudaError_t cudaFree(void* pointer) {
-    cudaDeviceSynchronize();
+    if (const cudaError_t error = may_call_unsafe()) return error;
+    raise_unseen_error();
+    emu_wait_for_device();
     return !pointer || emu_release(pointer) ? cudaSuccess : fail_with(cudaErrorInvalidValue);
 }
-cudaError_t cudaFreeAsync(void* pointer, cudaStream_t) {
+cudaError_t cudaFreeAsync(void* pointer, cudaStream_t stream) {
+    if (is_captured(stream)) {   // without an exception: destructors call this
+        keep_unsupported("cudaFreeAsync in a captured stream");
+        return fail_with(cudaErrorNotSupported);
+    }
     return !pointer || emu_release(pointer) ? cudaSuccess : fail_with(cudaErrorInvalidValue);
 }
 
@@ -180,9 +209,12 @@ static void in_order(cudaStream_t stream, const char* what, const void* address,
     if (!region_of(reinterpret_cast<uintptr_t>(address), &r)) return;   // the host's
     if (access_in_stream(stream, what, address, bytes, write, &said)) throw std::runtime_error("CUDA emulator: " + said);
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
     raise_unseen_error();
     require_stream(stream, "cudaMemcpyAsync");
+    if (is_captured(stream)) {
+        return capture(stream, [=](cudaStream_t where) { return cudaMemcpyAsync(to, from, bytes, kind, where); });
+    }
     if (!inside(to, bytes) || !inside(from, bytes)) return fail_with(cudaErrorInvalidValue);
     in_order(stream, "cudaMemcpyAsync", from, bytes, false);
     in_order(stream, "cudaMemcpyAsync", to, bytes, true);
@@ -211,6 +243,9 @@ cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t fro
 }
 cudaError_t cudaMemsetAsync(void* to, int value, size_t bytes, cudaStream_t stream) {
     require_stream(stream, "cudaMemsetAsync");
+    if (is_captured(stream)) {
+        return capture(stream, [=](cudaStream_t where) { return cudaMemsetAsync(to, value, bytes, where); });
+    }
     if (!inside(to, bytes)) return fail_with(cudaErrorInvalidValue);
     in_order(stream, "cudaMemsetAsync", to, bytes, true);
     memset(to, value, bytes);
@@ -316,7 +351,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
     *p = cudaDeviceProp{};
     strcpy(p->name, "CUDA emulator on the CPU");
-    p->totalGlobalMem = size_t(8) << 30;
+    p->totalGlobalMem = emu_memory_total_bytes();
     p->totalConstMem = 65536;
     p->sharedMemPerBlock = kStaticSharedLimit;
     p->sharedMemPerBlockOptin = kDynamicSharedLimit;

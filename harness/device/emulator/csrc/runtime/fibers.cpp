@@ -52,7 +52,7 @@ void more_stacks(BlockState* block) {
 void fiber_main() {
     Launch* launch = current->block->launch;
     try {
-        launch->call(launch->context);
+        launch->call(launch->context.data);
     } catch (const std::exception& e) {
         fail("host_code_in_kernel", 0, "A C++ exception left the kernel: %s.", e.what());
     }

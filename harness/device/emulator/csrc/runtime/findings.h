@@ -20,6 +20,8 @@ struct RawFinding {
     const char* other_access = "";  // "wrote" or "read": the earlier one that it conflicts with
     uintptr_t other = 0;   // address of that one, or 0
     int other_line = 0;    // its line, where that is known
+    uintptr_t unless_polled = 0;   // a race of volatile accesses, but where this word is polled, or at `polled_site`
+    uintptr_t polled_site = 0;
     bool of_value = false; // of an undefined value, which harms only where it is used
     std::optional<Coordinates> block, thread;   // empty where nobody knows whose access it was
 };

@@ -18,7 +18,7 @@ void shared_between(const void* address, size_t bytes, bool write, uintptr_t pc)
     if (!emu::current) return;
     if (!write) emu::give_way();
     const auto at = reinterpret_cast<uintptr_t>(address);
-    emu::checked_access({at, bytes, write, emu::volatile_kind(at, write), pc, 0});
+    emu::checked_access({at, bytes, write, emu::volatile_kind(at, write, pc), pc, 0});
 }
 
 // What releases, or is sequentially consistent, fences what came before it.

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 
+#include "capture.h"
 #include "cuda_state.h"
 #include "state.h"
 #include "streams.h"
@@ -61,12 +62,14 @@ cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
     raise_unseen_error();
     require_stream(stream, "cudaLaunchHostFunc");
+    if (is_captured(stream)) return capture(stream, [=](cudaStream_t where) { return cudaLaunchHostFunc(where, function, data); });
     function(data);
     return cudaSuccess;
 }
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t function, void* data, unsigned) {
     raise_unseen_error();
     require_stream(stream, "cudaStreamAddCallback");
+    if (const cudaError_t error = may_wait_for(stream)) return error;   // CUDA's for it in a capture
     function(stream, cudaSuccess, data);
     return cudaSuccess;
 }

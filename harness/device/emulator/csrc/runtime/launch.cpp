@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "capture.h"
 #include "cuda_state.h"
 #include "check.h"
 #include "state.h"
@@ -68,9 +69,10 @@ void add(Launch* launch, const RawFinding& f) {
     const std::string key = f.kind + ":" + std::to_string(f.line) + ":" + std::to_string(f.at);
     if (launch->reported.count(key)) return;
     auto& findings = launch->findings;
-    if (findings.size() >= kMostFindings) {  // values that nobody may use give way to what is a defect for sure
-        const auto least = std::find_if(findings.begin(), findings.end(), [](const auto& g) { return g.of_value; });
-        if (f.of_value || least == findings.end()) return;
+    if (findings.size() >= kMostFindings) {  // what may turn out to be none gives way to what is a defect for sure
+        auto is_unsure = [](const RawFinding& g) { return g.of_value || g.unless_polled; };
+        const auto least = std::find_if(findings.begin(), findings.end(), is_unsure);
+        if (is_unsure(f) || least == findings.end()) return;
         findings.erase(least);
     }
     launch->reported.insert(key);
@@ -99,6 +101,8 @@ void note_pair(Launch* launch, const char* kind, const std::string& message, con
     f.other = other.at;
     f.other_line = other.line;
     f.other_access = other.write ? "wrote" : "read";
+    f.unless_polled = other.unless_polled;
+    f.polled_site = other.polled_site;
     by(thread, &f);
     add(launch, f);
 }
@@ -380,7 +384,8 @@ void report(Launch* launch) {
 }
 }  // namespace
 
-void describe_launch(Launch* launch, const LaunchConfig& config, int number, void (*call)(void*), void* context) {
+void describe_launch(Launch* launch, const LaunchConfig& config, int number, void (*call)(void*),
+                     const Context& context) {
     launch->config = config;
     launch->number = number;
     launch->call = call;
@@ -393,7 +398,18 @@ void describe_launch(Launch* launch, const LaunchConfig& config, int number, voi
     launch->first_serial = upcoming_serial();
 }
 
-cudaError_t launch(const LaunchConfig& config, void (*call)(void*), void* context) {
+namespace {
+cudaError_t capture_launch(const LaunchConfig& config, void (*call)(void*), const Context& context) {
+    const std::shared_ptr<void> copied(context.copy(context.data), context.drop);
+    return capture(config.stream, [=](cudaStream_t where) {
+        LaunchConfig own = config;
+        own.stream = where;
+        return launch(own, call, Context{copied.get(), context.bytes, context.copy, context.drop});
+    });
+}
+}  // namespace
+
+cudaError_t launch(const LaunchConfig& config, void (*call)(void*), const Context& context) {
     if (current) fail("unsupported_by_emulator", config.line, "A kernel launches a kernel; the emulator has no dynamic "
                       "parallelism.");
     raise_unseen_error();
@@ -401,12 +417,14 @@ cudaError_t launch(const LaunchConfig& config, void (*call)(void*), void* contex
     require_stream(config.stream, "a launch", &config, number);
     const Refusal refusal = check_limits(config);
     if (refusal.error != cudaSuccess) return refuse(config, refusal, number);
+    if (is_captured(config.stream)) return capture_launch(config, call, context);
     Launch run{};
     describe_launch(&run, config, number, call, context);
     if (options.check) check_begin_launch(&run);
     execute(&run);
     if (options.check) end_counts(&run);
     note_overruns(&run);
+    if (options.check) drop_polled(&run);
     if (options.check) drop_unused_values(&run);
     report(&run);
     return cudaSuccess;

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <deque>
@@ -11,6 +12,7 @@
 #include <unordered_map>
 
 namespace {
+constexpr uint64_t kCardBytes = uint64_t(80) << 30;   // of the memory that kernels and the host are told about
 constexpr size_t kPage = 4096;
 // A GPU aligns to 512 bytes. The data ends at the guard page so that a read past the end traps, and 32
 // bytes is the widest vector a thread can load; more alignment would only hide overruns.
@@ -71,23 +73,39 @@ bool damaged(uintptr_t from, uintptr_t to, uintptr_t* where) {
 }
 }  // namespace
 
+namespace {
+// Counted before the memory is there, so that no two threads share what is left.
+bool take_room(size_t bytes) {
+    std::lock_guard<std::mutex> guard(lock);
+    if (bytes > kCardBytes - live_bytes) return false;
+    live_bytes += bytes;
+    peak_bytes = std::max(peak_bytes, live_bytes);
+    return true;
+}
+
+void* without_room(size_t bytes) {
+    std::lock_guard<std::mutex> guard(lock);
+    live_bytes -= bytes;
+    return nullptr;
+}
+}  // namespace
+
 extern "C" void* emu_allocate(size_t bytes) {
+    if (!take_room(bytes)) return nullptr;
     const size_t body = (bytes + kAlign - 1) / kAlign * kAlign;
     const size_t pages = (body + kPage - 1) / kPage * kPage;
     void* map = mmap(nullptr, pages + 2 * kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map == MAP_FAILED) return nullptr;
+    if (map == MAP_FAILED) return without_room(bytes);
     const uintptr_t start = reinterpret_cast<uintptr_t>(map);
     if (mprotect(reinterpret_cast<void*>(start + kPage), pages, PROT_READ | PROT_WRITE)) {
         munmap(map, pages + 2 * kPage);
-        return nullptr;
+        return without_room(bytes);
     }
     fill_poison(start + kPage, pages);
     const uintptr_t data = start + kPage + pages - body;
     std::lock_guard<std::mutex> guard(lock);
     live[start] = EmuRegion{start, pages + 2 * kPage, data, bytes, ++generation};
     map_of_data[data] = start;
-    live_bytes += bytes;
-    if (live_bytes > peak_bytes) peak_bytes = live_bytes;
     return reinterpret_cast<void*>(data);
 }
 
@@ -108,6 +126,7 @@ extern "C" int emu_release(void* data) {
 extern "C" int emu_find_region(uintptr_t address, EmuRegion* out) { return find_in(live, address, out); }
 extern "C" int emu_find_freed(uintptr_t address, EmuRegion* out) { return find_in(freed, address, out); }
 extern "C" uint64_t emu_memory_generation() { return generation.load(std::memory_order_relaxed); }
+extern "C" uint64_t emu_memory_total_bytes() { return kCardBytes; }
 extern "C" uint64_t emu_memory_live_bytes() { return live_bytes; }
 extern "C" uint64_t emu_memory_peak_bytes() { return peak_bytes; }
 extern "C" void emu_memory_reset_peak() { peak_bytes = live_bytes; }

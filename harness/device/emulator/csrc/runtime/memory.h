@@ -13,11 +13,12 @@ struct EmuRegion {
 };
 
 extern "C" {
-void* emu_allocate(size_t bytes);                           // nullptr when there is no memory
+void* emu_allocate(size_t bytes);                           // nullptr when the card or this machine has no room
 int emu_release(void* data);                                // 0 when `data` is no live allocation
 int emu_find_region(uintptr_t address, EmuRegion* out);     // live allocation whose mapping holds address
 int emu_find_freed(uintptr_t address, EmuRegion* out);      // the same among those recently freed
 uint64_t emu_memory_generation();                           // grows with every allocation and release
+uint64_t emu_memory_total_bytes();                          // the card's
 uint64_t emu_memory_live_bytes();
 uint64_t emu_memory_peak_bytes();
 void emu_memory_reset_peak();

@@ -41,6 +41,7 @@ struct PendingWrite {
 
 // Places in the code whose race has been reported: a loop meets the same place in each iteration.
 std::unordered_set<uint64_t> reported;
+std::unordered_set<uint64_t> suspected;   // the same of races that are none where a word is polled
 
 uint64_t place(const Access& access) { return access.line ? uint64_t(access.line) : uint64_t(access.pc); }
 
@@ -75,12 +76,10 @@ bool in_own_cluster(uint32_t serial) {
 bool communicates(Kind kind) { return kind != Kind::Plain && kind != Kind::Volatile; }
 
 // Made for threads that run at the same time: atomics that reach both, flags set behind a fence and polled words. One
-// side may be a plain volatile access, which a poll begins with. Two of them are data that nothing orders in shared
-// memory. In global memory a word that is flag and data in one takes no fence, and a reader that comes late does not poll.
-bool harmless_pair(const Touch& before, const Touch& now, bool shared) {
+// side may be a plain volatile access, which a poll begins with. Two of them are data that nothing orders.
+bool harmless_pair(const Touch& before, const Touch& now) {
     if (before.block != now.block && (before.kind == Kind::BlockAtomic || now.kind == Kind::BlockAtomic)) return false;
     if (is_atomic(before.kind) && is_atomic(now.kind)) return true;
-    if (!shared && is_volatile(before.kind) && is_volatile(now.kind)) return true;
     if (is_volatile(before.kind) && communicates(now.kind)) return true;
     return is_volatile(now.kind) && communicates(before.kind);
 }
@@ -91,8 +90,9 @@ Conflict conflict(const Touch& before, const Touch& now, uint32_t oldest, bool w
     const BlockState* b = current_block();
     const Launch* launch = b->launch;
     if (before.block < oldest || !(before.bytes & now.bytes)) return Conflict::None;
-    if (harmless_pair(before, now, shared)) return Conflict::None;
+    if (harmless_pair(before, now)) return Conflict::None;
     if (before.block < launch->first_serial) {
+        if (is_volatile(before.kind) && is_volatile(now.kind)) return Conflict::None;
         return unordered_work(before.block) ? Conflict::BetweenLaunches : Conflict::None;
     }
     if (before.block == now.block) {
@@ -141,8 +141,10 @@ std::string describe(const char* what, const Touch& before, bool wrote, Conflict
     return is_volatile(before.kind) ? message + kVolatile : message;
 }
 
+void mark(uint64_t at, const OtherAccess& other) { (other.unless_polled ? suspected : reported).insert(at); }
+
 void report(const Access& access, const std::string& message, const OtherAccess& other) {
-    reported.insert(place(access));
+    mark(place(access), other);
     note_pair(current->block->launch, "data_race", message, current, access.line, access.pc, access.write, other);
 }
 
@@ -150,6 +152,20 @@ OtherAccess access_of(const Touch& touch, bool wrote) {
     if (touch.site & 0x80000000u) return {0, int(touch.site & 0x7FFFFFFFu), wrote};
     const Work* work = touch.block < current->block->launch->first_serial ? unordered_work(touch.block) : nullptr;
     return {(work ? work->code_begin : current->block->launch->code_begin) + touch.site, 0, wrote};
+}
+
+// In global memory a word may be flag and data in one, which takes no fence.
+bool is_suspect(const Touch& before, const Touch& now, bool shared) {
+    return !shared && is_volatile(before.kind) && is_volatile(now.kind);
+}
+
+OtherAccess suspect(OtherAccess other, const Access& access) {
+    other.unless_polled = access.address & ~uintptr_t(3);
+    if (access.write && other.write) return other;   // no site reads
+    const uintptr_t own = access.line ? kLineSite | uintptr_t(access.line) : access.pc;
+    const uintptr_t others = other.line ? kLineSite | uintptr_t(other.line) : other.at;
+    other.polled_site = access.write ? others : own;
+    return other;
 }
 
 void hold(const Access& access, const std::string& message, const OtherAccess& other) {
@@ -167,9 +183,13 @@ void check_read(const Access& access, Cell& cell, const Touch& now, uint32_t old
                 uintptr_t offset) {
     if (reported.contains(place(access))) return;
     for (const Touch* before : {&cell.write, &cell.other_write}) {
-        const Conflict why = conflict(*before, now, oldest, true, space[0] == 's');
+        const bool shared = space[0] == 's', unsure = is_suspect(*before, now, shared);
+        if (unsure && suspected.contains(place(access))) continue;
+        const Conflict why = conflict(*before, now, oldest, true, shared);
         if (why == Conflict::None) continue;
-        return report(access, describe("reads", *before, true, why, space, offset), access_of(*before, true));
+        const OtherAccess other = access_of(*before, true);
+        return report(access, describe("reads", *before, true, why, space, offset),
+                      unsure ? suspect(other, access) : other);
     }
 }
 
@@ -178,10 +198,13 @@ void check_write(const Access& access, Cell& cell, const Touch& now, uint32_t ol
     if (pending.active || reported.contains(place(access))) return;
     for (const Touch* before : {&cell.write, &cell.other_write, &cell.read, &cell.other_read}) {
         const bool was_write = before == &cell.write || before == &cell.other_write;
-        const Conflict why = conflict(*before, now, oldest, was_write, space[0] == 's');
+        const bool shared = space[0] == 's', unsure = is_suspect(*before, now, shared);
+        if (unsure && suspected.contains(place(access))) continue;
+        const Conflict why = conflict(*before, now, oldest, was_write, shared);
         if (why == Conflict::None) continue;
         const std::string message = describe("writes", *before, was_write, why, space, offset);
-        const OtherAccess other = access_of(*before, was_write);
+        OtherAccess other = access_of(*before, was_write);
+        if (unsure) other = suspect(other, access);
         if (is_atomic(access.kind)) report(access, message, other);
         else hold(access, message, other);
         return;
@@ -273,6 +296,7 @@ void forget_global_cells(bool all) {
 void begin_races(Launch* launch) {
     static uint64_t generation = 0;   // of the memory, when its cells were last looked through
     reported.clear();
+    suspected.clear();
     const bool all = !keeps_touches(launch);
     if (all || generation != emu_memory_generation()) forget_global_cells(all);
     generation = emu_memory_generation();
@@ -306,7 +330,7 @@ void flush_pending_write() {
     if (!pending.active) return;
     pending.active = false;
     if (!memcmp(pending.old_value.data(), reinterpret_cast<const void*>(pending.address), pending.old_value.size())) return;
-    reported.insert(pending.line ? uint64_t(pending.line) : uint64_t(pending.pc));
+    mark(pending.line ? uint64_t(pending.line) : uint64_t(pending.pc), pending.other);
     note_pair(pending.thread->block->launch, "data_race", pending.message, pending.thread, pending.line, pending.pc, true,
               pending.other);
 }

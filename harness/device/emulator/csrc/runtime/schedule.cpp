@@ -43,7 +43,8 @@ Thread* start_next(BlockState* b) {
 Thread* pick(BlockState* b) {
     const bool fresh = b->started < b->threads.size();
     if (options.order != Order::Random) {
-        if (has_ready(b)) return take_ready(b, b->head);
+        if (has_ready(b) && !(fresh && b->one_waits)) return take_ready(b, b->head);
+        b->one_waits = false;
         return fresh ? start_next(b) : nullptr;
     }
     uint64_t& random = this_worker->random;
@@ -82,6 +83,7 @@ void give_way() {
     const bool alone = !has_work(b);
     if (alone && b->launch->blocks == 1) return;
     b->ready.push_back(uint16_t(current->rank));
+    b->one_waits = true;
     // A block whose threads only poll must let the blocks run that they wait for.
     if (++b->polls % (alone ? 4 : 256) == 0 || current->preempted) {
         if (options.check) flush_pending_write();

@@ -98,6 +98,7 @@ struct BlockState : Block {
     bool waits_for_cluster = false;
     bool gave_way = false;         // wants other blocks to run
     unsigned polls = 0;
+    bool one_waits = false;        // maybe for a thread that has not started
     std::map<unsigned, NamedBarrier> named;
     std::map<unsigned, AsyncQueue> async;   // by rank of the thread
     std::map<void*, Mbarrier> mbarriers;    // in this block's shared memory, by address
@@ -150,7 +151,7 @@ struct Launch {
     LaunchConfig config;
     int number;
     void (*call)(void*);
-    void* context;
+    Context context;
     uint64_t blocks;
     unsigned threads;
     uint64_t resident;               // blocks that may be alive at once
@@ -182,7 +183,8 @@ inline uint64_t next_random(uint64_t& state) {
 }
 
 // launch.cpp
-void describe_launch(Launch* launch, const LaunchConfig& config, int number, void (*call)(void*), void* context);
+void describe_launch(Launch* launch, const LaunchConfig& config, int number, void (*call)(void*),
+                     const Context& context);
 void execute(Launch* launch);
 
 // fibers.cpp
@@ -235,6 +237,7 @@ struct OtherAccess {
     uintptr_t at = 0;
     int line = 0;
     bool write = false;
+    uintptr_t unless_polled = 0, polled_site = 0;   // as in RawFinding
 };
 void note_pair(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line,
                uintptr_t at, bool write, const OtherAccess& other);

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <stdexcept>
 
+#include "capture.h"
 #include "check.h"
 #include "cuda_state.h"
 
@@ -27,7 +28,7 @@ struct Stream {
     std::shared_ptr<const Work> last;   // a launch, if nothing else came after it
 };
 struct Event {
-    double recorded_ms = 0;
+    double recorded_ms = 0;   // 0 before the first record
     Clock clock;
 };
 
@@ -116,13 +117,6 @@ double now_ms() {
     timeval t;
     gettimeofday(&t, nullptr);
     return double(t.tv_sec) * 1e3 + double(t.tv_usec) * 1e-3;
-}
-
-// No address, which would come again: a handle that was given up stays one.
-template <class Handle>
-Handle new_handle() {
-    static uintptr_t last = 0x1000;   // cudaStreamLegacy and cudaStreamPerThread are 1 and 2
-    return reinterpret_cast<Handle>(last += 16);
 }
 
 // On an H200 a program that launched in a destroyed stream and waited for it was ended by that: the error that CUDA has
@@ -303,6 +297,12 @@ void wait_for_stream(cudaStream_t handle) {
     forget_what_the_host_knows();
 }
 
+bool is_blocking(const void* handle) {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    const Stream* stream = find(handle);
+    return stream && stream != &legacy && stream->blocking;
+}
+
 void wait_for_earlier_launch() { current_block()->waited_for_launch = current_block()->launch->waited_for_launch = true; }
 }  // namespace emu
 
@@ -331,18 +331,21 @@ const char* emu_access(const char* what, const void* address, size_t bytes, int 
 
 cudaError_t cudaDeviceSynchronize() {
     raise_unseen_error();
+    if (const cudaError_t error = may_wait_for_all()) return error;
     wait_for_all();
     return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     raise_unseen_error();
     require_stream(stream, "cudaStreamSynchronize");
+    if (const cudaError_t error = may_wait_for(stream)) return error;
     wait_for_stream(stream);
     return cudaSuccess;
 }
 // Whoever is told that all is done may rely on it.
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
     require_stream(stream, "cudaStreamQuery");
+    if (const cudaError_t error = may_wait_for(stream)) return error;
     wait_for_stream(stream);
     return cudaSuccess;
 }
@@ -365,11 +368,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
     created.erase(own);
     return cudaSuccess;
 }
-cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned) {
+cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t event, unsigned flags) {
+    if (flags & cudaEventWaitExternal && is_captured(handle)) refuse_unsupported("cudaEventWaitExternal in a captured stream");
     std::lock_guard<std::recursive_mutex> guard(lock);
     if (!event) return fail_with(cudaErrorInvalidResourceHandle);
     require_stream(handle, "cudaStreamWaitEvent");
-    join(find(handle)->clock, as_event(event, "cudaStreamWaitEvent").clock);
+    const Event& awaited = as_event(event, "cudaStreamWaitEvent");
+    if (const auto captured = capture_wait(handle, event, awaited.recorded_ms > 0)) return *captured;
+    join(find(handle)->clock, awaited.clock);
     return cudaSuccess;
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -385,6 +391,7 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
     std::lock_guard<std::recursive_mutex> guard(lock);
+    forget_captured(event);
     if (events.erase(event)) return cudaSuccess;
     if (event) keep(no_such("an event", "cudaEventDestroy"));
     return fail_with(cudaErrorInvalidResourceHandle);
@@ -394,17 +401,22 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle) {
     if (!event) return fail_with(cudaErrorInvalidResourceHandle);
     require_stream(handle, "cudaEventRecord");
     Event& recorded = as_event(event, "cudaEventRecord");
+    if (is_captured(handle)) return capture_event(event, handle);
+    forget_captured(event);
     recorded.clock = caught_up(*find(handle)).clock;
     recorded.recorded_ms = now_ms();
     return cudaSuccess;
 }
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+    if (flags & cudaEventRecordExternal && is_captured(stream)) refuse_unsupported("cudaEventRecordExternal in a captured stream");
     return cudaEventRecord(event, stream);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
     std::lock_guard<std::recursive_mutex> guard(lock);
     if (!event) return fail_with(cudaErrorInvalidResourceHandle);
-    join(host, as_event(event, "cudaEventSynchronize").clock);
+    const Event& awaited = as_event(event, "cudaEventSynchronize");
+    if (const cudaError_t error = may_wait_for_event(event)) return error;
+    join(host, awaited.clock);
     forget_what_the_host_knows();
     return cudaSuccess;
 }
@@ -413,6 +425,9 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
     if (!from || !to) return fail_with(cudaErrorInvalidResourceHandle);
     std::lock_guard<std::recursive_mutex> guard(lock);
     const char* call = "cudaEventElapsedTime";
+    for (cudaEvent_t event : {from, to}) {
+        if (const cudaError_t error = may_wait_for_event(event)) return error;
+    }
     *ms = float(as_event(to, call).recorded_ms - as_event(from, call).recorded_ms);
     return cudaSuccess;
 }

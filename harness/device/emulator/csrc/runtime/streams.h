@@ -2,6 +2,8 @@
 #pragma once
 #include <cuda_runtime.h>
 
+#include <atomic>
+
 #include "check.h"
 #include "../../include/emu/current_stream.h"
 #include "state.h"
@@ -38,4 +40,15 @@ struct Toucher {
 Toucher touched_by(const Works& launches, const EmuRegion& region, uintptr_t address, size_t bytes, bool reads);
 
 void wait_for_stream(cudaStream_t stream);   // as the host
+bool is_blocking(const void* handle);        // the stream and the legacy stream wait for each other
+
+// No address, which would come again: a handle that was given up stays one.
+inline uintptr_t new_handle_value() {
+    static std::atomic<uintptr_t> last{0x1000};   // cudaStreamLegacy and cudaStreamPerThread are 1 and 2
+    return last += 16;
+}
+template <class Handle>
+Handle new_handle() {
+    return reinterpret_cast<Handle>(new_handle_value());
+}
 }  // namespace emu

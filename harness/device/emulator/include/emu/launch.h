@@ -28,7 +28,9 @@ inline cudaError_t run(const LaunchConfig& config, F kernel, A... arguments) {
         auto* c = static_cast<Call*>(context);
         std::apply([c](const A&... a) { c->kernel(A(a)...); }, c->arguments);
     };
-    return launch(config, body, &call);
+    auto copy = [](const void* context) -> void* { return new Call(*static_cast<const Call*>(context)); };
+    auto drop = [](void* copied) { delete static_cast<Call*>(copied); };
+    return launch(config, body, Context{&call, sizeof call, copy, drop});
 }
 
 template <class T>

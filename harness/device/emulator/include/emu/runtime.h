@@ -19,8 +19,16 @@ struct LaunchConfig {
 
 enum class Reduce : uint8_t { None, Count, And, Or };
 
-// Runs the grid to its end. Throws std::runtime_error when the kernel has a defect.
-cudaError_t launch(const LaunchConfig& config, void (*call)(void*), void* context);
+struct Context {   // what a kernel is called with
+    void* data;
+    size_t bytes;
+    void* (*copy)(const void* data);   // for a launch that a CUDA graph repeats
+    void (*drop)(void* copied);
+};
+
+// Runs the grid to its end, or keeps the launch where its stream is captured. Throws std::runtime_error when the kernel
+// has a defect.
+cudaError_t launch(const LaunchConfig& config, void (*call)(void*), const Context& context);
 // Throws when `argument`, the number-th of the kernel, points into memory that a GPU cannot see.
 void check_pointer(const LaunchConfig& config, unsigned number, const volatile void* argument);
 // Throws when a launch was refused and nobody has looked at the error since.

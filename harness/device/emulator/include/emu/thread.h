@@ -34,6 +34,9 @@ struct Thread {
     bool fenced;          // executed __threadfence() and has not written since
     uintptr_t last_atomic;  // address of the last atomic operation
     uintptr_t last_volatile;   // address of the last volatile read
+    struct {
+        uintptr_t address, site;
+    } recent[4];          // the last volatile reads that no volatile write stands behind
     bool preempted;       // was interrupted in a loop that waits for others
 };
 
