@@ -23,7 +23,7 @@ thread_local std::vector<Range> thread_variables;   // of a thread that runs blo
 struct CachedRegion {
     EmuRegion region;
     std::optional<Variable> variable;   // none for an allocation
-    GlobalCells cells;
+    GlobalCells followed;
     Works copies;   // that may run at the same time
     bool saved = false;   // for repeat.cpp
 };
@@ -109,11 +109,12 @@ void check_global_initialised(const Access& access, const EmuRegion& region) {
 
 // A word of which this launch has written one half, and nobody the other.
 void check_half_written(const Access& access, const CachedRegion& entry) {
-    if (access.bytes != 4 || access.address % 4 || access.write || !entry.cells.first) return;
-    const Touch& written = entry.cells.first[(access.address - entry.region.data) / 4].write;
-    if (written.block < current->block->launch->first_serial) return;
+    if (access.bytes != 4 || access.address % 4 || access.write || !entry.followed.cells.first) return;
     uint16_t halves[2];
     memcpy(halves, reinterpret_cast<const void*>(access.address), sizeof halves);
+    if (halves[0] != uint16_t(kPoison) && halves[1] != uint16_t(kPoison)) return;
+    const Touch& written = entry.followed.cells.first[(access.address - entry.region.data) / 4].write;
+    if (written.block < current->block->launch->first_serial) return;
     for (unsigned half = 0; half < 2; half++) {
         if (written.bytes >> 2 * half & 3 || halves[half] != uint16_t(kPoison)) continue;
         note_value("uninitialised_read",
@@ -208,7 +209,7 @@ void check_constant(const Access& access, const Variable& variable) {
 // Before the first write, and before a read of what nobody wrote: most allocations meet neither.
 void save(CachedRegion& entry) {
     entry.saved = true;
-    save_for_repeat(entry.region, entry.cells.first);
+    save_for_repeat(entry.region, entry.followed.cells.first);
 }
 
 void access_global(const Access& access, CachedRegion& entry) {
@@ -217,6 +218,8 @@ void access_global(const Access& access, CachedRegion& entry) {
         const std::string name = entry.variable ? entry.variable->name : called(region);
         out_of_bounds(access, name.c_str(), long(access.address - region.data), region.bytes);
     }
+    const Cells& cells = entry.followed.cells;
+    if (cells.first) __builtin_prefetch(cells.first + (access.address - region.data) / 4, true);
     if (entry.variable) check_constant(access, *entry.variable);
     if (!entry.saved && (access.write || poisoned_word(access.address & ~uintptr_t(3)))) save(entry);
     if (!entry.variable) {
@@ -225,9 +228,9 @@ void access_global(const Access& access, CachedRegion& entry) {
     }
     const Launch* launch = current->block->launch;
     if (!entry.copies.empty()) check_against_copies(entry.copies, access);
-    const uint32_t oldest = std::max(launch->oldest_serial, entry.cells.since_serial);
+    const uint32_t oldest = std::max(launch->oldest_serial, entry.followed.since_serial);
     const void* base = reinterpret_cast<const void*>(region.data);
-    if (entry.cells.first) follow(access, entry.cells.first, oldest, base, region.data, "global");
+    if (cells.first) follow(access, cells, oldest, base, region.data, "global");
     else count_not_followed(access.bytes);
     count_access(access, false);
 }

@@ -36,27 +36,36 @@ struct Touch {
     uint32_t tick;         // releases made in the launch so far, see ordering.cpp
     uint32_t site;         // offset in the submission's code, or a line with the top bit set
     uint16_t thread;
-    uint8_t bytes;         // of the word, as a mask
+    uint8_t bytes;         // of the word, as a mask; and kHasOther
     Kind kind;
 };
+constexpr uint8_t kHasOther = 0x80;   // the word's OtherTouches have one more of the same kind
 struct Cell {              // one for each 4 bytes of memory
-    Touch write, read, other_read;   // other_read: the last read by a thread other than `read`'s
-    Touch other_write;               // of bytes that `write` left alone: 16-bit types share words
+    Touch write, read;
+};
+// Beside a cell, where few accesses need to look: whether memory answers at once is most of what an access costs.
+struct OtherTouches {
+    Touch write;           // of bytes that the cell's left alone: 16-bit types share words
+    Touch read;            // the last by a thread other than the cell's
+};
+struct Cells {
+    Cell* first = nullptr;
+    OtherTouches* others = nullptr;
 };
 struct Shadow {            // which thread touched which byte of one block's shared memory
-    Cell* cells;
+    Cells cells;
     std::vector<uint8_t> initialised;   // one for each byte
     size_t used_static = 0, used_dynamic = kStaticArena;   // ends of what may be set in it, in either part
 };
 struct GlobalCells {
-    Cell* first;               // nullptr for memory too large to follow
+    Cells cells;               // none for memory too large to follow
     uint32_t since_serial;     // touches by blocks before this one belong to other memory
 };
 GlobalCells global_cells(const EmuRegion& region);
 void begin_races(Launch* launch);
 // Touches by blocks before `oldest` are ordered before all of this launch. `base` is the address of the first cell's
 // word, `start` that of the variable, for the message.
-void follow(const Access& access, Cell* cells, uint32_t oldest, const void* base, uintptr_t start, const char* space);
+void follow(const Access& access, const Cells& cells, uint32_t oldest, const void* base, uintptr_t start, const char* space);
 void flush_pending_write();
 
 // ordering.cpp: what happens before what, beyond barriers
@@ -81,7 +90,7 @@ void check_begin_launch(Launch* launch);
 void check_begin_block(BlockState* block);
 
 // repeat.cpp: of undefined values, whether they are used
-constexpr size_t kLargestFollowed = size_t(64) << 20;   // cells take 24 bytes for each byte that kernels touch
+constexpr size_t kLargestFollowed = size_t(64) << 20;   // cells take 12 bytes for each byte that kernels touch, or 24
 void begin_repeat();
 void forbid_repeat();   // the launch writes what cannot be put back
 void save_for_repeat(const EmuRegion& region, const Cell* cells);   // before the launch writes there

@@ -6,16 +6,22 @@
 #include <new>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "check.h"
 #include "streams.h"
 
 namespace emu {
 namespace {
+// Memory for a word's Cell and, in its second half, for its OtherTouches.
 struct Mapping {
-    Cell* cells;
+    char* memory;
     size_t bytes;
+    Cells cells() const {
+        return {reinterpret_cast<Cell*>(memory), reinterpret_cast<OtherTouches*>(memory + bytes / 2)};
+    }
 };
+static_assert(sizeof(Cell) == sizeof(OtherTouches));
 struct GlobalShadow {
     Mapping mapping{};
     uint64_t allocation = 0;     // the number of the one whose memory is followed
@@ -46,17 +52,17 @@ std::unordered_set<uint64_t> suspected;   // the same of races that are none whe
 uint64_t place(const Access& access) { return access.line ? uint64_t(access.line) : uint64_t(access.pc); }
 
 Mapping map_cells(size_t count) {
-    const size_t bytes = count * sizeof(Cell);
+    const size_t bytes = 2 * count * sizeof(Cell);
     void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    return {static_cast<Cell*>(memory), bytes};
+    return {static_cast<char*>(memory), bytes};
 }
 
 // The smallest spare mapping that is large enough, or a new one.
 Mapping take_cells(size_t count) {
     auto best = spare.end();
     for (auto one = spare.begin(); one != spare.end(); ++one) {
-        if (one->bytes >= count * sizeof(Cell) && (best == spare.end() || one->bytes < best->bytes)) best = one;
+        if (one->bytes >= 2 * count * sizeof(Cell) && (best == spare.end() || one->bytes < best->bytes)) best = one;
     }
     if (best == spare.end()) return map_cells(count);
     const Mapping found = *best;
@@ -179,10 +185,21 @@ void hold(const Access& access, const std::string& message, const OtherAccess& o
     pending.line = access.line;
 }
 
-void check_read(const Access& access, Cell& cell, const Touch& now, uint32_t oldest, const char* space,
+// What is known of one word.
+struct TouchedWord {
+    Cell& cell;
+    OtherTouches& others;
+    const Touch* other_write() const { return cell.write.bytes & kHasOther ? &others.write : nullptr; }
+    const Touch* other_read() const { return cell.read.bytes & kHasOther ? &others.read : nullptr; }
+};
+
+TouchedWord word_of(const Cells& cells, uintptr_t number) { return {cells.first[number], cells.others[number]}; }
+
+void check_read(const Access& access, const TouchedWord& word, const Touch& now, uint32_t oldest, const char* space,
                 uintptr_t offset) {
     if (reported.contains(place(access))) return;
-    for (const Touch* before : {&cell.write, &cell.other_write}) {
+    for (const Touch* before : {&std::as_const(word.cell.write), word.other_write()}) {
+        if (!before) continue;
         const bool shared = space[0] == 's', unsure = is_suspect(*before, now, shared);
         if (unsure && suspected.contains(place(access))) continue;
         const Conflict why = conflict(*before, now, oldest, true, shared);
@@ -193,11 +210,13 @@ void check_read(const Access& access, Cell& cell, const Touch& now, uint32_t old
     }
 }
 
-void check_write(const Access& access, Cell& cell, const Touch& now, uint32_t oldest, const char* space,
+void check_write(const Access& access, const TouchedWord& word, const Touch& now, uint32_t oldest, const char* space,
                  uintptr_t offset) {
     if (pending.active || reported.contains(place(access))) return;
-    for (const Touch* before : {&cell.write, &cell.other_write, &cell.read, &cell.other_read}) {
-        const bool was_write = before == &cell.write || before == &cell.other_write;
+    const Touch *write = &word.cell.write, *read = &word.cell.read;
+    for (const Touch* before : {write, word.other_write(), read, word.other_read()}) {
+        if (!before) continue;
+        const bool was_write = before == write || before == word.other_write();
         const bool shared = space[0] == 's', unsure = is_suspect(*before, now, shared);
         if (unsure && suspected.contains(place(access))) continue;
         const Conflict why = conflict(*before, now, oldest, was_write, shared);
@@ -218,22 +237,32 @@ bool same_moment(const Touch& a, const Touch& b) {
            a.tick == b.tick && a.kind == b.kind;
 }
 
-void remember_write(Cell& cell, const Touch& now) {
-    const Touch before = cell.write;
-    cell.write = now;
-    if (now.bytes == kWholeWord) {
-        if (cell.other_write.block) cell.other_write = {};
-    } else if (same_moment(before, now)) {
-        cell.write.bytes |= before.bytes;
-    } else if (before.bytes & ~now.bytes) {
-        cell.other_write = before;
+void remember_write(const TouchedWord& word, const Touch& now) {
+    const Touch before = word.cell.write;
+    word.cell.write = now;
+    if (now.bytes == kWholeWord) return;   // no other is left
+    if (same_moment(before, now)) {
+        word.cell.write.bytes |= before.bytes;
+    } else if (before.bytes & kWholeWord & ~now.bytes) {
+        word.others.write = before;
+        word.cell.write.bytes |= kHasOther;
+    } else {
+        word.cell.write.bytes |= before.bytes & kHasOther;
     }
 }
 
-void remember(const Access& access, Cell& cell, const Touch& now) {
-    if (access.write) return remember_write(cell, now);
-    if (cell.read.thread != now.thread || cell.read.block != now.block) cell.other_read = cell.read;
-    cell.read = now;
+// Of a read before `oldest` nothing needs to be known.
+void remember(const Access& access, const TouchedWord& word, const Touch& now, uint32_t oldest) {
+    if (access.write) return remember_write(word, now);
+    const Touch before = word.cell.read;
+    word.cell.read = now;
+    if (before.block < oldest) return;
+    if (before.thread == now.thread && before.block == now.block) {
+        word.cell.read.bytes |= before.bytes & kHasOther;
+    } else {
+        word.others.read = before;
+        word.cell.read.bytes |= kHasOther;
+    }
 }
 }  // namespace
 
@@ -241,10 +270,10 @@ GlobalCells global_cells(const EmuRegion& region) {
     if (region.bytes > kLargestFollowed) return {nullptr, 0};
     GlobalShadow& shadow = global_shadows[region.data];
     if (shadow.allocation != region.number) {
-        if (shadow.mapping.cells) spare.push_back(shadow.mapping);
+        if (shadow.mapping.memory) spare.push_back(shadow.mapping);
         shadow = {take_cells(region.bytes / 4 + 2), region.number, current->block->launch->first_serial};
     }
-    return {shadow.mapping.cells, shadow.since_serial};
+    return {shadow.mapping.cells(), shadow.since_serial};
 }
 
 Toucher touched_by(const Works& launches, const EmuRegion& region, uintptr_t address, size_t bytes, bool reads) {
@@ -252,20 +281,21 @@ Toucher touched_by(const Works& launches, const EmuRegion& region, uintptr_t add
     if (launches.empty() || own == global_shadows.end() || own->second.allocation != region.number) return {};
     const uint32_t oldest = std::max(launches.front()->first_serial, own->second.since_serial);
     const uintptr_t first = address - region.data, end = first + bytes;
+    const Cells cells = own->second.mapping.cells();
     Toucher reader;
     for (uintptr_t word = first / 4; word * 4 < end; word++) {
         const uintptr_t from = std::max(word * 4, first), to = std::min(word * 4 + 4, end);
         const auto mask = uint8_t(((1u << (to - from)) - 1) << from % 4);
-        auto whose = [&](const Touch& touch) {
-            return touch.block >= oldest && touch.bytes & mask ? work_of(launches, touch.block) : nullptr;
+        auto whose = [&](const Touch* touch) {
+            return touch && touch->block >= oldest && touch->bytes & mask ? work_of(launches, touch->block) : nullptr;
         };
-        const Cell& cell = own->second.mapping.cells[word];
-        for (const Touch& write : {cell.write, cell.other_write}) {
-            if (const Work* work = whose(write)) return {work, true};
-        }
+        const TouchedWord known = word_of(cells, word);
+        const Work* writer = whose(&known.cell.write);
+        if (!writer) writer = whose(known.other_write());
+        if (writer) return {writer, true};
         if (!reads || reader.work) continue;
-        const Work* work = whose(cell.read);
-        reader.work = work ? work : whose(cell.other_read);
+        reader.work = whose(&known.cell.read);
+        if (!reader.work) reader.work = whose(known.other_read());
     }
     return reader;
 }
@@ -282,12 +312,12 @@ void forget_global_cells(bool all) {
     size_t bytes = 0;
     for (auto own = global_shadows.begin(); own != global_shadows.end();) {
         const bool keep = !all && is_live(own->first, own->second.allocation);
-        if (!keep && own->second.mapping.cells) spare.push_back(own->second.mapping);
+        if (!keep && own->second.mapping.memory) spare.push_back(own->second.mapping);
         own = keep ? std::next(own) : global_shadows.erase(own);
     }
     for (const Mapping& mapping : spare) bytes += mapping.bytes;
     for (; bytes > kMostSpareBytes; spare.pop_back()) {
-        munmap(spare.back().cells, spare.back().bytes);
+        munmap(spare.back().memory, spare.back().bytes);
         bytes -= spare.back().bytes;
     }
 }
@@ -306,23 +336,25 @@ void begin_races(Launch* launch) {
 // Most accesses find a word last written by this thread, before this block's last barrier, or in no block of
 // this launch: nothing to look at.
 namespace {
-bool settled(const Touch& before, const Touch& now, uint32_t oldest) {
-    if (before.block < oldest) return true;
-    return before.block == now.block && (before.epoch < now.epoch || before.thread == now.thread);
+bool settled(const Touch* before, const Touch& now, uint32_t oldest) {
+    if (!before || before->block < oldest) return true;
+    return before->block == now.block && (before->epoch < now.epoch || before->thread == now.thread);
 }
 }  // namespace
 
-void follow(const Access& access, Cell* cells, uint32_t oldest, const void* base, uintptr_t start, const char* space) {
+void follow(const Access& access, const Cells& cells, uint32_t oldest, const void* base, uintptr_t start,
+            const char* space) {
     const uintptr_t first = access.address - reinterpret_cast<uintptr_t>(base), offset = access.address - start;
-    for (uintptr_t word = first / 4; word <= (first + access.bytes - 1) / 4; word++) {
-        const uintptr_t from = std::max(word * 4, first), to = std::min(word * 4 + 4, first + access.bytes);
+    for (uintptr_t number = first / 4; number <= (first + access.bytes - 1) / 4; number++) {
+        const uintptr_t from = std::max(number * 4, first), to = std::min(number * 4 + 4, first + access.bytes);
         const Touch now = touch_now(access, uint8_t(((1u << (to - from)) - 1) << from % 4));
-        Cell& cell = cells[word];
-        const bool quiet = settled(cell.write, now, oldest) && settled(cell.other_write, now, oldest) &&
-                           (!access.write || (settled(cell.read, now, oldest) && settled(cell.other_read, now, oldest)));
-        if (!quiet && access.write) check_write(access, cell, now, oldest, space, offset);
-        if (!quiet && !access.write) check_read(access, cell, now, oldest, space, offset);
-        remember(access, cell, now);
+        const TouchedWord word = word_of(cells, number);
+        auto is_settled = [&](const Touch* before) { return settled(before, now, oldest); };
+        const bool quiet = is_settled(&word.cell.write) && is_settled(word.other_write()) &&
+                           (!access.write || (is_settled(&word.cell.read) && is_settled(word.other_read())));
+        if (!quiet && access.write) check_write(access, word, now, oldest, space, offset);
+        if (!quiet && !access.write) check_read(access, word, now, oldest, space, offset);
+        remember(access, word, now, oldest);
     }
 }
 
@@ -337,7 +369,7 @@ void flush_pending_write() {
 
 void check_begin_block(BlockState* b) {
     if (!b->shadow) {
-        b->shadow = new Shadow{map_cells((kStaticArena + kDynamicArena) / 4 + 8).cells, {}};
+        b->shadow = new Shadow{map_cells((kStaticArena + kDynamicArena) / 4 + 8).cells(), {}};
         b->shadow->initialised.resize(kStaticArena + kDynamicArena + kPage);
     }
     Shadow* shadow = b->shadow;
