@@ -12,6 +12,6 @@ __global__ void kernel(const float* x, float* y) {
     (void)value[threadIdx.x ^ 6];
     (void)value[threadIdx.x ^ 7];
     (void)value[threadIdx.x ^ 8];
-    y[threadIdx.x] = x[threadIdx.x + 4096];  // HERE
+    y[threadIdx.x] = x[threadIdx.x + 1024];  // HERE
 }
 void run(torch::Tensor x, torch::Tensor y) { kernel<<<1, 64>>>(x.data_ptr<float>(), y.data_ptr<float>()); }
