@@ -14,7 +14,7 @@ gate/          what a merge has to hold: rules over evaluations, a function a ru
 comparison/    whether two evaluations differ in speed
 store/         evaluations that are kept in a database, and how they are ranked
 tools/         Nsight Compute and compute-sanitizer
-evaluate       one submission: right first, then timed
+judge          one submission: right first, then timed
 fitting/       whether a case fits into memory, and what is done where it does not
 timing/        the clock outside: rounds/, the data of their buffers in data/, medians with intervals
 judging/       what is asked of a worker to find out whether a submission is right

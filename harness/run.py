@@ -26,7 +26,7 @@ from harness.submission import Submission
 from harness.verdict import SCHEMA, Accepted, Errored, Evaluation, Results, digest_of_cases
 
 if TYPE_CHECKING:
-    from harness.evaluate import Judge
+    from harness.judge import Judge
     from harness.problem import Case, Problem
 
 INTERRUPTED = "Stopped by the keyboard or by SIGTERM; what had not finished says nothing."
@@ -230,7 +230,7 @@ def _judged(
 ) -> Iterator[Evaluation]:
     """All of the group; `wait_for_device` comes before the second."""
     with no_garbage_collection():  # these load torch for seconds, while workers do
-        from harness.evaluate import Judge
+        from harness.judge import Judge
         from harness.tools.sanitizing import sanitized
 
     if not (found := chosen.of(group)):

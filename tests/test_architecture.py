@@ -22,11 +22,11 @@ ALLOWED = {
     | {"storage", "store", "verdict"},
     "again": {"device", "errors", "events", "paths", "plan", "problem", "report", "run", "settings", "storage"}
     | {"store", "submission", "verdict", "version"},
-    "watch": {"comparison", "device", "environment", "errors", "evaluate", "isolation", "paths", "plan", "problem"}
+    "watch": {"comparison", "device", "environment", "errors", "judge", "isolation", "paths", "plan", "problem"}
     | {"report", "run", "store", "submission", "timed", "verdict"},
     "options": {"against", "errors", "exits", "isolation", "paths", "plan", "report", "verbs", "version"},
     "verbs": {"again", "comparison", "device", "gate", "isolation", "notes", "run"}
-    | {"device", "environment", "errors", "evaluate", "exits", "oracle", "paths", "plan", "problem", "report"}
+    | {"device", "environment", "errors", "judge", "exits", "oracle", "paths", "plan", "problem", "report"}
     | {"settings", "storage", "store", "submission", "tools", "verdict", "watch"},
     "exits": {"errors", "verdict"},
     "report": {"comparison", "errors", "events", "explanations", "gate", "notes", "reasons", "records", "store"}
@@ -41,7 +41,7 @@ ALLOWED = {
         "crash",
         "device",
         "errors",
-        "evaluate",
+        "judge",
         "events",
         "garbage",
         "isolation",
@@ -56,7 +56,7 @@ ALLOWED = {
     "crash": set(),
     "installed": set(),
     "tools": LEAVES | {"build", "events", "judging", "problem", "protocol", "submission", "timing"},
-    "evaluate": LEAVES
+    "judge": LEAVES
     | {"against", "events", "fitting"}
     | {"device", "isolation", "judging", "oracle", "problem", "protocol", "submission", "timing"},
     "fitting": {"device", "memory", "notes", "oracle", "problem", "timing"},
@@ -134,7 +134,7 @@ def test_the_judge_never_imports_a_submission_and_the_worker_never_a_report():
         if room_of(path) != "worker":
             assert "worker" not in imported, path
         else:
-            assert not imported & {"report", "evaluate", "judging", "timing", "verdict", "problem"}, path
+            assert not imported & {"report", "judge", "judging", "timing", "verdict", "problem"}, path
 
 
 def test_the_plan_names_every_room():

@@ -44,7 +44,7 @@ def _load(device: str, isolation: str) -> None:
     except HarnessError:
         return
     import harness.environment
-    import harness.evaluate
+    import harness.judge
     import harness.problem
     import harness.report.formats.json
     import harness.report.formats.terminal
