@@ -6,6 +6,7 @@ cli            the command line: parse, plan, run, report, exit code
 options        what can be said on the command line
 verbs/         what eval.py does beside judging, a verb a file
 watch/         a submission judged each time it is saved
+lanes/         processes that judge one submission after the other, for a caller that never loads torch
 again/         what was judged before, judged anew: sources of the database, bundles
 run            a plan becomes results
 plan           what a run will do, decided before it begins
@@ -20,6 +21,7 @@ timing/        the clock outside: rounds/, the data of their buffers in data/, m
 judging/       what is asked of a worker to find out whether a submission is right
 oracle/        what a right answer is: the reference in float64 and the error bound
 diagnosis/     why a result is wrong: hypotheses, tried on a call that went wrong
+process        how a process that judges is set up
 isolation/     starting, asking, limiting, holding and ending workers
 worker/        the process that imports a submission; walls/ is what it must not do
 device/        a GPU, a CPU, and the emulator that stands in for a GPU

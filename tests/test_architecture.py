@@ -18,12 +18,14 @@ LEAVES = {"errors", "explanations", "garbage", "inputs", "notes", "paths", "reas
     "verdict"
 }
 ALLOWED = {
-    "cli": {"crash", "environment", "errors", "exits", "isolation", "options", "paths", "plan", "report", "run"}
+    "cli": {"crash", "environment", "errors", "exits", "isolation", "options", "paths", "plan", "process", "report"}
+    | {"run"}
     | {"storage", "store", "verdict"},
     "again": {"device", "errors", "events", "paths", "plan", "problem", "report", "run", "settings", "storage"}
     | {"store", "submission", "verdict", "version"},
-    "watch": {"comparison", "device", "environment", "errors", "judge", "isolation", "paths", "plan", "problem"}
-    | {"report", "run", "store", "submission", "timed", "verdict"},
+    "lanes": {"crash", "device", "environment", "errors", "events", "isolation", "judge", "paths", "plan", "problem"}
+    | {"process", "reasons", "report", "run", "settings", "storage", "store", "verdict"},
+    "watch": {"comparison", "device", "errors", "lanes", "paths", "plan", "report", "submission", "timed", "verdict"},
     "options": {"against", "errors", "exits", "isolation", "paths", "plan", "report", "verbs", "version"},
     "verbs": {"again", "comparison", "device", "gate", "isolation", "notes", "run"}
     | {"device", "environment", "errors", "judge", "exits", "oracle", "paths", "plan", "problem", "report"}
@@ -54,6 +56,7 @@ ALLOWED = {
     | {"settings", "storage", "submission", "tools", "verdict"},
     "plan": {"against", "device", "errors", "events", "isolation", "paths", "settings", "submission", "tools"},
     "crash": set(),
+    "process": {"isolation", "paths"},
     "installed": set(),
     "tools": LEAVES | {"build", "events", "judging", "problem", "protocol", "submission", "timing"},
     "judge": LEAVES
