@@ -23,13 +23,15 @@ ALLOWED = {
     | {"storage", "store", "verdict"},
     "again": {"device", "errors", "events", "paths", "plan", "problem", "report", "run", "settings", "storage"}
     | {"store", "submission", "verdict", "version"},
+    "api": {"errors", "lanes", "verdict"},
+    "serve": {"errors", "lanes", "reasons", "report", "verdict"},
     "lanes": {"crash", "device", "environment", "errors", "events", "isolation", "judge", "paths", "plan", "problem"}
     | {"process", "reasons", "report", "run", "settings", "storage", "store", "verdict"},
     "watch": {"comparison", "device", "errors", "lanes", "paths", "plan", "report", "submission", "timed", "verdict"},
     "options": {"against", "errors", "exits", "isolation", "paths", "plan", "report", "verbs", "version"},
     "verbs": {"again", "comparison", "device", "gate", "isolation", "notes", "run"}
     | {"device", "environment", "errors", "judge", "exits", "oracle", "paths", "plan", "problem", "report"}
-    | {"settings", "storage", "store", "submission", "tools", "verdict", "watch"},
+    | {"lanes", "serve", "settings", "storage", "store", "submission", "tools", "verdict", "watch"},
     "exits": {"errors", "verdict"},
     "report": {"comparison", "errors", "events", "explanations", "gate", "notes", "reasons", "records", "store"}
     | {"submission", "timed", "tools", "verdict"},

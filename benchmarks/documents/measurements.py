@@ -303,6 +303,19 @@ def _warm_checks(folder: Path) -> Iterator[list[str]]:
         yield [what, target, f"{entry['median_s']:.1f} s", date]
 
 
+def api_costs(folder: Path) -> str:
+    """Seconds of each call of the Python API."""
+    content = measured(folder / "api_costs.json", "api_costs")
+    rows = [[way, f"{entry['median_s']:.2f} s", _range(entry["seconds"])] for way, entry in content["ways"].items()]
+    what = f"`{content['submission']}` on {content['device']}, {content['cases']} cases, built before"
+    where = f"{machine(content['environment'])}.{older(content['environment'], TIMING)}"
+    return f"{what}; {where}\n\n" + _rows("call | median | of runs", rows)
+
+
+def _range(seconds: list[float]) -> str:
+    return f"{len(seconds)}: {min(seconds):.2f} to {max(seconds):.2f} s"
+
+
 # ---------------------------------------------------------------------- pull requests through the gate
 
 
@@ -600,6 +613,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "repeatability": repeatability,
     "replay": replayed,
     "warm": warm,
+    "api costs": api_costs,
     "gate proof": gate_proof,
     "cold gate": cold_gate,
     "hostile": hostile,
