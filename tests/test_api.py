@@ -9,12 +9,15 @@ import threading
 import time
 from concurrent.futures import CancelledError
 
+import msgspec
 import psutil
 import pytest
 
 from harness import Pool, Result, Source, Stage, evaluate
 from harness.errors import UsageError
 from harness.lanes.clock import Clock
+from harness.lanes.options import Given, Options
+from harness.plan import Arguments
 from harness.reasons import Reason
 from harness.report.formats import json as results_json
 from harness.verdict import SCHEMA, Accepted, Errored, Rejected, Results
@@ -165,6 +168,14 @@ def test_an_evaluation_is_what_json_has(pool):
     assert [case.name for case in result.evaluation.cases] == ["large eps", "large mean"]
     with pytest.raises(AttributeError):
         result.evaluation.seed = 8
+
+
+def test_options_are_those_of_the_command_line_with_its_defaults():
+    command_line = Arguments()
+    assert {name: getattr(command_line, name) for name in Options.__struct_fields__} == msgspec.structs.asdict(
+        Options()
+    )
+    assert set(Given.__annotations__) == set(Options.__struct_fields__)
 
 
 def test_options_of_a_call_go_before_those_of_the_pool(pool):

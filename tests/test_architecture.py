@@ -24,7 +24,7 @@ ALLOWED = {
     "again": {"device", "errors", "events", "paths", "plan", "problem", "report", "run", "settings", "storage"}
     | {"store", "submission", "verdict", "version"},
     "api": {"errors", "lanes", "verdict"},
-    "serve": {"errors", "lanes", "reasons", "report", "verdict"},
+    "serve": {"crash", "errors", "lanes", "reasons", "report", "verdict"},
     "lanes": {"crash", "device", "environment", "errors", "events", "isolation", "judge", "paths", "plan", "problem"}
     | {"process", "reasons", "report", "run", "settings", "storage", "store", "verdict"},
     "watch": {"comparison", "device", "errors", "lanes", "paths", "plan", "report", "submission", "timed", "verdict"},

@@ -218,9 +218,10 @@ def test_a_request_is_cancelled_by_its_id_and_its_processes_are_gone():
         served.say({"id": 1, "source": RIGHT})
         assert served.line()["message"].startswith("This id is that of a request without an answer")
         served.say({"cancel": 2})
+        assert served.line() == {"type": "answer", "id": 2, "status": "cancelled", "stage": "static"}
         served.say({"cancel": 1})
-        found = served.answers(1, 2, 3)
-        assert [found[i]["status"] for i in (1, 2, 3)] == ["cancelled", "cancelled", "accepted"]
+        assert served.line() == {"type": "answer", "id": 1, "status": "cancelled", "stage": "verdict"}
+        assert served.answers(3)[3]["status"] == "accepted"
         assert [process for process in running if is_alive(process)] == []
         served.say({"id": 1, "source": RIGHT})  # the id may come again
         assert served.answers(1)[1]["status"] == "accepted"
@@ -268,6 +269,11 @@ def test_a_judging_process_that_is_killed_costs_one_answer():
         assert (found[1]["status"], found[1]["reason"]) == ("error", "not_judged")
         assert found[1]["message"].startswith("The process that judged it ended by SIGKILL.")
         assert found[2]["status"] == "accepted"
+        (lane,) = psutil.Process(served.process.pid).children()
+        lane.kill()  # while it judges nothing, which costs nobody anything
+        lane.wait(LIMIT_S)
+        served.say({"id": 3, "source": RIGHT})
+        assert served.answers(3)[3]["status"] == "accepted"
         served.end_of_input()
 
 

@@ -50,6 +50,7 @@ class _Asked:
     answer: asyncio.Future[Outcome]
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     """Nobody waits for it any more."""
+    has_begun: bool = False
     stage: Stage = Stage.STATIC
     began_s: float = field(default_factory=time.monotonic)
 
@@ -80,6 +81,8 @@ class Lanes:
             return await asyncio.shield(asked.answer)
         except asyncio.CancelledError:
             asked.stopped.set()
+            if not asked.has_begun:
+                asked.answer.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await asked.answer
             raise
@@ -105,17 +108,15 @@ class Lanes:
                 await seat.lane()
             while True:
                 asked = await self._waiting.get()
-                if asked.stopped.is_set():
-                    asked.answer.cancel()
-                else:
-                    async with self._clock.turn() as turn:
-                        await self._judge(asked, seat, turn)
+                if not asked.stopped.is_set():
+                    await self._judge(asked, seat)
         finally:
             await seat.clear()
 
-    async def _judge(self, asked: _Asked, seat: _Seat, turn: Turn) -> None:
+    async def _judge(self, asked: _Asked, seat: _Seat) -> None:
         """Answer it, or end what runs of it when nobody waits any more."""
-        judging = asyncio.create_task(self._outcome(asked, seat, turn))
+        asked.has_begun = True
+        judging = asyncio.create_task(self._outcome(asked, seat))
         stopping = asyncio.create_task(asked.stopped.wait())
         try:
             await asyncio.wait({judging, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -133,11 +134,15 @@ class Lanes:
         else:
             asked.answer.set_result(judging.result())
 
-    async def _outcome(self, asked: _Asked, seat: _Seat, turn: Turn) -> Outcome:
+    async def _outcome(self, asked: _Asked, seat: _Seat) -> Outcome:
+        evaluation: Evaluation
         try:
-            evaluation = await self._evaluation(asked, seat, turn)
+            async with self._clock.turn() as turn:
+                evaluation = await self._evaluation(asked, seat, turn)
         except KernelgateError as error:
             evaluation = _not_judged(asked, str(error))
+        except OSError as error:
+            evaluation = _not_judged(asked, f"Its text could not be written to a file: {error.strerror}.")
         stage = Stage.DONE if isinstance(evaluation, Accepted) else asked.stage
         return Outcome(evaluation=evaluation, stage=stage, judged_s=time.monotonic() - asked.began_s)
 
@@ -174,6 +179,8 @@ class _Seat:
 
     async def lane(self) -> Lane:
         """Raises LaneEnded where none can be begun."""
+        if self._lane and not self._lane.is_alive:  # somebody has killed it since
+            await self.clear()
         self._lane = self._lane or await Lane.begin(self._device, self._isolation)
         return self._lane
 

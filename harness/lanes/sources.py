@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,8 +61,7 @@ class Source:
             file.write_bytes(self._bytes())
             yield file
         finally:
-            file.unlink(missing_ok=True)
-            own.rmdir()
+            shutil.rmtree(own, ignore_errors=True)
 
     def sha256(self) -> str:
         """Of its content; empty for a file that cannot be read."""

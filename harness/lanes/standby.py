@@ -37,6 +37,10 @@ class Standby:
         )  # fmt: skip
         return cls(process)
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.returncode is None
+
     async def tell(self, line: bytes) -> None:
         """Send a line, without its end. One that has ended does not hear it, and its code says so."""
         assert self._process.stdin is not None
@@ -47,7 +51,7 @@ class Standby:
     async def end(self) -> None:
         """End it, and wait until it is gone with all that it has started."""
         self._is_ended = True
-        if self._process.returncode is None:
+        if self.is_alive:
             self._send(signal.SIGTERM)
             try:
                 await asyncio.wait_for(self._process.wait(), END_S)

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from harness import crash
 from harness.errors import UsageError
-from harness.lanes.lanes import Lanes, Outcome
+from harness.lanes.lanes import Lanes
 from harness.lanes.options import Options, options
 from harness.lanes.sources import Source
 from harness.lanes.stages import Stage
-from harness.serve.answers import Answer, Began, Complaint, Line, answer, cancelled, encode
+from harness.serve.answers import Began, Complaint, Line, answer, cancelled, encode
 from harness.serve.requests import BadRequest, Cancel, Id, Request, read
 
 _STOPPED_BY = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -105,6 +106,7 @@ class _Server:
 
     async def _judge(self, request: Request, source: Source, asked: Options) -> None:
         stage = Stage.STATIC
+        said: Line
 
         def began(begins: Stage) -> None:
             nonlocal stage
@@ -114,10 +116,11 @@ class _Server:
 
         limit_s = self._limit_s if request.limit_s is None else request.limit_s
         try:
-            outcome: Outcome = await self._lanes.judge(source, asked, limit_s, began)
-            said: Answer = answer(request.id, outcome)
+            said = answer(request.id, await self._lanes.judge(source, asked, limit_s, began))
         except asyncio.CancelledError:  # of its id, or of everything
             said = cancelled(request.id, stage)
+        except Exception:
+            said = Complaint(message=crash.report(), id=request.id)
         del self._open[request.id]  # before it is said: its id may come again at once
         self._say(said)
 
