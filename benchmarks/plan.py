@@ -140,6 +140,7 @@ def cpu() -> Plan:
         [_on_cpu("counters_emulator", 120, counters, (FIRST_RUNG,), (LADDER,))],
         [_on_cpu("warm_evaluation", 60, warm, ("-k", "random 1", "--runs", "1"), (LADDER, "problems/layernorm.py"))],
         [_on_cpu("api_costs", 200, api, ("--case", "random 1", "--runs", "1"), (LADDER, "problems/layernorm.py"))],
+        [_on_cpu("pool_of_faults", 600, ("benchmarks/pool_of_faults.py",), ("--count", "4"), ("tests/hostile",))],
         [_on_cpu("cold_gate", 130, cold, (), (f"{LADDER}/rung3_warp_shuffle.py",))],
         [_on_cpu("same_twice_cpu_vectorised", 60, twice, ONE_TIMED_CASE, (ON_CPU, "problems/layernorm.py"))],
     ]
