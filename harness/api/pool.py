@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import threading
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from concurrent.futures import Future
 from typing import Any, Self, Unpack
 
+from harness.api.coming import Coming
 from harness.api.thread import LoopThread
 from harness.errors import UsageError
 from harness.lanes.lanes import Lanes, Outcome
@@ -79,23 +80,22 @@ class Pool:
         After `limit_s` seconds of judging, waiting not counted, a source's result is an error. Raises UsageError for
         options that are none."""
         asked = self._asked(given)
+        coming = Coming(sources)
         pending: set[asyncio.Future[Result]] = set()
         try:
-            async with contextlib.aclosing(_numbered(sources)) as numbered:
-                more = True
-                while more or pending:
-                    while more and len(pending) < 2 * self._workers:
-                        try:
-                            index, source = await anext(numbered)
-                        except StopAsyncIteration:
-                            more = False
-                        else:
-                            pending.add(asyncio.wrap_future(self._begin(index, source, asked, limit_s, on_stage)))
-                    if pending:
-                        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-                        for future in done:
-                            yield future.result()
+            while True:
+                taking = coming.next() if len(pending) < 2 * self._workers else set()
+                if not taking and not pending:
+                    return
+                await asyncio.wait(taking | pending, return_when=asyncio.FIRST_COMPLETED)
+                if (taken := coming.taken()) is not None:
+                    index, source = taken
+                    pending.add(asyncio.wrap_future(self._begin(index, source, asked, limit_s, on_stage)))
+                for future in [future for future in pending if future.done()]:
+                    pending.discard(future)
+                    yield future.result()
         finally:
+            coming.cancel()
             for future in pending:
                 future.cancel()
 
@@ -126,7 +126,7 @@ class Pool:
     def _begin(
         self, index: int, given: object, asked: Options, limit_s: float | None, on_stage: OnStage | None
     ) -> Future[Result]:
-        """Raises UsageError for what is no source."""
+        """Raises UsageError for what is no source, and where somebody has closed the pool."""
         source = Source.read(given, f"source_{index}")
         if not source.path and not asked.problem:
             raise UsageError("Which problem is a text for? Say problem= with a file or a name in problems/.")
@@ -151,6 +151,9 @@ async def _lanes(workers: int, device: str, isolation: str) -> Lanes:
 
 
 def _close(thread: LoopThread, lanes: Lanes) -> None:
+    if thread.is_this:  # where a pool became garbage: it cannot wait for itself
+        threading.Thread(target=_close, args=(thread, lanes)).start()
+        return
     thread.call(lanes.end)
     thread.end()
 
@@ -169,14 +172,3 @@ async def _result(
         index=index,
         source=source.name,
     )
-
-
-async def _numbered(sources: Iterable[object] | AsyncIterable[object]) -> AsyncGenerator[tuple[int, object], None]:
-    if isinstance(sources, AsyncIterable):
-        index = 0
-        async for source in sources:
-            yield index, source
-            index += 1
-    else:
-        for numbered in enumerate(sources):
-            yield numbered

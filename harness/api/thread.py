@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from harness.errors import UsageError
+
 T = TypeVar("T")
 
 
@@ -19,9 +21,18 @@ class LoopThread:
         self._thread = threading.Thread(target=self._loop.run_forever, name="kernelgate pool", daemon=True)
         self._thread.start()
 
+    @property
+    def is_this(self) -> bool:
+        """Whether the caller runs in it."""
+        return threading.current_thread() is self._thread
+
     def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Have it run; cancelling the future cancels it."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        """Have it run; cancelling the future cancels it. Raises UsageError when the thread has ended."""
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        except RuntimeError:
+            coroutine.close()
+            raise UsageError("The pool is closed; make another.") from None
 
     def call(self, function: Callable[[], Awaitable[T]]) -> T:
         """What `function` gives, called in the loop."""

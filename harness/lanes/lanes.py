@@ -69,6 +69,7 @@ class Lanes:
         self._folder = tempfile.TemporaryDirectory(prefix="kernelgate-sources-")
         self._serving = [asyncio.create_task(self._serve()) for _ in range(count)]
         self._open: set[_Asked] = set()
+        self._has_ended = False
 
     async def judge(
         self, source: Source, options: Options, limit_s: float | None = None, on_stage: OnStage = lambda _stage: None
@@ -77,6 +78,8 @@ class Lanes:
         asked = _Asked(source, options, limit_s, on_stage, asyncio.get_running_loop().create_future())
         self._open.add(asked)
         self._waiting.put_nowait(asked)
+        if self._has_ended:
+            asked.answer.cancel()
         try:
             return await asyncio.shield(asked.answer)
         except asyncio.CancelledError:
@@ -91,6 +94,7 @@ class Lanes:
 
     async def end(self) -> None:
         """End all that runs; what was asked for and has no answer is cancelled."""
+        self._has_ended = True
         for task in self._serving:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
@@ -105,7 +109,8 @@ class Lanes:
         seat = _Seat(self._device, self._isolation)
         try:
             with contextlib.suppress(KernelgateError):  # what is wrong with it the first submission is told
-                await seat.lane()
+                async with self._clock.turn():  # nothing is timed beside it
+                    await seat.lane()
             while True:
                 asked = await self._waiting.get()
                 if not asked.stopped.is_set():
@@ -129,8 +134,8 @@ class Lanes:
                 await seat.clear()
         if judging.cancelled():
             asked.answer.cancel()
-        elif error := judging.exception():  # of the caller's own function
-            asked.answer.set_exception(error)
+        elif error := judging.exception():
+            asked.answer.set_exception(error.__cause__ if isinstance(error, _OfCaller) and error.__cause__ else error)
         else:
             asked.answer.set_result(judging.result())
 
@@ -169,6 +174,10 @@ class Lanes:
         return results_json.loads(bytes(said.results)).evaluations[0]
 
 
+class _OfCaller(Exception):
+    """The caller's own function raised its cause, which is the caller's to handle."""
+
+
 class _Seat:
     """Where a lane is, or will be when one is needed."""
 
@@ -193,7 +202,11 @@ class _Seat:
 
 async def _asks(asked: _Asked, turn: Turn, limit: asyncio.Timeout, stage: Stage) -> bool:
     """Whether a stage is wanted; waits until it can begin, which is no part of the caller's limit."""
-    if asked.on_stage(stage) is False:
+    try:
+        is_wanted = asked.on_stage(stage) is not False
+    except Exception as error:
+        raise _OfCaller from error
+    if not is_wanted:
         return False
     asked.stage = stage
     if stage is Stage.TIMING:
