@@ -301,6 +301,13 @@ def test_leaving_the_loop_ends_what_runs():
             break
         await asyncio.to_thread(wait_for, lambda: hanging_ended(running, others))
 
+    async def close(pool, reached, others):
+        async with contextlib.aclosing(pool.evaluate([CRASHES, HANGS], on_stage=lambda i, s: i and reached(i, s))) as r:
+            await anext(r)
+            await asyncio.to_thread(reached.verdict.wait, LIMIT_S)
+            running = processes(others)
+        assert hanging_ended(running, others)
+
     def hanging_ended(running, others):
         """Whether what runs are the one lane that had nothing to do, and what it keeps."""
         kept = processes(others)
@@ -309,6 +316,7 @@ def test_leaving_the_loop_ends_what_runs():
     others = lanes()
     with one_thread(), Pool(2, **OPTIONS) as pool:
         asyncio.run(leave(pool, Reached(), others))
+        asyncio.run(close(pool, Reached(), others))
         assert [result.status for result in pool.run([RIGHT, RIGHT])] == ["accepted", "accepted"]
 
 
@@ -325,7 +333,7 @@ def test_cancelling_the_task_ends_what_runs():
     others = lanes()
     with one_thread(), Pool(1, **OPTIONS) as pool:
         running = asyncio.run(cancelled(pool, Reached(), others))
-        wait_for(lambda: not [process for process in running if is_alive(process)])
+        assert [process for process in running if is_alive(process)] == []
         assert pool.run([RIGHT])[0].status == "accepted"
 
 

@@ -317,10 +317,11 @@ def pool_of_faults(folder: Path) -> str:
     content = measured(folder / "pool_of_faults.json", "pool_of_faults")
     kinds = [f"{count} {kind}" for kind, count in content["kinds"].items()]
     memory = content["memory_mib_of_tenths"]
+    said = {"right": "as they must be"}
     rows = [
         ["sources", f"{content['count']}: {', '.join(kinds)}"],
         ["processes killed meanwhile", str(content["killed"])],
-        ["results", ", ".join(f"{count} {what}" for what, count in content["outcomes"].items())],
+        ["results", ", ".join(f"{count} {said.get(what, what)}" for what, count in content["outcomes"].items())],
         ["a second, with " + str(content["workers"]) + " workers", f"{content['count'] / content['seconds']:.1f}"],
         ["memory of a judging process in the first and the last tenth", f"{memory[0]} and {memory[-1]} MiB"],
     ]

@@ -6,11 +6,11 @@ import asyncio
 import threading
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
-from concurrent.futures import Future
+from functools import partial
 from typing import Any, Self, Unpack
 
 from harness.api.coming import Coming
-from harness.api.thread import LoopThread
+from harness.api.thread import Begun, LoopThread
 from harness.errors import UsageError
 from harness.lanes.lanes import Lanes, Outcome
 from harness.lanes.options import Given, Options, options
@@ -49,7 +49,7 @@ class Pool:
         self._workers = workers
         self._thread = LoopThread()
         try:
-            self._lanes = self._thread.call(lambda: _lanes(workers, self._usual.device or "", isolation))
+            self._lanes = self._thread.call(partial(_lanes, workers, self._usual.device or "", isolation))
         except BaseException:
             self._thread.end()
             raise
@@ -75,29 +75,31 @@ class Pool:
         **given: Unpack[Given],
     ) -> AsyncIterator[Result]:
         """A result for each source, as they come; of `sources` at most twice as many as there are workers are taken
-        ahead. Leaving the loop, or cancelling its task, ends what runs.
+        ahead. Leaving the loop, or cancelling its task, ends what runs; where it is closed or cancelled, that is over.
 
         After `limit_s` seconds of judging, waiting not counted, a source's result is an error. Raises UsageError for
         options that are none."""
         asked = self._asked(given)
         coming = Coming(sources)
-        pending: set[asyncio.Future[Result]] = set()
+        pending: dict[asyncio.Future[Result], Begun[Result]] = {}
         try:
             while True:
                 taking = coming.next() if len(pending) < 2 * self._workers else set()
                 if not taking and not pending:
                     return
-                await asyncio.wait(taking | pending, return_when=asyncio.FIRST_COMPLETED)
+                either: set[asyncio.Future[Any]] = {*taking, *pending}
+                await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 if (taken := coming.taken()) is not None:
-                    index, source = taken
-                    pending.add(asyncio.wrap_future(self._begin(index, source, asked, limit_s, on_stage)))
+                    begun = self._begin(*taken, asked, limit_s, on_stage)
+                    pending[asyncio.wrap_future(begun.answer)] = begun
                 for future in [future for future in pending if future.done()]:
-                    pending.discard(future)
+                    del pending[future]
                     yield future.result()
         finally:
             coming.cancel()
             for future in pending:
                 future.cancel()
+            await asyncio.gather(*(asyncio.wrap_future(begun.over) for begun in pending.values()))
 
     def run(
         self,
@@ -109,14 +111,16 @@ class Pool:
     ) -> list[Result]:
         """The results in the order of the sources; waits for all. Else as `evaluate`."""
         asked = self._asked(given)
-        futures: list[Future[Result]] = []
+        all_begun: list[Begun[Result]] = []
         try:
             for index, source in enumerate(sources):
-                futures.append(self._begin(index, source, asked, limit_s, on_stage))
-            return [future.result() for future in futures]
+                all_begun.append(self._begin(index, source, asked, limit_s, on_stage))
+            return [begun.answer.result() for begun in all_begun]
         finally:
-            for future in futures:
-                future.cancel()
+            for begun in all_begun:
+                begun.answer.cancel()
+            for begun in all_begun:
+                begun.over.result()
 
     def _asked(self, given: Any) -> Options:
         if not self._closing.alive:
@@ -125,12 +129,12 @@ class Pool:
 
     def _begin(
         self, index: int, given: object, asked: Options, limit_s: float | None, on_stage: OnStage | None
-    ) -> Future[Result]:
+    ) -> Begun[Result]:
         """Raises UsageError for what is no source, and where somebody has closed the pool."""
         source = Source.read(given, f"source_{index}")
         if not source.path and not asked.problem:
             raise UsageError("Which problem is a text for? Say problem= with a file or a name in problems/.")
-        return self._thread.begin(_result(self._lanes, index, source, asked, limit_s, on_stage))
+        return self._thread.begin(partial(_result, self._lanes, index, source, asked, limit_s, on_stage))
 
 
 def evaluate(

@@ -4,13 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from harness.errors import UsageError
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Begun(Generic[T]):
+    """A coroutine that runs in the loop. Who cancels `answer` knows by `over` when nothing of it runs any more."""
+
+    answer: Future[T] = field(default_factory=Future)
+    over: Future[None] = field(default_factory=Future)
+
+    def end(self, task: asyncio.Task[T]) -> None:
+        """The coroutine has come to its end."""
+        if self.answer.set_running_or_notify_cancel():  # from here on nobody cancels it
+            if task.cancelled():
+                self.answer.set_exception(CancelledError())
+            elif error := task.exception():
+                self.answer.set_exception(error)
+            else:
+                self.answer.set_result(task.result())
+        elif not task.cancelled():
+            task.exception()  # nobody asks for it
+        self.over.set_result(None)
 
 
 class LoopThread:
@@ -26,21 +48,33 @@ class LoopThread:
         """Whether the caller runs in it."""
         return threading.current_thread() is self._thread
 
-    def begin(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Have it run; cancelling the future cancels it. Raises UsageError when the thread has ended."""
+    def begin(self, function: Callable[[], Coroutine[Any, Any, T]]) -> Begun[T]:
+        """Have the coroutine run that `function` gives; cancelling its answer cancels it. Raises UsageError when the
+        thread has ended."""
+        begun: Begun[T] = Begun()
+
+        def start() -> None:
+            task = self._loop.create_task(function())
+            task.add_done_callback(begun.end)
+
+            def cancel(answer: Future[T]) -> None:
+                if answer.cancelled():
+                    self._soon(task.cancel)
+
+            begun.answer.add_done_callback(cancel)
+
+        self._soon(start)
+        return begun
+
+    def call(self, function: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """What the coroutine gives."""
+        return self.begin(function).answer.result()
+
+    def _soon(self, function: Callable[[], object]) -> None:
         try:
-            return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            self._loop.call_soon_threadsafe(function)
         except RuntimeError:
-            coroutine.close()
             raise UsageError("The pool is closed; make another.") from None
-
-    def call(self, function: Callable[[], Awaitable[T]]) -> T:
-        """What `function` gives, called in the loop."""
-
-        async def called() -> T:
-            return await function()
-
-        return self.begin(called()).result()
 
     def end(self) -> None:
         """Cancel what still runs, and stop the loop."""
