@@ -464,7 +464,6 @@ def test_who_gives_up_waiting_for_the_clock_holds_nobody_up():
     asyncio.run(asyncio.wait_for(scene(), LIMIT_S))
 
 
-@pytest.mark.alone
 def test_times_are_taken_for_who_asks(tmp_path):
     problem = tmp_path / "timed.py"
     problem.write_text(PROBLEM.read_text().replace('distribution="rows"', 'distribution="rows", timed=True'))
