@@ -401,6 +401,32 @@ def test_a_program_that_closes_nothing_leaves_nothing():
     assert [pid for pid in run.stdout.split() if psutil.pid_exists(int(pid))] == []
 
 
+PLANS = """
+import gc, os, sys
+from pathlib import Path
+from harness.plan import Arguments, make_plan
+from harness.run import run
+
+def files():
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+plan = make_plan(Arguments(paths=(Path(sys.argv[1]),), problem=sys.argv[2], device="cpu", timing=False))
+run(plan)
+before = files()
+for _ in range(3):
+    run(plan)
+print(files() - before)
+"""
+
+
+def test_one_plan_after_the_other_opens_no_more_files(tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(RIGHT)
+    run = program(PLANS, mine, PROBLEM)
+    assert (run.returncode, run.stdout) == (0, "0\n"), run.stderr
+
+
 # ---------------------------------------------------------------------- times
 
 

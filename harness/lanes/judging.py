@@ -8,6 +8,7 @@ are forked from, and on a GPU the context.
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import os
 import sys
@@ -50,10 +51,12 @@ def main() -> None:
     device, isolation = sys.argv[1:]
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         load(device or usual_device(), isolation)
+        gc.freeze()  # or each collection would look through torch
         talk.say(Ready())
         with _Cache() as used:
             while line := talk.heard():
                 talk.say(_judged(decode_job(line), isolation, talk, used))
+                gc.collect()  # what was judged may hold an arena, and Python hardly ever looks for what grew old
     end_zygotes()
     os._exit(0)  # what remains is torch taking itself apart
 
