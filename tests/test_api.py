@@ -243,6 +243,15 @@ def test_a_source_that_is_none_and_options_that_are_none_are_refused(pool):
         other.run([RIGHT])
 
 
+def test_what_forks_workers_is_kept_and_not_where_a_submission_has_spoiled_it():
+    attacks = sorted((ROOT / "tests" / "hostile" / "judge").glob("*what_forks_workers.py"))
+    assert len(attacks) == 2
+    with one_thread(), Pool(1, isolation="basic", **OPTIONS) as pool:
+        for attack in attacks:
+            results = pool.run([RIGHT, attack, RIGHT, WRONG])
+            assert [result.status for result in results] == ["accepted", "rejected", "accepted", "rejected"]
+
+
 # ---------------------------------------------------------------------- stages
 
 
