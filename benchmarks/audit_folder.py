@@ -96,7 +96,7 @@ def row(path, options, folder):
 
 def main():
     options = parser().parse_args()
-    import harness.evaluate  # noqa: F401  torch, once for all processes
+    import harness.judge  # noqa: F401  torch, once for all processes
 
     rows = []
     with tempfile.TemporaryDirectory() as folder:

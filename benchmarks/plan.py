@@ -106,6 +106,7 @@ def gpu() -> Plan:
         [_clock_accuracy()],
         [_same_twice(HEADLINE, 126)],
         [_warm_evaluation()],
+        [_api_costs()],
         [_hostile(), _sanitized()],
         *([_evaluation(problem, FEWER_PEERS)] for problem in problems.values()),
         [_shapes()],
@@ -128,6 +129,7 @@ def cpu() -> Plan:
     forms = (f"{agreement}/forms.py", *emulated, "--jobs", "2")
     on_emulator = (f"{agreement}/corpus_on_emulator.py",)
     everything = ("submissions", "problems", "tests/hostile")
+    api = ("benchmarks/api_costs.py", f"{LADDER}/rung3_warp_shuffle.py", *emulated)
     cold = ("benchmarks/cold_gate.py", "--warm-cache")
     hostile = ("-m", "tests.hostile", "--device", "cpu", "--device", "emulator", "--jobs", "2", "--timed-jobs", "1")
     return [
@@ -137,6 +139,8 @@ def cpu() -> Plan:
         [_on_cpu("forms_emulator", 60, forms, (ONE_FORM,), (PUBLIC_FORMS,))],
         [_on_cpu("counters_emulator", 120, counters, (FIRST_RUNG,), (LADDER,))],
         [_on_cpu("warm_evaluation", 60, warm, ("-k", "random 1", "--runs", "1"), (LADDER, "problems/layernorm.py"))],
+        [_on_cpu("api_costs", 200, api, ("--case", "random 1", "--runs", "1"), (LADDER, "problems/layernorm.py"))],
+        [_on_cpu("pool_of_faults", 600, ("benchmarks/pool_of_faults.py",), ("--count", "4"), ("tests/hostile",))],
         [_on_cpu("cold_gate", 130, cold, (), (f"{LADDER}/rung3_warp_shuffle.py",))],
         [_on_cpu("same_twice_cpu_vectorised", 60, twice, ONE_TIMED_CASE, (ON_CPU, "problems/layernorm.py"))],
     ]
@@ -300,6 +304,29 @@ def _warm_evaluation() -> Step:
         seconds=65,
         limit_s=260,
         dry_run=("benchmarks/warm_evaluation.py", HEADLINE, *ONE_SMALL_CASE, "--runs", "1", *out),
+        reads=(HEADLINE, "problems/layernorm.py"),
+    )
+
+
+def _api_costs() -> Step:
+    out = ("--json", f"{FOLDER}/api_costs.json")
+    return Step(
+        name="api_costs",
+        words=("benchmarks/api_costs.py", HEADLINE, *out),
+        files=("api_costs.json",),
+        seconds=240,
+        limit_s=900,
+        dry_run=(
+            "benchmarks/api_costs.py",
+            HEADLINE,
+            "--device",
+            "emulator",
+            "--case",
+            "random 1",
+            "--runs",
+            "1",
+            *out,
+        ),
         reads=(HEADLINE, "problems/layernorm.py"),
     )
 

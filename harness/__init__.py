@@ -1,11 +1,16 @@
-"""The judge. A room is a file or a folder here, and imports only rooms that stand below it.
+"""The judge: `from harness import Pool, evaluate` judges from a Python program (docs/api.md).
+
+A room is a file or a folder here, and imports only rooms that stand below it.
 
 The plan (tests/test_architecture.py holds it; docs/architecture.md walks through it):
 
 cli            the command line: parse, plan, run, report, exit code
 options        what can be said on the command line
 verbs/         what eval.py does beside judging, a verb a file
+api/           judging from a Python program
+serve/         judging for programs in any language: JSON lines on standard input and output
 watch/         a submission judged each time it is saved
+lanes/         processes that judge one submission after the other, for a caller that never loads torch
 again/         what was judged before, judged anew: sources of the database, bundles
 run            a plan becomes results
 plan           what a run will do, decided before it begins
@@ -14,12 +19,13 @@ gate/          what a merge has to hold: rules over evaluations, a function a ru
 comparison/    whether two evaluations differ in speed
 store/         evaluations that are kept in a database, and how they are ranked
 tools/         Nsight Compute and compute-sanitizer
-evaluate       one submission: right first, then timed
+judge          one submission: right first, then timed
 fitting/       whether a case fits into memory, and what is done where it does not
 timing/        the clock outside: rounds/, the data of their buffers in data/, medians with intervals
 judging/       what is asked of a worker to find out whether a submission is right
 oracle/        what a right answer is: the reference in float64 and the error bound
 diagnosis/     why a result is wrong: hypotheses, tried on a call that went wrong
+process        how a process that judges is set up
 isolation/     starting, asking, limiting, holding and ending workers
 worker/        the process that imports a submission; walls/ is what it must not do
 device/        a GPU, a CPU, and the emulator that stands in for a GPU
@@ -50,3 +56,19 @@ errors         one tree of errors
 settings       what a run was asked for, and its seeds
 paths          folders on this machine
 """
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from harness.api import Pool, Result, Source, Stage, evaluate
+
+__all__ = ["Pool", "Result", "Source", "Stage", "evaluate"]
+
+
+def __getattr__(name: str) -> object:
+    """What programs import from here is loaded when they ask for it: rooms import nothing from above them."""
+    if name in __all__:
+        from harness import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

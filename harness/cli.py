@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,12 +11,11 @@ from typing import Any
 
 import msgspec
 
-from harness import crash, exits
+from harness import crash, exits, process
 from harness.errors import HarnessError, UsageError, name_of
 from harness.exits import Exit
-from harness.isolation.levels import protect_judge
 from harness.options import Judge, Output, parse
-from harness.paths import judge_cache, shown_path
+from harness.paths import shown_path
 from harness.plan import RunPlan, make_plan
 from harness.report import formats, writing
 from harness.report.board import print_boards
@@ -35,7 +33,7 @@ from harness.verdict import Results
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    _prepare_process()
+    process.prepare()
     try:
         with full_is_said():
             asked = parse(sys.argv[1:] if argv is None else argv)
@@ -122,22 +120,6 @@ def _environment() -> dict[str, Any]:
     from harness.environment import describe
 
     return describe()
-
-
-def _prepare_process() -> None:
-    # Read when torch is loaded: threads of the judge that have nothing to do must not spin beside what is timed.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    # A reference may load torch's compiler, which makes itself a folder: not among temporary files.
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(judge_cache()))
-    # Some start what they run with this ignored, and how a worker ended would then be nobody's to know.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    signal.signal(signal.SIGTERM, _terminated)
-    protect_judge()
-
-
-def _terminated(_number: int, _frame: object) -> None:
-    """As if somebody had pressed Ctrl-C: what was started is ended, and what was measured is reported."""
-    raise KeyboardInterrupt
 
 
 def _complain(error: object, code: Exit) -> Exit:

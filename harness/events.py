@@ -67,6 +67,14 @@ class Judging:
 
 
 @dataclass(frozen=True)
+class TimesBegin:
+    """Nothing is built or loaded any more: from here to its end this submission is timed. Who lets times be taken one
+    at a time waits in here."""
+
+    submission: str
+
+
+@dataclass(frozen=True)
 class Timing:
     """A case is timed."""
 
@@ -92,7 +100,17 @@ class Finished:
 
 
 Event = (
-    Queued | WithoutEffect | LeftOut | EmulatorBuilding | Loading | Building | Judging | Timing | Sanitizing | Finished
+    Queued
+    | WithoutEffect
+    | LeftOut
+    | EmulatorBuilding
+    | Loading
+    | Building
+    | Judging
+    | TimesBegin
+    | Timing
+    | Sanitizing
+    | Finished
 )
 
 OnEvent = Callable[[Event], None]

@@ -100,6 +100,7 @@ class Reason(StrEnum):
         "not_enough_memory", Group.ERROR, "There is too little memory here for the case, or others took what there was."
     )
     SANITIZER_FAILED = "sanitizer_failed", Group.ERROR, "A sanitizer tool could not finish, and none found anything."
+    NOT_JUDGED = "not_judged", Group.ERROR, "It could not begin, or its caller or a limit ended it."
     HARNESS_ERROR = "harness_error", Group.ERROR, "The harness failed; the message names a file with the traceback."
     # fmt: on
 

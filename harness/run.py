@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,7 @@ from harness.submission import Submission
 from harness.verdict import SCHEMA, Accepted, Errored, Evaluation, Results, digest_of_cases
 
 if TYPE_CHECKING:
-    from harness.evaluate import Judge
+    from harness.judge import Judge
     from harness.problem import Case, Problem
 
 INTERRUPTED = "Stopped by the keyboard or by SIGTERM; what had not finished says nothing."
@@ -161,6 +162,7 @@ def _of_group(
             yield from _judged(group, plan, chosen, memory, starter, on_event, wait)
     finally:
         starter.end()
+        memory.close()  # a lane runs one plan after the other
 
 
 def _looked_at(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) -> tuple[Group, list[Evaluation]]:
@@ -171,14 +173,15 @@ def _looked_at(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) -
     if not (found := chosen.of(group)):
         return group, []
     memory, kept, refused = MemoryFile(), [], list[Evaluation]()
-    for submission in group.submissions:
-        on_event(Building(submission.name))
-        common = _of_all(group, found[1]) | _of_one(submission, group, plan)
-        evaluation = first_look.refusal(submission, memory.fd, group.isolation, group.problem, common)
-        if evaluation:
-            refused.append(evaluation)
-        else:
-            kept.append(submission)
+    with contextlib.closing(memory):
+        for submission in group.submissions:
+            on_event(Building(submission.name))
+            common = _of_all(group, found[1]) | _of_one(submission, group, plan)
+            evaluation = first_look.refusal(submission, memory.fd, group.isolation, group.problem, common)
+            if evaluation:
+                refused.append(evaluation)
+            else:
+                kept.append(submission)
     return dataclasses.replace(group, submissions=tuple(kept)), refused
 
 
@@ -230,7 +233,7 @@ def _judged(
 ) -> Iterator[Evaluation]:
     """All of the group; `wait_for_device` comes before the second."""
     with no_garbage_collection():  # these load torch for seconds, while workers do
-        from harness.evaluate import Judge
+        from harness.judge import Judge
         from harness.tools.sanitizing import sanitized
 
     if not (found := chosen.of(group)):

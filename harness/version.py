@@ -10,8 +10,8 @@ HERE = Path(__file__).resolve().parent
 
 # What only asks, tells or keeps: a change there moves no verdict and no time.
 _DECIDES_NOTHING = frozenset(
-    {"again", "cli", "comparison", "crash", "diagnosis", "environment", "events", "exits", "explanations", "gate"}
-    | {"options", "report", "store", "timed", "verbs", "version", "watch"}
+    {"again", "api", "cli", "comparison", "crash", "diagnosis", "environment", "events", "exits", "explanations"}
+    | {"gate", "lanes", "options", "report", "serve", "store", "timed", "verbs", "version", "watch"}
 )
 _SOURCES = frozenset({".py", ".h", ".cuh", ".cpp", ".cu"})
 

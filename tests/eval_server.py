@@ -87,8 +87,8 @@ def main() -> None:
     """Load what a judge loads, and fork one for each request."""
     import harness.cli
     import harness.environment
-    import harness.evaluate
     import harness.isolation.starter
+    import harness.judge
     import harness.report.formats.json
     import harness.report.formats.terminal
     import harness.tools.sanitizing  # noqa: F401

@@ -18,16 +18,20 @@ LEAVES = {"errors", "explanations", "garbage", "inputs", "notes", "paths", "reas
     "verdict"
 }
 ALLOWED = {
-    "cli": {"crash", "environment", "errors", "exits", "isolation", "options", "paths", "plan", "report", "run"}
+    "cli": {"crash", "environment", "errors", "exits", "isolation", "options", "paths", "plan", "process", "report"}
+    | {"run"}
     | {"storage", "store", "verdict"},
     "again": {"device", "errors", "events", "paths", "plan", "problem", "report", "run", "settings", "storage"}
     | {"store", "submission", "verdict", "version"},
-    "watch": {"comparison", "device", "environment", "errors", "evaluate", "isolation", "paths", "plan", "problem"}
-    | {"report", "run", "store", "submission", "timed", "verdict"},
+    "api": {"errors", "lanes", "verdict"},
+    "serve": {"crash", "errors", "lanes", "reasons", "report", "verdict"},
+    "lanes": {"crash", "device", "environment", "errors", "events", "isolation", "judge", "paths", "plan", "problem"}
+    | {"process", "reasons", "report", "run", "settings", "storage", "store", "verdict"},
+    "watch": {"comparison", "device", "errors", "lanes", "paths", "plan", "report", "submission", "timed", "verdict"},
     "options": {"against", "errors", "exits", "isolation", "paths", "plan", "report", "verbs", "version"},
     "verbs": {"again", "comparison", "device", "gate", "isolation", "notes", "run"}
-    | {"device", "environment", "errors", "evaluate", "exits", "oracle", "paths", "plan", "problem", "report"}
-    | {"settings", "storage", "store", "submission", "tools", "verdict", "watch"},
+    | {"device", "environment", "errors", "judge", "exits", "oracle", "paths", "plan", "problem", "report"}
+    | {"lanes", "serve", "settings", "storage", "store", "submission", "tools", "verdict", "watch"},
     "exits": {"errors", "verdict"},
     "report": {"comparison", "errors", "events", "explanations", "gate", "notes", "reasons", "records", "store"}
     | {"submission", "timed", "tools", "verdict"},
@@ -41,7 +45,7 @@ ALLOWED = {
         "crash",
         "device",
         "errors",
-        "evaluate",
+        "judge",
         "events",
         "garbage",
         "isolation",
@@ -54,9 +58,10 @@ ALLOWED = {
     | {"settings", "storage", "submission", "tools", "verdict"},
     "plan": {"against", "device", "errors", "events", "isolation", "paths", "settings", "submission", "tools"},
     "crash": set(),
+    "process": {"isolation", "paths"},
     "installed": set(),
     "tools": LEAVES | {"build", "events", "judging", "problem", "protocol", "submission", "timing"},
-    "evaluate": LEAVES
+    "judge": LEAVES
     | {"against", "events", "fitting"}
     | {"device", "isolation", "judging", "oracle", "problem", "protocol", "submission", "timing"},
     "fitting": {"device", "memory", "notes", "oracle", "problem", "timing"},
@@ -134,7 +139,7 @@ def test_the_judge_never_imports_a_submission_and_the_worker_never_a_report():
         if room_of(path) != "worker":
             assert "worker" not in imported, path
         else:
-            assert not imported & {"report", "evaluate", "judging", "timing", "verdict", "problem"}, path
+            assert not imported & {"report", "judge", "judging", "timing", "verdict", "problem"}, path
 
 
 def test_the_plan_names_every_room():

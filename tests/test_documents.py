@@ -51,12 +51,22 @@ def test_files_that_the_documents_link_exist():
 
 def test_the_page_of_the_command_has_its_options():
     from harness.options import judging
-    from harness.verbs import report, watch
+    from harness.verbs import report, serve, watch
 
-    known = options_of(judging) | options_of(report.command) | options_of(watch.command)
+    known = {option for command in (judging, report.command, serve.command, watch.command)
+             for option in options_of(command)}  # fmt: skip
     shown = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", (ROOT / "docs" / "cli.md").read_text()))
     assert shown <= known
     assert known - shown <= {"--quiet", "--verbose"}
+
+
+def test_the_page_of_programs_has_their_options_and_the_fields_of_answers():
+    from harness.lanes.options import Options
+    from harness.serve.answers import Answer
+
+    page = (ROOT / "docs" / "api.md").read_text()
+    fields = {*Options.__struct_fields__, *Answer.__struct_fields__} - {"id"}
+    assert fields - set(re.findall(r"`(\w+)`", page)) == set()
 
 
 def test_the_readme_is_read_in_three_minutes():

@@ -17,13 +17,13 @@ from harness.device.cuda import CudaDevice
 from harness.device.host import HostDevice
 from harness.device.memory_file import MemoryFile
 from harness.errors import Inconclusive, SubmissionError, memory_is_said, out_of_memory
-from harness.evaluate import Judge
 from harness.events import nobody
 from harness.fitting.fit import Room, fit, needed
 from harness.fitting.sizes import sizes
 from harness.isolation.levels import choose_isolation
 from harness.isolation.sandbox import Worker
 from harness.isolation.starter import Starter
+from harness.judge import Judge
 from harness.problem import load_problem
 from harness.reasons import Reason
 from harness.report.words import sentence

@@ -320,7 +320,7 @@ def test_judging_does_not_load_what_takes_seconds():
     """PyTorch's compiler and SciPy, which an evaluation would wait for."""
     program = """
 import sys, torch
-from harness.evaluate import Judge
+from harness.judge import Judge
 from harness import oracle
 from harness.timing import stats
 oracle.expect(torch.nn.LayerNorm(8).bfloat16(), [torch.randn(2, 8).bfloat16()], 0)

@@ -9,10 +9,10 @@ import pytest
 
 from harness.device.choose import open_device
 from harness.device.memory_file import MemoryFile
-from harness.evaluate import Judge
 from harness.events import nobody
 from harness.isolation.levels import choose_isolation
 from harness.isolation.starter import Starter
+from harness.judge import Judge
 from harness.problem import load_problem
 from harness.settings import Settings
 from harness.submission import read_submission

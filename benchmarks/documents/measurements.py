@@ -303,6 +303,36 @@ def _warm_checks(folder: Path) -> Iterator[list[str]]:
         yield [what, target, f"{entry['median_s']:.1f} s", date]
 
 
+def api_costs(folder: Path) -> str:
+    """Seconds of each call of the Python API."""
+    content = measured(folder / "api_costs.json", "api_costs")
+    rows = [[way, f"{entry['median_s']:.2f} s", _range(entry["seconds"])] for way, entry in content["ways"].items()]
+    what = f"`{content['submission']}` on {content['device']}, {content['cases']} cases, built before"
+    where = f"{machine(content['environment'])}.{older(content['environment'], TIMING)}"
+    return f"{what}; {where}\n\n" + _rows("call | median | of runs", rows)
+
+
+def pool_of_faults(folder: Path) -> str:
+    """What became of sources of all kinds, and of the judging processes' memory."""
+    content = measured(folder / "pool_of_faults.json", "pool_of_faults")
+    kinds = [f"{count} {kind}" for kind, count in content["kinds"].items()]
+    memory = content["memory_mib_of_tenths"]
+    said = {"right": "as they must be"}
+    rows = [
+        ["sources", f"{content['count']}: {', '.join(kinds)}"],
+        ["processes killed meanwhile", str(content["killed"])],
+        ["results", ", ".join(f"{count} {said.get(what, what)}" for what, count in content["outcomes"].items())],
+        ["a second, with " + str(content["workers"]) + " workers", f"{content['count'] / content['seconds']:.1f}"],
+        ["memory of a judging process in the first and the last tenth", f"{memory[0]} and {memory[-1]} MiB"],
+    ]
+    where = f"{machine(content['environment'])}.{older(content['environment'], TIMING)}"
+    return f"{where}\n\n" + _rows("what | measured", rows)
+
+
+def _range(seconds: list[float]) -> str:
+    return f"{len(seconds)}: {min(seconds):.2f} to {max(seconds):.2f} s"
+
+
 # ---------------------------------------------------------------------- pull requests through the gate
 
 
@@ -600,6 +630,8 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "repeatability": repeatability,
     "replay": replayed,
     "warm": warm,
+    "api costs": api_costs,
+    "pool of faults": pool_of_faults,
     "gate proof": gate_proof,
     "cold gate": cold_gate,
     "hostile": hostile,

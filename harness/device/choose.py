@@ -45,6 +45,11 @@ def choose_device(asked: str | None, submission: Submission) -> str:
     return "emulator" if submission.uses_cuda else "cpu"
 
 
+def usual_device() -> str:
+    """Where kernels are judged here when nobody says otherwise."""
+    return "cuda" if _has_gpu() else "emulator"
+
+
 def _has_gpu() -> bool:
     """Whether there is one, and a torch that can use it."""
     return bool(_gpu_count()) and not _torch_is_cpu_build()

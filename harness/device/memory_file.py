@@ -19,6 +19,10 @@ class MemoryFile:
         self.fd = os.memfd_create("kernelgate", os.MFD_ALLOW_SEALING)
         fcntl.fcntl(self.fd, _F_ADD_SEALS, _F_SEAL_SEAL | _F_SEAL_SHRINK)
 
+    def close(self) -> None:
+        """Give it up: what still maps it keeps it until it is unmapped."""
+        os.close(self.fd)
+
     def grow(self, nbytes: int) -> int:
         """Make it at least `nbytes` long, in whole pages; returns its size."""
         wanted = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE

@@ -9,8 +9,9 @@ from harness.isolation.launch import Zygote
 from harness.isolation.levels import Isolation
 from harness.isolation.sandbox import Worker
 
-# By device: what `load_ahead` has started, and no Starter has taken.
+# By device: what `load_ahead` has started, and no Starter has taken; with `keep_zygotes` also what one has given back.
 _loaded_ahead: dict[str, Zygote] = {}
+_is_keeping = False
 
 
 def forks(device: str, isolation: Isolation) -> bool:
@@ -23,6 +24,19 @@ def load_ahead(device: str, isolation: Isolation) -> None:
     will be judged. Nothing where workers are programs. Raises HarnessError when it cannot be started."""
     if forks(device, isolation) and device not in _loaded_ahead:
         _loaded_ahead[device] = Zygote(device)
+
+
+def keep_zygotes() -> None:
+    """Have this process's Starters leave what they fork workers from to the next one for that device. A zygote holds
+    nothing of what was judged, and one that a submission has stopped or limited is not used again."""
+    global _is_keeping
+    _is_keeping = True
+
+
+def end_zygotes() -> None:
+    """End those that no Starter has."""
+    while _loaded_ahead:
+        _loaded_ahead.popitem()[1].end()
 
 
 class Starter:
@@ -76,7 +90,9 @@ class Starter:
 
     def end(self) -> None:
         """End every worker of this process."""
-        if self._zygote:  # first: otherwise ending waits for workers that it has yet to fork
+        if self._zygote and not _is_keeping:  # first: otherwise ending waits for workers that it has yet to fork
             self._zygote.end()
             self._zygote = None
         Worker.end_all()
+        if self._zygote:
+            _loaded_ahead[self._device], self._zygote = self._zygote, None

@@ -14,7 +14,7 @@ import msgspec
 from harness import against, verdict
 from harness.device.base import Device
 from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, of_the_judge
-from harness.events import Building, OnEvent, Timing
+from harness.events import Building, OnEvent, TimesBegin, Timing
 from harness.explanations import FailingCases
 from harness.fitting import fit, room_on
 from harness.isolation.starter import Starter
@@ -106,12 +106,14 @@ class Judge:
         forms = [precompilation(self._problem, form) for case in self._cases for form in self._draws.cases_called(case)]
         return list({repr(form): form for form in forms}.values())
 
-    def _ready_timer(self) -> Timer:
+    def _ready_timer(self, submission: Submission) -> Timer:
+        assert self._null is not None and self._baselines is not None
         if self._timer is None:
-            assert self._null is not None and self._baselines is not None
             with of_the_judge(NULL_KERNEL):
                 self._null.finish_loading()
             self._baselines.finish_loading()
+        self._on_event(TimesBegin(submission.name))
+        if self._timer is None:  # which measures the bandwidth
             self._timer = Timer(self._device, self._problem, self._settings, self._null)
         return self._timer
 
@@ -214,7 +216,7 @@ class Judge:
             runner.worker.pause()  # what it does meanwhile would slow the copies that measure the bandwidth
         except SubmissionError as error:
             return _refusal(error, common)
-        timer = self._ready_timer()
+        timer = self._ready_timer(submission)
         assert self._baselines is not None
         notes: list[Note] = [*common["notes"]]
         if self._untimed:

@@ -1,0 +1,26 @@
+"""How a process that judges is set up, before it loads torch or starts anything."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+from harness.isolation.levels import protect_judge
+from harness.paths import judge_cache
+
+
+def prepare() -> None:
+    """Set up this one. SIGTERM then raises KeyboardInterrupt, as if somebody had pressed Ctrl-C: what was started is
+    ended, and what was measured is reported."""
+    # Read when torch is loaded: threads of the judge that have nothing to do must not spin beside what is timed.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # A reference may load torch's compiler, which makes itself a folder: not among temporary files.
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(judge_cache()))
+    # Some start what they run with this ignored, and how a worker ended would then be nobody's to know.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(signal.SIGTERM, _terminated)
+    protect_judge()
+
+
+def _terminated(_number: int, _frame: object) -> None:
+    raise KeyboardInterrupt
