@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from collections.abc import Callable, Sequence
+from collections import ChainMap
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -228,6 +229,6 @@ def judging(
 
 _program = _Program(
     name=PROGRAM,
-    commands={"": judging, **verbs.commands()},
+    commands=ChainMap({"": judging}, cast(MutableMapping[str, click.Command], verbs.commands())),
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -5,49 +5,55 @@ A verb's `command` gives a function without arguments, which does it and returns
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Iterator, Mapping
+
 import click
 
-from harness.verbs import (
-    audit,
-    bundle,
-    compare,
-    env,
-    export,
-    gate,
-    history,
-    import_,
-    leaderboard,
-    list_,
-    new,
-    profile,
-    rejudge,
-    report,
-    serve,
-    verify,
-    watch,
-    withdraw,
+# By the names of their files; where that would be a word of Python's, or a type's, `_` stands behind it.
+_NAMES = (
+    "audit",
+    "bundle",
+    "compare",
+    "env",
+    "export",
+    "gate",
+    "history",
+    "import",
+    "leaderboard",
+    "list",
+    "new",
+    "profile",
+    "rejudge",
+    "report",
+    "serve",
+    "verify",
+    "watch",
+    "withdraw",
 )
+_SPELT = {"import": "import_", "list": "list_"}
 
 
-def commands() -> dict[str, click.Command]:
+class _Commands(Mapping[str, click.Command]):
+    """Each is imported when it is asked for: all of them take a fifth of a second, and judging needs none."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in _NAMES:
+            raise KeyError(name)
+        command = importlib.import_module(f"harness.verbs.{_SPELT.get(name, name)}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def __contains__(self, name: object) -> bool:
+        return name in _NAMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_NAMES)
+
+    def __len__(self) -> int:
+        return len(_NAMES)
+
+
+def commands() -> Mapping[str, click.Command]:
     """The verbs by their names."""
-    return {
-        "audit": audit.command,
-        "bundle": bundle.command,
-        "compare": compare.command,
-        "env": env.command,
-        "export": export.command,
-        "gate": gate.command,
-        "history": history.command,
-        "import": import_.command,
-        "leaderboard": leaderboard.command,
-        "list": list_.command,
-        "new": new.command,
-        "profile": profile.command,
-        "rejudge": rejudge.command,
-        "report": report.command,
-        "serve": serve.command,
-        "verify": verify.command,
-        "watch": watch.command,
-        "withdraw": withdraw.command,
-    }
+    return _Commands()
