@@ -132,8 +132,7 @@ class Pool:
     ) -> Begun[Result]:
         """Raises UsageError for what is no source, and where somebody has closed the pool."""
         source = Source.read(given, f"source_{index}")
-        if not source.path and not asked.problem:
-            raise UsageError("Which problem is a text for? Say problem= with a file or a name in problems/.")
+        source.require_problem(asked.problem)
         return self._thread.begin(partial(_result, self._lanes, index, source, asked, limit_s, on_stage))
 
 

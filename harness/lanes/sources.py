@@ -48,6 +48,11 @@ class Source:
             raise UsageError(f"A source cannot be called {name[:100]!r}: use letters, digits, '_', '.' and '-'.")
         return cls(text=text, name=name)
 
+    def require_problem(self, problem: str | None) -> None:
+        """Raises UsageError for a text without one: it lies in no problem's folder."""
+        if not self.path and not problem:
+            raise UsageError("Which problem is a text for? Say it by 'problem', a file or a name in problems/.")
+
     @contextlib.contextmanager
     def as_file(self, folder: Path) -> Iterator[Path]:
         """Where its file is meanwhile; that of a text lies in a folder of its own in `folder`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import statistics
 from collections.abc import Iterable, Sequence
 
 import msgspec
@@ -13,7 +13,17 @@ from harness.reasons import Reason
 from harness.report.explanations import why
 from harness.report.verdicts import cause_of, frame_of
 from harness.serve.requests import Id
-from harness.verdict import Accepted, CaseFailed, CaseNotRun, CasePassed, CodeFrame, Evaluation, Mark, status_of
+from harness.verdict import (
+    Accepted,
+    CaseFailed,
+    CaseNotRun,
+    CasePassed,
+    CodeFrame,
+    Evaluation,
+    Geomeans,
+    Mark,
+    status_of,
+)
 
 MOST_BYTES = 4000
 
@@ -233,16 +243,23 @@ def _worst(cause: CaseFailed | None) -> Element | None:
 
 
 def _speedups(accepted: Accepted) -> Speedups | None:
-    captured = accepted.captured
+    over_eager, over_best = _ratios(accepted)
+    captured_over_eager, captured_over_best = _ratios(accepted.captured) if accepted.captured else (None, None)
     found = Speedups(
-        over_eager=_ratio(accepted.geomean_speedup, accepted.geomean_interval),
-        over_best=_ratio(accepted.geomean_speedup_over_best, accepted.geomean_over_best_interval),
-        captured_over_eager=_ratio(captured.geomean_speedup, captured.geomean_interval) if captured else None,
-        captured_over_best=_ratio(captured.geomean_speedup_over_best, captured.geomean_over_best_interval)
-        if captured
-        else None,
+        over_eager=over_eager,
+        over_best=over_best,
+        captured_over_eager=captured_over_eager,
+        captured_over_best=captured_over_best,
     )
     return None if found == Speedups() else found
+
+
+def _ratios(means: Accepted | Geomeans) -> tuple[Ratio | None, Ratio | None]:
+    """Over eager, and over the fastest baseline."""
+    return (
+        _ratio(means.geomean_speedup, means.geomean_interval),
+        _ratio(means.geomean_speedup_over_best, means.geomean_over_best_interval),
+    )
 
 
 def _ratio(ratio: float | None, interval: tuple[float, float] | None) -> Ratio | None:
@@ -263,7 +280,7 @@ def _floor(evaluation: Evaluation) -> Floor | None:
 
 
 def _geometric(values: Sequence[float]) -> float:
-    return math.exp(sum(map(math.log, values)) / len(values)) if all(value > 0 for value in values) else 0.0
+    return statistics.geometric_mean(values) if all(value > 0 for value in values) else 0.0
 
 
 def _counters(evaluation: Evaluation) -> Counters | None:

@@ -97,8 +97,7 @@ class _Server:
             raise BadRequest(f"{MOST_OPEN:,} requests wait; ask again when some are answered.", request.id)
         try:
             source, asked = _source(request), options(request.given, self._usual)
-            if request.source is not None and not asked.problem:
-                raise UsageError('Which problem is a text for? Say "problem" with a file or a name in problems/.')
+            source.require_problem(asked.problem)
         except UsageError as error:
             raise BadRequest(str(error), request.id) from error
         task = asyncio.create_task(self._judge(request, source, asked))

@@ -89,12 +89,12 @@ def shares(shape: Sequence[int], device: torch.device) -> torch.Tensor:
 def coins(shape: Sequence[int], device: torch.device) -> torch.Tensor:
     """True or False, bool."""
     count = math.prod(shape)
-    if device.type == "cpu":
-        given = np.unpackbits(np.frombuffer(os.urandom(-(-count // 8)), np.uint8), count=count)
-        return torch.from_numpy(given).view(torch.bool).reshape(tuple(shape))
     packed = words(-(-count // 32), device).view(torch.uint8)
-    bits = packed[:, None] & torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8, device=device)
-    return (bits != 0).reshape(-1)[:count].reshape(tuple(shape))
+    if device.type == "cpu":
+        bits = torch.from_numpy(np.unpackbits(packed.numpy(), bitorder="little")).view(torch.bool)
+    else:
+        bits = packed[:, None] & torch.tensor([1 << bit for bit in range(8)], dtype=torch.uint8, device=device) != 0
+    return bits.reshape(-1)[:count].reshape(tuple(shape))
 
 
 def mixed(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
