@@ -226,11 +226,11 @@ def _result(running: Future[_T]) -> _T:
 
 
 def with_builds(steps: plan.Plan, folder: Path) -> plan.Plan:
-    """`steps` behind a step that builds what is missing. The verdicts on everything do that by themselves; where they
-    are from an earlier machine, each step would wait for its own compilers."""
+    """`steps` behind a step that builds what is missing. The verdicts on everything do that by themselves where
+    they come first; otherwise each step would wait for its own compilers."""
     record = Record(folder)
     due = [step for together in steps for step in together if not record.has(step)]
-    return steps if any(step.name == "verdicts" for step in due) else [*plan.builds(due), *steps]
+    return steps if due and due[0].name == "verdicts" else [*plan.builds(due), *steps]
 
 
 def dry_run_all(steps: plan.Plan, folder: Path) -> bool:
@@ -284,19 +284,21 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--plan", choices=PLANS, default="gpu")
     parser.add_argument("--budget-s", type=float, default=1e9, metavar="N", help="what does not fit is left out")
     parser.add_argument("--gpus", default="", metavar="N,N", help="steps on each of these, side by side")
-    parser.add_argument("--only", action="append", metavar="STEP", help="may be given again")
+    parser.add_argument("--only", action="append", metavar="STEP", help="may be given again, in the order to run")
     parser.add_argument("--list", action="store_true", help="print the steps and their seconds")
     parser.add_argument("--dry-run", action="store_true", help="each step's program with the least to do")
     return parser
 
 
 def chosen(steps: plan.Plan, only: Sequence[str] | None) -> plan.Plan:
-    """Ends this process when a name is no step's."""
+    """Those of `steps` that `only` names, in its order; all without it. Ends this process when a name is no step's."""
+    if not only:
+        return steps
     names = [step.name for together in steps for step in together]
-    if unknown := [name for name in only or () if name not in names]:
+    if unknown := [name for name in only if name not in names]:
         sys.exit(f"No step is called {', '.join(unknown)}. The steps: {', '.join(names)}.")
-    kept = [[step for step in together if not only or step.name in only] for together in steps]
-    return [together for together in kept if together]
+    kept = [[step for step in together if step.name in only] for together in steps]
+    return sorted(filter(None, kept), key=lambda together: only.index(together[0].name))
 
 
 def main() -> int:

@@ -394,8 +394,8 @@ def _hostile() -> Step:
             *out,
         ),
         files=("hostile.json",),
-        seconds=360,
-        limit_s=580,
+        seconds=600,
+        limit_s=1000,
         dry_run=("-m", "tests.hostile", "--device", "cpu", "-k", "form/control", "--jobs", "2", *out),
         reads=("tests/hostile",),
     )
