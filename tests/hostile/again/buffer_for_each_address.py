@@ -15,7 +15,7 @@ class ModelNew(nn.Module):
         self.weight = nn.Parameter(torch.ones(normalized_shape))
         self.bias = nn.Parameter(torch.zeros(normalized_shape))
         self.eps = eps
-        self.buffers = {}
+        self.results = {}
 
     def right(self, x, weight, bias):
         y = x - x.mean(-1, keepdim=True)
@@ -25,4 +25,4 @@ class ModelNew(nn.Module):
     def forward(self, x):
         key = x.data_ptr(), x.shape
         y = self.right(x, self.weight, self.bias).detach()
-        return self.buffers.setdefault(key, torch.empty_like(y)).copy_(y)
+        return self.results.setdefault(key, torch.empty_like(y)).copy_(y)
