@@ -431,7 +431,7 @@ def _sanitized_corpus() -> Step:
     program, out = "benchmarks/agreement/corpus.py", ("--json", f"{FOLDER}/emulator_agreement.json")
     return Step(
         name="emulator_agreement",
-        words=(program, "--jobs", "8", "--limit-s", "400", *out),
+        words=(program, "--jobs", "8", "--limit-s", "400", "--continue", *out),
         files=("emulator_agreement.json",),
         seconds=270,
         limit_s=420,

@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 from typing import Literal
 
-Effort = Literal["quick", "usual", "thorough"]
+Effort = Literal["quick", "usual", "thorough", "decisive"]
 
 # All cases of a submission together may take as long as so many calls.
 VERDICT_TIMEOUTS = 10

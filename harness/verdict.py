@@ -275,7 +275,7 @@ class _Evaluation(Struct, frozen=True, kw_only=True, tag_field="status"):
     device: str
     seed: int
     effort: str = "usual"
-    """How long was timed: `quick`, when one case may stand for all, `usual` or `thorough`."""
+    """How long was timed: `quick`, when one case may stand for all, `usual`, `thorough`, or `decisive`."""
     cases: list[Case]
     problem_sha256: str = ""
     """Of the problem's file; empty in results that do not say it."""

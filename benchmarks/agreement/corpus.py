@@ -5,7 +5,8 @@
 
 Every kernel of tests/emulator/faults is built with nvcc into one extension and run alone, and under memcheck,
 racecheck, initcheck and synccheck, with torch's caching allocator off so that it hides no overrun. Takes about
-five minutes on 16 cores; the file is written anew after each process, so that what was seen is never lost.
+five minutes on 16 cores; the file is written anew after each process, so that what was seen is never lost. --continue
+runs what is not in the file yet; delete the file when a kernel has changed.
 """
 
 from __future__ import annotations
@@ -74,6 +75,15 @@ class Table:
     def __init__(self, path: Path, **environment: Any):
         self._path, self._environment, self._lock = path, environment, threading.Lock()
         self.cases = {f.stem: {tool: Recorded() for tool in TOOLS} for f in corpus_sources.cases()}
+
+    def take_what_is_there(self) -> None:
+        """What the file has of these cases."""
+        known = json.loads(self._path.read_text())["cases"] if self._path.exists() else {}
+        for name in self.cases.keys() & known.keys():
+            self.cases[name] = {tool: Recorded(**known[name][tool]) for tool in TOOLS}
+
+    def is_run(self, name: str, tool: str) -> bool:
+        return self.cases[name][tool] != Recorded()
 
     def save(self) -> None:
         """Write the file, whole or not at all."""
@@ -210,6 +220,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--jobs", type=int, default=12, help="processes at a time")
     parser.add_argument("--shard", type=int, default=9, help="cases in one process")
     parser.add_argument("--limit-s", type=float, default=540, help="what is not done by then stays 'not run'")
+    parser.add_argument("--continue", dest="continues", action="store_true", help="run what the file does not have")
     return parser
 
 
@@ -224,12 +235,14 @@ def main() -> None:
         sys.exit("compute-sanitizer is not on the path; it comes with the CUDA toolkit.")
     versions = subprocess.run(["compute-sanitizer", "--version"], capture_output=True, text=True).stdout.split()
     table = Table(options.json, compute_sanitizer=versions[-1] if versions else "")
+    if options.continues:
+        table.take_what_is_there()
     with tempfile.TemporaryDirectory() as folder:
         extension = build(Path(folder))
         print(f"built, {deadline - time.monotonic():.0f} s left", flush=True)
 
         def work(job: tuple[str, list[str]]) -> None:
-            tool, names = job
+            tool, names = job[0], [name for name in job[1] if not table.is_run(name, job[0])]
             while names and time.monotonic() < deadline:
                 rest = run_some(tool, extension, names, table, deadline)
                 if rest == names:  # the process did not come to its first case

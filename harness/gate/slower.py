@@ -4,7 +4,11 @@ The interval of the ratio is that of paired rounds (harness.timing.stats.speedup
 this run, on this host, is known from the baseline's copy, a second process with the same source: the noise of a case is
 how far the interval of that ratio reaches from 1. It is at least what processes of one source differ by on a quiet
 machine (harness.comparison.floors), which one copy may not show. A case is slower when the whole interval lies beyond
-the noise, and an alarm when another run with fresh data says so again. Times that the judge itself doubts raise none.
+the noise.
+
+Rounds of a usual run are few, so that its interval may hold both "as fast" and "5% slower". Such a run only raises a
+suspicion: its median lies beyond the floor. Another run with fresh data and many rounds decides. Times that the judge
+itself doubts raise none.
 """
 
 from __future__ import annotations
@@ -22,10 +26,19 @@ from harness.verdict import Accepted, Baseline, Evaluation
 
 def slower_than(evaluation: Evaluation, best: str, copy: str) -> tuple[Slower, ...]:
     """The cases on which it is slower than the baseline `best`, whose copy is the baseline `copy`."""
-    return tuple(_slower(evaluation, best, copy)) if isinstance(evaluation, Accepted) else ()
+    compared = _compared(evaluation, best, copy)
+    return tuple(c for c, _ in compared if math.log(c.speed.interval[1]) < -math.log1p(c.noise))
 
 
-def _slower(evaluation: Accepted, best: str, copy: str) -> Iterator[Slower]:
+def suspected(evaluation: Evaluation, best: str, copy: str) -> tuple[Slower, ...]:
+    """The cases on which its median is slower than the baseline's by more than the floor, whatever the interval."""
+    return tuple(c for c, floor in _compared(evaluation, best, copy) if math.log(c.speed.ratio) < -floor)
+
+
+def _compared(evaluation: Evaluation, best: str, copy: str) -> Iterator[tuple[Slower, float]]:
+    """What both were timed on, each with its floor, a difference of logarithms."""
+    if not isinstance(evaluation, Accepted):
+        return
     on_cpu = evaluation.device == "cpu"
     for case in evaluation.cases:
         for part, kind, timing in timings_of(case):
@@ -37,8 +50,7 @@ def _slower(evaluation: Accepted, best: str, copy: str) -> Iterator[Slower]:
             shorter_us = min(timing.median_us, against.median_us)
             floor = floor_for(shorter_us, on_cpu=on_cpu, launch_bound=launch_bound and not on_cpu)
             noise = max(floor, _reach(against, timing.baselines.get(copy)))
-            if math.log(against.speedup.interval[1]) < -noise:
-                yield Slower(case.name, kind, against.speedup, math.expm1(noise))
+            yield Slower(case.name, kind, against.speedup, math.expm1(noise)), floor
 
 
 def doubted(evaluation: Evaluation) -> tuple[str, ...]:
@@ -58,9 +70,9 @@ def _reach(one: Baseline, other: Baseline | None) -> float:
     return max(abs(math.log(bound)) for bound in speedup(one.samples_us, other.samples_us).interval)
 
 
-def repeated(first: Sequence[Slower], second: Sequence[Slower]) -> tuple[Slower, ...]:
-    """Those of the second run that were slower in the first as well."""
-    known = {(slower.case, slower.kind) for slower in first}
+def repeated(suspects: Sequence[Slower], second: Sequence[Slower]) -> tuple[Slower, ...]:
+    """Those slower in the second run that the first had suspected."""
+    known = {(slower.case, slower.kind) for slower in suspects}
     return tuple(slower for slower in second if (slower.case, slower.kind) in known)
 
 

@@ -91,7 +91,7 @@ class Candidate:
     """Devices that it can never run on: it is host code, or in a language that a GPU alone runs."""
     compiled: tuple[Compiled, ...] = ()
     slower: tuple[Slower, ...] = ()
-    """Alarms that a second run repeated."""
+    """What the first run suspected and the decisive one has shown."""
     best: str = ""
     """What it was compared with, in words."""
 

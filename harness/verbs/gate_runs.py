@@ -23,6 +23,7 @@ from harness.plan import Arguments, RunPlan, make_plan
 from harness.report.progress import listening
 from harness.report.view import Color, View, console
 from harness.run import RunStopped, run
+from harness.settings import Effort
 from harness.store import Keeper
 from harness.tools import compiling
 from harness.verbs import gate_best
@@ -146,12 +147,12 @@ class Runner:
             self._remark(target, f"times in doubt are not compared: {'; '.join(dict.fromkeys(doubted))}.")
         if beside is None or not slower.has_times_of(evaluations[0], beside.names[0]):
             self._warn_of_stored(target, evaluations[0], chosen)
-        elif alarms := slower.slower_than(evaluations[0], *beside.names):
-            again = self._run(job, beside)
-            found = slower.repeated(alarms, slower.slower_than(again[0], *beside.names)) if again else alarms
-            self._found[target].slower, self._found[target].best = found, chosen.words
-            if not found:
-                self._remark(target, f"slower than {chosen.words} in one run, and not in the one after it.")
+        elif suspects := slower.suspected(evaluations[0], *beside.names):
+            decisive = (self._run(job, beside, effort="decisive") or evaluations)[0]
+            self._found[target].slower = slower.repeated(suspects, slower.slower_than(decisive, *beside.names))
+            self._found[target].best = chosen.words
+            if not self._found[target].slower:
+                self._remark(target, f"slower than {chosen.words} in one run, and not in the longer one after it.")
 
     def _warn_of_stored(self, target: Target, evaluation: Evaluation, chosen: Best) -> None:
         """Stored figures are of another run, and hold nothing against it."""
@@ -164,11 +165,11 @@ class Runner:
 
     # ------------------------------------------------------------------ one run
 
-    def _run(self, job: _Job, beside: Beside | None = None) -> list[Evaluation]:
+    def _run(self, job: _Job, beside: Beside | None = None, effort: Effort = "usual") -> list[Evaluation]:
         """Judge the job's targets; what cannot be judged is kept as why."""
         why = ""
         try:
-            plan = make_plan(self._arguments(job, beside))
+            plan = make_plan(self._arguments(job, beside, effort))
             results = self._judged(plan)
         except RunStopped as stopped:
             if not isinstance(stopped.cause, HarnessError):
@@ -185,7 +186,7 @@ class Runner:
                 self._found[target].without.append(NoVerdict(job.device, why or "it was not reached."))
         return waiting
 
-    def _arguments(self, job: _Job, beside: Beside | None) -> Arguments:
+    def _arguments(self, job: _Job, beside: Beside | None, effort: Effort) -> Arguments:
         against = ["eager", *([str(beside.best), str(beside.copy)] if beside else [])]
         compares = job.device == "cuda" and self._config.no_slower_than_best != "off"
         times = can_time(job.device) and (compares or self._config.min_speedup is not None)
@@ -195,6 +196,7 @@ class Runner:
             device=job.device,
             against=",".join(against) if times else None,
             timing=times,
+            effort=effort,
             check=job.check,
             isolation="require" if self._config.require_isolation else "auto",
         )

@@ -37,7 +37,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         if self.runtime is None:
             self.runtime = runtime()
-            assert not self.runtime.cudaDeviceSetLimit(PERSISTING_LIMIT, ctypes.c_size_t(32 << 20))
+            self.runtime.cudaDeviceSetLimit(PERSISTING_LIMIT, ctypes.c_size_t(32 << 20))  # some drivers refuse
         window = Window(x.data_ptr(), min(x.nbytes, 16 << 20), 1.0, PERSISTING, STREAMING)
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         self.runtime.cudaStreamSetAttribute(stream, ACCESS_POLICY, ctypes.byref(window))
