@@ -261,6 +261,28 @@ def test_a_replay_shows_what_unchanged_runs_and_slower_ones_are_called(tmp_path)
     assert "| `mine` | rank 1 | 3 | 44.400× |" in text and "| `mine_slow` | provisional | 1 | – |" in text
 
 
+def test_the_gates_proof_shows_the_run_that_decided(tmp_path):
+    from documents import measurements
+
+    def run(name, got, **slower):
+        return {"name": name, "expected": got, "got": got, "seconds": 30.0, "as_expected": True, "slower": slower}
+
+    content = {
+        "submission": "mine", "headline_us": 150.0, "complete": True,
+        "environment": {"gpu": "GPU", "torch": "2", "date": "2027-01-02"},
+        "runs": [
+            run("main", 0), run("wrong", 1),
+            run("slower", 4, called=[[0.04, -0.01, 0.09], [0.05, 0.04, 0.06]], captured=[[0.03, -0.2, 0.3]]),
+            run("unchanged 1", 0, called=[[0.01, -0.01, 0.02]]), run("unchanged 2", 0, called=[[-0.02, -0.03, 0.0]]),
+        ],
+    }  # fmt: skip
+    (tmp_path / "gate_proof.json").write_text(json.dumps(content))
+    text = measurements.table("gate proof", tmp_path)
+    assert "| wrong | 1 | red | 1 of 1 | – | 30.0 |" in text
+    assert "| slower | 1 | red | 1 of 1 | called +5.0% [+4.0%, +6.0%] | 30.0 |" in text
+    assert "| unchanged | 2 | green | 2 of 2 | -2.0% to +1.0% | 30.0 |" in text
+
+
 def test_a_report_is_printed_from_kept_results(monkeypatch, capsys):
     results = str(ROOT / "results" / "h200" / "layernorm.json")
     monkeypatch.setattr(sys, "argv", ["report.py", results, "speed_of_light"])

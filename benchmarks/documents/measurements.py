@@ -354,13 +354,19 @@ def _early(content: dict[str, Any]) -> str:
 
 
 def _gated(runs: list[dict[str, Any]]) -> list[str]:
-    """What the runs of one kind must end with, how many did, and what they took."""
+    """What the runs of one kind must end with, how many did, how much slower the run that decided found them, and what
+    they took."""
     right = sum(run["as_expected"] for run in runs)
-    shares = [share for run in runs for of_kind in run["slower"].values() for share, _, _ in of_kind]
-    slower = f"{min(shares):+.1%} to {max(shares):+.1%}" if shares else "–"
+    last = [(max(map(len, run["slower"].values()), default=0), run["slower"]) for run in runs]
+    deciding = [(kind, of[-1]) for count, kinds in last for kind, of in kinds.items() if len(of) == count]
+    if len(runs) == 1:
+        slower = "; ".join(f"{kind} {share:+.1%} [{low:+.1%}, {high:+.1%}]" for kind, (share, low, high) in deciding)
+    else:
+        shares = [share for _, (share, _, _) in deciding]
+        slower = f"{min(shares):+.1%} to {max(shares):+.1%}" if shares else ""
     seconds = statistics.median(run["seconds"] for run in runs)
     ends = "red" if runs[0]["expected"] else "green"
-    return [ends, f"{right} of {len(runs)}", slower, f"{seconds:.1f}"]
+    return [ends, f"{right} of {len(runs)}", slower or "–", f"{seconds:.1f}"]
 
 
 def cold_gate(folder: Path) -> str:
