@@ -1,6 +1,7 @@
 """What a case needs is known before it is drawn; who filled the memory is found out, and the judge outlives its own
 failing to get any."""
 
+import contextlib
 import os
 import resource
 import signal
@@ -300,6 +301,66 @@ def test_a_submission_that_takes_memory_without_end_is_rejected_for_it(tmp_path)
     run = run_eval(bomb, "--problem", corpus.PROBLEM, "-k", "large eps", "--device", "cpu", "--no-timing", env=limited)
     assert [e["reason"] for e in run.results["evaluations"]] == ["out_of_memory"]
     assert run.code == 1
+
+
+HOLDS = """
+import os, sys
+fd = os.memfd_create("held")
+for _ in range(int(sys.argv[1])):
+    os.write(fd, bytes(1 << 20))
+print("holds", flush=True)
+sys.stdin.read()
+"""
+
+LOOKS = """
+import subprocess, sys
+from harness.errors import SubmissionError
+from harness.isolation.holdings import Holdings
+from harness.isolation.home import Home
+
+class Family:
+    def members(self, at_most):
+        return [worker.pid]
+
+home = Home()
+holdings = Holdings(home)
+worker = subprocess.Popen([sys.executable, "-c", *sys.argv[1:]], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+worker.stdout.readline()
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    holdings.check(Family())
+    print("within its limit")
+except SubmissionError as error:
+    print(error)
+worker.communicate()
+home.remove()
+"""
+
+
+@pytest.mark.parametrize(
+    ("worker_mib", "other_mib", "said"), [(1, 700, "within its limit"), (700, 1, "It held")]
+)
+def test_memory_files_that_others_have_open_are_not_the_workers(worker_mib, other_mib, said):
+    """Of another judge's arena, say, or of what another judge's submission takes without end."""
+    with process("-c", LOOKS, HOLDS, worker_mib, env={"KERNELGATE_MEMORY_GIB": "0.5"}) as judge:
+        assert judge.stdout.readline() == "ready\n"
+        with process("-c", HOLDS, other_mib) as other:
+            assert other.stdout.readline() == "holds\n"
+            found, _ = judge.communicate("\n", timeout=60)
+    assert found.startswith(said)
+
+
+@contextlib.contextmanager
+def process(*words, env=None):
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(
+        [sys.executable, *map(str, words)], cwd=ROOT, env=os.environ | (env or {}), **pipes
+    ) as started:
+        try:
+            yield started
+        finally:
+            started.kill()
 
 
 # ---------------------------------------------------------------------- the judge's own

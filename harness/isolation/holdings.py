@@ -39,6 +39,7 @@ class Holdings:
         self._free_at_start = home.free_bytes()
         self._shared_at_start = psutil.virtual_memory().shared
         self._arena_at_start = memory.mapped_memory_files_bytes()
+        self._elsewhere_at_start = _in_files_elsewhere()
         self._watch = memory.Watch(lambda: processes.family(os.getpid()))
 
     def check(self, family: Family) -> None:
@@ -58,9 +59,11 @@ class Holdings:
             raise SubmissionError(Reason.OUT_OF_MEMORY, "While it ran, the machine's memory was nearly used up.")
 
     def _check_what_is_its_own(self, members: list[int], limit: int) -> None:
-        """Without the arena, which is the judge's. Memory files belong to no process: those of others count."""
+        """Without the arena, which is the judge's, and without memory files that others have open, such as another
+        judge's arena. What no process shows counts: a file can be on its way between two of the worker's."""
         in_files = psutil.virtual_memory().shared - self._shared_at_start
-        used = memory.private_bytes(members) + max(in_files - self._arena_since_start(), 0)
+        elsewhere = max(_in_files_elsewhere() - self._elsewhere_at_start, 0)
+        used = memory.private_bytes(members) + max(in_files - self._arena_since_start() - elsewhere, 0)
         if used > limit:
             raise SubmissionError(
                 Reason.OUT_OF_MEMORY,
@@ -90,3 +93,8 @@ class Holdings:
         """Raises HarnessError when others have filled the disk: what failed then says nothing about a submission."""
         if not self._home.has_written(disk.MIN_FREE_BYTES):
             disk.temporary_folder()
+
+
+def _in_files_elsewhere() -> int:
+    """Bytes of memory files that are open in processes which neither this judge nor what it started are."""
+    return memory.memory_files_bytes(set(psutil.pids()) - set(processes.family(os.getpid())))
