@@ -338,9 +338,7 @@ home.remove()
 """
 
 
-@pytest.mark.parametrize(
-    ("worker_mib", "other_mib", "said"), [(1, 700, "within its limit"), (700, 1, "It held")]
-)
+@pytest.mark.parametrize(("worker_mib", "other_mib", "said"), [(1, 700, "within its limit"), (700, 1, "It held")])
 def test_memory_files_that_others_have_open_are_not_the_workers(worker_mib, other_mib, said):
     """Of another judge's arena, say, or of what another judge's submission takes without end."""
     with process("-c", LOOKS, HOLDS, worker_mib, env={"KERNELGATE_MEMORY_GIB": "0.5"}) as judge:

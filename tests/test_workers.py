@@ -239,6 +239,22 @@ def test_holdings_are_limited(monkeypatch):
     assert not home.path.exists()
 
 
+def test_what_a_worker_printed_last_is_the_error_and_not_torchs_advice():
+    home = Home()
+    os.write(
+        home.log,
+        b"""torch.AcceleratorError: CUDA error: out of memory
+Search for `cudaErrorMemoryAllocation' in https://docs.nvidia.com/cuda for more information.
+CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace might be incorrect.
+For debugging consider passing CUDA_LAUNCH_BLOCKING=1
+Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.
+
+""",
+    )
+    assert home.output_tail(lines=1) == " It last printed: torch.AcceleratorError: CUDA error: out of memory"
+    home.remove()
+
+
 def test_a_worker_may_hold_three_quarters_of_the_memory_or_what_a_person_says(monkeypatch):
     assert worker_limit(8 << 30) == 6 << 30
     monkeypatch.setenv("KERNELGATE_MEMORY_GIB", "3")

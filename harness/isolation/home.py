@@ -16,6 +16,14 @@ OUTPUT_TAIL_BYTES = 4000
 # What a worker printed is passed on up to here, its end: a submission may print gigabytes.
 PRINTED_BYTES = 1 << 20
 
+# What torch prints below every error of CUDA's. The error stands above.
+_ADVICE = (
+    "CUDA kernel errors might be asynchronously reported",
+    "For debugging consider passing CUDA_LAUNCH_BLOCKING",
+    "Compile with `TORCH_USE_CUDA_DSA`",
+    "Search for `cuda",
+)
+
 
 class Home:
     """A folder of one worker, made here and removed by `remove`."""
@@ -75,13 +83,14 @@ class Home:
         builds.hand(shared_builds() / digest, self.path, "build")
 
     def output_tail(self, lines: int = 3) -> str:
-        """The last lines that the worker printed, as the end of a message; empty for none."""
+        """The last lines that the worker printed, as the end of a message, without torch's advice; empty for none."""
         try:
             start = max(os.fstat(self.log).st_size - OUTPUT_TAIL_BYTES, 0)
             text = os.pread(self.log, OUTPUT_TAIL_BYTES, start).decode(errors="replace").strip()
         except OSError:
             return ""
-        last = [line.strip() for line in text.splitlines() if line.strip()][-lines:]
+        told = [line.strip() for line in text.splitlines() if not line.strip().startswith(_ADVICE)]
+        last = [line for line in told if line][-lines:]
         return f" It last printed: {' / '.join(last)[:500]}" if last else ""
 
     def printed_bytes(self) -> int:
