@@ -1,5 +1,6 @@
 """The store: what is kept, who has a rank, many writers, kills, and files that are no store."""
 
+import contextlib
 import hashlib
 import math
 import os
@@ -20,7 +21,7 @@ from harness.options import parse
 from harness.plan import Arguments, make_plan
 from harness.reasons import Reason
 from harness.report.formats import json as results_json
-from harness.store import Standing, boards, history, open_store
+from harness.store import Standing, boards, history, open_store, schema
 from harness.store.answers import known, without
 from harness.verdict import SCHEMA, Accepted, CaseFailed, CasePassed, Errored, Rejected, Results, Worst
 from tests.helpers import ROOT, run_eval
@@ -312,8 +313,20 @@ def test_a_newer_schema_is_refused_with_a_sentence(path):
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(UsageError, match="has version 99 of the schema, and this kernelgate knows 1"):
+    with pytest.raises(UsageError, match="has version 99 of the schema, and this kernelgate knows 2"):
         keep(path, accepted("fast", 2.0))
+
+
+def test_what_an_earlier_kernelgate_kept_is_brought_up_to_date(path, monkeypatch):
+    with monkeypatch.context() as earlier:
+        earlier.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        keep(path, accepted("fast", 2.0))
+    keep(path, accepted("faster", 3.0))
+    assert sorted(entry.submission for entry in only_board(path).entries) == ["fast", "faster"]
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (len(schema.MIGRATIONS),)
+        plan = connection.execute("EXPLAIN QUERY PLAN SELECT * FROM entry").fetchall()
+    assert any("COVERING INDEX evaluation_entry" in step[-1] for step in plan)
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path):

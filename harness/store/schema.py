@@ -143,5 +143,14 @@ UNION ALL
 SELECT every.*, NULL, NULL, NULL FROM every WHERE standing <> 'ranked';
 """
 
+# All that `entry` reads, in its order: a board of 100,000 evaluations takes half the time, since no row is looked up.
+_ENTRIES_FROM_AN_INDEX = """
+DROP INDEX evaluation_board;
+CREATE INDEX evaluation_entry ON evaluation (
+    board, source_sha256, date, submission, ranked, seed, status, log_speedup, variance, log_over_best, log_captured,
+    log_captured_over_best
+);
+"""
+
 # Statements that lead from each version to the next; a database says in user_version which it has.
-MIGRATIONS = (_FIRST,)
+MIGRATIONS = (_FIRST, _ENTRIES_FROM_AN_INDEX)
