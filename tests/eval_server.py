@@ -5,6 +5,8 @@ does is eval.py's own from its first line on, with its own arguments, environmen
 own it must be where times are taken, where something looks at the judge's process from outside, or for a variable that
 is read while torch is loaded: see tests/helpers.py.
 
+What a run forks workers of the CPU from has torch in the same way: see `_Zygotes`.
+
     python -m tests.eval_server CONTROL_FD
 """
 
@@ -22,8 +24,10 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 _FILES = 3  # of each request: standard output, standard error, and where the process's number and exit code are written
@@ -91,7 +95,8 @@ def main() -> None:
     import harness.judge
     import harness.report.formats.json
     import harness.report.formats.terminal
-    import harness.tools.sanitizing  # noqa: F401
+    import harness.tools.sanitizing
+    import harness.worker.session  # noqa: F401
 
     gc.freeze()  # a collection in a run would copy the pages of all that was loaded
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runs are interrupted, and who asked for them
@@ -138,9 +143,16 @@ def _become(request: dict, stdout: int, stderr: int, answer: int) -> None:
     os.environ.update(request["environment"])
     tempfile.tempdir = None  # what TMPDIR says now
     sys.argv = [str(ROOT / "eval.py"), *request["arguments"]]
+    _Zygotes().take_over()
+    _end_with(lambda: runpy.run_path(sys.argv[0], run_name="__main__"))
+
+
+def _end_with(run: Callable[[], object]) -> NoReturn:
+    """End as a program does that is `run` alone."""
     code = 1
     try:
-        runpy.run_path(sys.argv[0], run_name="__main__")
+        run()
+        code = 0
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:
@@ -148,6 +160,86 @@ def _become(request: dict, stdout: int, stderr: int, answer: int) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)
+
+
+# ---------------------------------------------------------------------- what a run forks its workers from
+
+
+class _Zygotes:
+    """In place of the program `python -m harness.worker.zygote` a run of eval.py gets a fork of itself, made before
+    eval.py's first line: it is the run's child, holds nothing of what the run knows, and has loaded torch.
+
+    Once it is asked for it has the program's arguments, environment, streams and files. The emulator's has to load
+    other things before torch, and stays a program, as does a second one of a run."""
+
+    def __init__(self) -> None:
+        self._control, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+        self._pid = os.fork()
+        if not self._pid:
+            self._control.close()
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # as the program does first
+            _wait_to_be_a_zygote(theirs)
+        theirs.close()
+
+    def take_over(self) -> None:
+        """Have this process's zygote be this one."""
+        from harness.isolation import launch
+
+        own = {name: getattr(launch.subprocess, name) for name in ("DEVNULL", "TimeoutExpired")}
+        launch.subprocess = SimpleNamespace(**own, Popen=self._popen)  # type: ignore[assignment]
+
+    def _popen(self, words: list[str], **options: Any) -> Any:
+        if words[2:4] != ["-m", "harness.worker.zygote"] or words[5] != "cpu" or not self._pid:
+            return subprocess.Popen(words, **options)
+        (control,), output = options["pass_fds"], options["stdout"]
+        request = json.dumps({"arguments": words[5:], "environment": options["env"]}).encode()
+        socket.send_fds(self._control, [request], [output.fileno(), control])
+        pid, self._pid = self._pid, 0
+        return _Zygote(pid)
+
+
+class _Zygote:
+    """What launch.Zygote needs of its process."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        return self._wait(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        return self._wait(0)
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _wait(self, how: int) -> int | None:
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, how)
+            self._code = os.waitstatus_to_exitcode(status) if pid else None
+        return self._code
+
+
+def _wait_to_be_a_zygote(control: socket.socket) -> NoReturn:
+    """Be what `python -P -m harness.worker.zygote` is, once a message says so; or end with the run."""
+    request, files, _, _ = socket.recv_fds(control, _MAX_BYTES, 2)
+    if not request:
+        os._exit(0)
+    told, (output, judge) = json.loads(request), files
+    with open(os.devnull) as nothing:
+        for stream, fd in enumerate((nothing.fileno(), output, output)):
+            os.dup2(fd, stream)
+    os.close(output)
+    control.close()
+    os.environ.clear()
+    os.environ.update(told["environment"])
+    sys.dont_write_bytecode = True
+    sys.argv = ["zygote", str(judge), *told["arguments"]]
+    from harness.worker import zygote
+
+    _end_with(zygote.main)
 
 
 if __name__ == "__main__":
