@@ -23,6 +23,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -54,25 +55,44 @@ class EvalServer:
         self._process.wait()
 
     def run(
-        self, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float
+        self, arguments: Sequence[str], environment: Mapping[str, str], timeout_s: float, folder: Path = ROOT
     ) -> subprocess.CompletedProcess[str]:
-        """As subprocess.run of eval.py would. Raises subprocess.TimeoutExpired."""
-        request = json.dumps({"arguments": list(arguments), "environment": dict(environment)}).encode()
-        with tempfile.TemporaryFile() as stdout, tempfile.TemporaryFile() as stderr:
-            reading, writing = os.pipe()
-            with open(reading, "rb", buffering=0) as answers:
-                try:
-                    socket.send_fds(self._control, [request], [stdout.fileno(), stderr.fileno(), writing])
-                finally:
-                    os.close(writing)
-                pid = _number(answers, None)
-                try:
-                    code = _number(answers, timeout_s)
-                except TimeoutError:
-                    os.kill(pid, signal.SIGKILL)
-                    raise subprocess.TimeoutExpired(["eval.py", *arguments], timeout_s) from None
-            said = [Path(f"/proc/self/fd/{file.fileno()}").read_bytes().decode() for file in (stdout, stderr)]
-        return subprocess.CompletedProcess(["eval.py", *arguments], code, *said)
+        """As subprocess.run of eval.py in `folder` would. Raises subprocess.TimeoutExpired."""
+        told = {"arguments": list(arguments), "environment": dict(environment), "folder": str(folder)}
+        stdout, stderr = _Heard(), _Heard()
+        reading, writing = os.pipe()
+        with open(reading, "rb", buffering=0) as answers:
+            try:
+                socket.send_fds(self._control, [json.dumps(told).encode()], [stdout.end, stderr.end, writing])
+            finally:
+                for end in (stdout.end, stderr.end, writing):
+                    os.close(end)
+            pid = _number(answers, None)
+            try:
+                code = _number(answers, timeout_s)
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise subprocess.TimeoutExpired(["eval.py", *arguments], timeout_s) from None
+        return subprocess.CompletedProcess(["eval.py", *arguments], code, stdout.all(), stderr.all())
+
+
+class _Heard:
+    """What is written to the `end` of a pipe, read as it comes."""
+
+    def __init__(self) -> None:
+        reading, self.end = os.pipe()
+        self._said: list[bytes] = []
+        self._reader = threading.Thread(target=self._read, args=[reading], daemon=True)
+        self._reader.start()
+
+    def _read(self, reading: int) -> None:
+        with open(reading, "rb") as pipe:
+            self._said.append(pipe.read())
+
+    def all(self) -> str:
+        """Once nobody has the end open any more."""
+        self._reader.join()
+        return self._said[0].decode()
 
 
 def _number(answers, timeout_s: float | None) -> int:
@@ -142,6 +162,7 @@ def _become(request: dict, stdout: int, stderr: int, answer: int) -> None:
     os.environ.clear()
     os.environ.update(request["environment"])
     tempfile.tempdir = None  # what TMPDIR says now
+    os.chdir(request["folder"])
     sys.argv = [str(ROOT / "eval.py"), *request["arguments"]]
     _Zygotes().take_over()
     _end_with(lambda: runpy.run_path(sys.argv[0], run_name="__main__"))

@@ -27,7 +27,8 @@ PATIENCE = 4
 BUSY = r"\btoo_noisy\b|lost in the noise"
 
 # Options and verbs that say what is timed, or that nothing is judged.
-VERBS = {"--quick", "--no-timing", "audit", "bundle", "compare", "list", "new", "env", "profile", "watch"}
+NEVER_TIMED = {"--no-timing", "audit", "compare", "env", "list", "new"}
+VERBS = NEVER_TIMED | {"--quick", "bundle", "profile", "watch"}
 
 # A thread of torch's that waits for its next piece of work spins, which takes up to half of a run's processor time
 # where nothing is large and a core has more than one test. What is timed has all threads.
@@ -64,6 +65,11 @@ def _server():
     return server
 
 
+def forked_eval(words, environment, timeout_s=580, folder=ROOT):
+    """eval.py with exactly these words and variables, forked from a process that has loaded torch with one thread."""
+    return _server().run([*map(str, words)], environment, timeout_s, folder)
+
+
 def run_eval(*arguments, json_results=True, timeout_s=580, env=None, alone=None, program=False):
     """Run eval.py with `arguments`; with `json_results` the results are asked for on standard output.
 
@@ -77,14 +83,14 @@ def run_eval(*arguments, json_results=True, timeout_s=580, env=None, alone=None,
         words += ["--json", "-"]
     if not chosen:
         words.append("--no-timing")
-    untimed = "--no-timing" in words
+    untimed = bool(NEVER_TIMED & set(words))
     if alone is None:
         alone = "--quick" in words and not untimed
     forked = untimed and not (program or alone or any(name.startswith(READ_AT_LOAD) for name in env or {}))
     environment = {**os.environ, **(ONE_THREAD if untimed else {}), **(env or {})}
     with machine.alone() if alone else contextlib.nullcontext():
         if forked:
-            process = _server().run(words, environment, timeout_s)
+            process = forked_eval(words, environment, timeout_s)
         else:
             process = subprocess.run(
                 [*(program if isinstance(program, list) else [sys.executable, str(ROOT / "eval.py")]), *words],

@@ -6,7 +6,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from xml.etree import ElementTree
 
 import msgspec
@@ -36,7 +35,7 @@ from harness.timing.stats import median_interval, speedup
 from harness.tools import compiling
 from harness.verbs import gate_runs
 from harness.verdict import Baseline, CasePassed, CaseTiming, Speedup, digest_of_cases
-from tests.helpers import ROOT
+from tests.helpers import ROOT, forked_eval
 from tests.sample_results import FAST, NOISY, UNTIMED, WRONG
 from tests.test_workflow_log import commands, loud
 
@@ -734,10 +733,9 @@ def line_of_fault(name):
 
 
 def eval_gate(folder, *words, code, **environment):
-    command = [sys.executable, ROOT / "eval.py", "gate", "--db", folder / "results.db", *words]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=580,
-                          env=kept | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | environment)  # fmt: skip
+    given = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | environment
+    done = forked_eval(["gate", "--db", folder / "results.db", *words], kept | given, folder=folder)
     assert done.returncode == code, done.stdout + done.stderr
     return done
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.helpers import ROOT
+from tests.helpers import ROOT, forked_eval
 
 LOUD = """print("##[error]printed")
 raise RuntimeError('no\\n::error file=x::forged\\n  ::set-output name=x::y\\n::stop-commands::x\\n::x::\\n##[error]old')
@@ -38,13 +38,17 @@ def commands(log):
     return obeyed
 
 
-def run(tmp_path, *words, stdout=subprocess.PIPE, **environment):
+def run(tmp_path, *words, stdout=None, **environment):
+    """A pipe takes what it says, or `stdout`."""
     problem = tmp_path / "tiny.py"
     problem.write_text(PROBLEM)
-    command = [sys.executable, ROOT / "eval.py", loud(tmp_path), "--problem", problem, "--no-store", *words]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")}
-    done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=300,
-                          cwd=tmp_path, env=kept | environment)  # fmt: skip
+    words = [loud(tmp_path), "--problem", problem, "--no-store", *words]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GITHUB_")} | environment
+    if stdout:
+        command = [sys.executable, ROOT / "eval.py", *words]
+        done = subprocess.run(command, stdout=stdout, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=kept)
+    else:
+        done = forked_eval(words, kept, folder=tmp_path)
     assert done.returncode == 1, done.stderr
     return done
 
