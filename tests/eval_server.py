@@ -108,15 +108,20 @@ def _number(answers, timeout_s: float | None) -> int:
 
 
 def main() -> None:
-    """Load what a judge loads, and fork one for each request."""
+    """Load what a judge loads and its workers do, and fork one for each request."""
+    import torch.fx.experimental.symbolic_shapes  # noqa: F401 - sympy, which the first gradient loads
+
     import harness.cli
+    import harness.device.emulator
+    import harness.device.host
     import harness.environment
     import harness.isolation.starter
     import harness.judge
     import harness.report.formats.json
     import harness.report.formats.terminal
     import harness.tools.sanitizing
-    import harness.worker.session  # noqa: F401
+    import harness.worker.session
+    import harness.worker.zygote  # noqa: F401
 
     gc.freeze()  # a collection in a run would copy the pages of all that was loaded
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runs are interrupted, and who asked for them
