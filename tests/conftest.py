@@ -10,7 +10,19 @@ from tests import machine
 
 # The files that take longest, for the others to fill the cores beside them. The documents judge a third of what
 # test_cuda_submissions does, and share it.
-FIRST = ("test_cuda_submissions.py", "test_documents_run.py", "test_hostile.py", "test_hostile_opened.py")
+FIRST = (
+    "test_cuda_submissions.py",
+    "test_documents_run.py",
+    "test_hostile.py",
+    "test_hostile_opened.py",
+    "test_shared_builds.py",
+    "test_wrong_kernels.py",
+    "test_api.py",
+    "test_build.py",
+    "test_watch.py",
+    "test_workers.py",
+    "test_training.py",
+)
 
 
 # What tests judge is not kept where their user's evaluations are. Processes of pytest-xdist get it from their first.

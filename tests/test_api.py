@@ -21,7 +21,6 @@ from harness.plan import Arguments
 from harness.reasons import Reason
 from harness.report.formats import json as results_json
 from harness.verdict import SCHEMA, Accepted, Errored, Rejected, Results
-from tests import machine
 from tests.helpers import ROOT
 
 PROBLEM = ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py"
@@ -497,18 +496,6 @@ def test_who_gives_up_waiting_for_the_clock_holds_nobody_up():
         await timed()
 
     asyncio.run(asyncio.wait_for(scene(), LIMIT_S))
-
-
-def test_times_are_taken_for_who_asks(tmp_path):
-    problem = tmp_path / "timed.py"
-    problem.write_text(PROBLEM.read_text().replace('distribution="rows"', 'distribution="rows", timed=True'))
-    stages = []
-    with machine.alone(), Pool(2, problem=str(problem), device="cpu", effort="quick", against="eager") as pool:
-        results = pool.run([RIGHT, WRONG, RIGHT], on_stage=lambda index, stage: stages.append((index, stage)))
-    assert {index for index, stage in stages if stage is Stage.TIMING} == {0, 2}
-    assert results[1].status == "rejected"
-    for evaluation in (results[0].evaluation, results[2].evaluation):
-        assert evaluation.reason == Reason.TOO_NOISY or any(case.timing for case in evaluation.cases)
 
 
 # ---------------------------------------------------------------------- docs/examples
