@@ -70,20 +70,20 @@ def forked_eval(words, environment, timeout_s=580, folder=ROOT):
     return _server().run([*map(str, words)], environment, timeout_s, folder)
 
 
-def run_eval(*arguments, json_results=True, timeout_s=580, env=None, alone=None, program=False):
+def run_eval(*arguments, json_results=True, timeout_s=580, env=None, alone=None, program=False, untimed=False):
     """Run eval.py with `arguments`; with `json_results` the results are asked for on standard output.
 
     Only with --quick something is timed, and nothing else runs meanwhile unless `alone` says otherwise: where the
-    times do not matter. What only judges is forked from a process that has loaded torch, unless it has to be a
-    `program` of its own: where it matters how the judge's process looks to others. That may be given as words, which
-    start something that takes eval.py's place."""
+    times do not matter. What only judges, as words say or `untimed`, is forked from a process that has loaded torch,
+    unless it has to be a `program` of its own: where it matters how the judge's process looks to others. That may be
+    given as words, which start something that takes eval.py's place."""
     words = [*map(str, arguments)]
     chosen = VERBS & set(words)
     if json_results:
         words += ["--json", "-"]
     if not chosen:
         words.append("--no-timing")
-    untimed = bool(NEVER_TIMED & set(words))
+    untimed = untimed or bool(NEVER_TIMED & set(words))
     if alone is None:
         alone = "--quick" in words and not untimed
     forked = untimed and not (program or alone or any(name.startswith(READ_AT_LOAD) for name in env or {}))

@@ -51,7 +51,8 @@ def sha256(text):
 
 
 def run(*words, **options):
-    return run_eval(*words, json_results=False, **options)
+    """No claim that is verified here has times."""
+    return run_eval(*words, json_results=False, untimed=True, **options)
 
 
 @pytest.fixture(scope="module")
