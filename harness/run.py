@@ -18,7 +18,7 @@ from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, JudgeFailed, KernelgateError, UsageError, name_of
 from harness.events import Building, EmulatorBuilding, Finished, LeftOut, Loading, OnEvent, Queued, nobody
 from harness.garbage import no_garbage_collection
-from harness.isolation.starter import Starter
+from harness.isolation.starter import Starter, kept_zygotes
 from harness.plan import Group, RunPlan
 from harness.reasons import Reason
 from harness.settings import sub_seed
@@ -60,7 +60,7 @@ def run(plan: RunPlan, on_event: OnEvent = nobody) -> Results:
     evaluations: list[Evaluation] = []
     chosen = Chosen(plan, on_event)
     try:
-        with full_is_said():
+        with full_is_said(), kept_zygotes():
             for position, group in enumerate(plan.groups):
                 for evaluation in _of_group(group, _beside(plan, position), plan, chosen, on_event):
                     evaluations.append(evaluation)
