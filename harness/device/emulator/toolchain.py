@@ -213,6 +213,11 @@ class EmulatorToolchain:
         if names is None or extension.extra_include_paths or includes:
             return False
         texts = [*(piece.text for piece in unit.pieces), *_kept_flags(unit.flags)]
+        if any(map(preludes.includes_dispatcher, texts)):
+            try:
+                names = names.with_declared(preludes.with_dispatcher(_prelude_flags(preludes.LEAN), folder))
+            except building.CompilerError:
+                return False
         return lean_errors.are_of_the_source(error.log, texts, names)
 
     def _run(self, unit: _Unit, command: list[str], folder: Path) -> None:
