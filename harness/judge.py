@@ -20,7 +20,7 @@ from harness.fitting import fit, room_on
 from harness.isolation.starter import Starter
 from harness.judging import closer_look, replaced
 from harness.judging.baselines import Baselines
-from harness.judging.building import Builds
+from harness.judging.building import Ahead, Builds
 from harness.judging.correctness import Correctness
 from harness.judging.printed import printed_since
 from harness.judging.runner import Runner, load_request, precompilation
@@ -53,9 +53,12 @@ class Judge:
         settings: Settings,
         compared_with: Sequence[str],
         on_event: OnEvent,
+        ahead: Ahead | None = None,
     ) -> None:
+        """`ahead` is left running at the end."""
         self._starter = starter
-        self._builds = Builds(device.name, starter)
+        self._builds = Builds(device.name, starter, ahead)
+        self._leaves_builds = ahead is not None
         self._may_run = replaced.may_run(problem)
         problem = replace(problem, allowed_ops=problem.allowed_ops | replaced.with_relatives(self._may_run))
         self._problem = problem
@@ -87,7 +90,8 @@ class Judge:
 
     def __exit__(self, *_exception: object) -> None:
         self._draws.end_ahead()
-        self._builds.end()
+        if not self._leaves_builds:
+            self._builds.end()
         if self._null:
             self._null.end()
         if self._baselines:

@@ -8,11 +8,14 @@ from harness import paths
 from harness.build import called
 from harness.build.called import written
 from harness.device.memory_file import MemoryFile
+from harness.events import Finished
 from harness.isolation.levels import choose_isolation
-from harness.isolation.starter import Starter
-from harness.judging.building import Builds, is_shared
+from harness.isolation.starter import Starter, kept_zygotes
+from harness.judging.building import Ahead, Builds, is_shared
+from harness.plan import Arguments, make_plan
 from harness.protocol.extension import Extension
 from harness.protocol.wire import Wanted
+from harness.run import run
 from harness.submission import read_submission
 from tests.helpers import ROOT, run_eval
 
@@ -203,6 +206,45 @@ def test_what_is_built_ahead_is_lent_to_who_asks_for_it(tmp_path, monkeypatch):
     finally:
         starter.end()
     assert [paths.shared_builds() / digest for digest in handed] == [*paths.shared_builds().iterdir()]
+
+
+def test_what_is_built_ahead_outlives_the_judge_that_began_it(tmp_path, monkeypatch):
+    """And is lent at the next problem, whose workers come from another Starter."""
+    monkeypatch.setenv("KERNELGATE_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "submission.py"
+    path.write_text(NATIVE)
+    memory, ahead, handed = MemoryFile(), Ahead(), []
+    with kept_zygotes():
+        first, second = (Starter("cpu", memory.fd, choose_isolation("auto", "cpu")) for _ in range(2))
+        try:
+            Builds("cpu", first, ahead).begin_ahead(read_submission(path), check=False)
+            unused = first.take()
+            first.end(kept=ahead.workers.values())
+            assert unused.has_ended
+            monkeypatch.delattr(Starter, "take")  # nobody else can build it
+            order = Builds("cpu", second, ahead).asked_for(Wanted(written(path)), check=False)
+            assert order.finish(lambda stop: None, handed.append).refused == []
+        finally:
+            second.end()
+    assert [paths.shared_builds() / digest for digest in handed] == [*paths.shared_builds().iterdir()]
+    assert not ahead.workers
+
+
+def test_the_next_problems_first_submission_is_built_while_the_last_of_this_one_is_judged(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNELGATE_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "layernorm" / "mine.py"
+    path.parent.mkdir()
+    path.write_text('ALSO_FOR = ["layernorm_dtypes"]\n' + NATIVE)
+    happened = []
+    monkeypatch.setattr(Builds, "begin_ahead", lambda builds, submission, check: happened.append(submission.name))
+
+    def tell(event):
+        if isinstance(event, Finished):
+            happened.append(event.evaluation.problem)
+
+    run(make_plan(Arguments(paths=(path,), device="cpu", select="no rows", timing=False)), tell)
+    # Each is built ahead of its own import; between, the second ahead of its turn.
+    assert happened == ["mine", "mine", "layernorm", "mine", "layernorm_dtypes"]
 
 
 def test_submissions_in_one_run_get_their_own_builds(cache, tmp_path):

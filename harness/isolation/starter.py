@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from harness.isolation.launch import Zygote
@@ -104,11 +104,11 @@ class Starter:
         self._zygote = self._zygote or Zygote(self._device)
         return self._zygote
 
-    def end(self) -> None:
-        """End every worker of this process."""
+    def end(self, kept: Collection[Worker] = ()) -> None:
+        """End every worker of this process but those `kept`."""
         if self._zygote and not _is_keeping:  # first: otherwise ending waits for workers that it has yet to fork
             self._zygote.end()
             self._zygote = None
-        Worker.end_all()
+        Worker.end_all(kept)
         if self._zygote:
             _loaded_ahead[self._device], self._zygote = self._zygote, None

@@ -48,15 +48,27 @@ def is_shared(extension: Extension) -> bool:
     return not extension.extra_include_paths and all(map(_PLAIN_FLAG.fullmatch, flags))
 
 
+class Ahead:
+    """Who builds what nobody has asked for yet, by its digest. It outlives the judge that began it: what the next
+    problem's first submission will ask for is built while the last one of this problem is judged."""
+
+    def __init__(self) -> None:
+        self.workers: dict[str, Worker] = {}
+
+    def end(self) -> None:
+        """End what is built and was not asked for."""
+        while self.workers:
+            self.workers.popitem()[1].end()
+
+
 class Builds:
     """What is built, and what was, for one device."""
 
-    def __init__(self, device: str, starter: Starter) -> None:
+    def __init__(self, device: str, starter: Starter, ahead: Ahead | None = None) -> None:
         self._device = device
         self._starter = starter
         self._toolchains: dict[bool, Toolchain] = {}
-        self._ahead: dict[str, Worker] = {}
-        """Who builds what nobody has asked for yet, by its digest."""
+        self._ahead = ahead or Ahead()
 
     def begin_ahead(self, submission: Submission, *, check: bool) -> None:
         """Have built what the file will ask for, as far as that is written in it and is not there: nothing of the file
@@ -64,14 +76,13 @@ class Builds:
         own = build_cache(submission.sha256)
         for entry in self._entries(written(submission.path)[:MOST_AT_ONCE], check):
             is_there = entry.library.exists() or (own / entry.digest).exists()
-            if not is_there and entry.digest not in self._ahead:
+            if not is_there and entry.digest not in self._ahead.workers:
                 with contextlib.suppress(SubmissionError):
-                    self._ahead[entry.digest] = self._begin(entry, check)
+                    self._ahead.workers[entry.digest] = self._begin(entry, check)
 
     def end(self) -> None:
         """End what is built and was not asked for."""
-        while self._ahead:
-            self._ahead.popitem()[1].end()
+        self._ahead.end()
 
     def asked_for(self, wanted: Wanted, *, check: bool) -> Order:
         """Have built what is not there."""
@@ -86,7 +97,7 @@ class Builds:
         return list({entry.digest: entry for entry in entries}.values())
 
     def _begin(self, entry: Entry, check: bool) -> Worker:
-        if begun := self._ahead.pop(entry.digest, None):
+        if begun := self._ahead.workers.pop(entry.digest, None):
             return begun
         worker = self._starter.take()
         try:
