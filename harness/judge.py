@@ -123,7 +123,7 @@ class Judge:
 
     # ------------------------------------------------------------------ one submission
 
-    def evaluate(self, submission: Submission, following: Submission | None = None) -> verdict.Evaluation:
+    def evaluate(self, submission: Submission, following: Sequence[Submission] = ()) -> verdict.Evaluation:
         """Judge one submission, and have the `following` built beside it, where nothing is timed. Whatever it does
         becomes a verdict; raises HarnessError and UsageError only for what is not its doing."""
         self._on_event(Building(submission.name))
@@ -139,7 +139,7 @@ class Judge:
             return msgspec.structs.replace(evaluation, printed=everything)
         return evaluation
 
-    def _evaluate(self, submission: Submission, runner: Runner, following: Submission | None) -> verdict.Evaluation:
+    def _evaluate(self, submission: Submission, runner: Runner, following: Sequence[Submission]) -> verdict.Evaluation:
         common: dict[str, Any] = dict(
             problem=self._problem.name,
             submission=submission.name,
@@ -157,9 +157,9 @@ class Judge:
             said = {"frame": runner.frame(error), "printed": printed_since(runner.worker, 0, "")}
             return _refusal(error, {**common, "cases": [], **said})
         finally:
-            self._builds.end()
-        if following and not self._timed:
-            self._builds.begin_ahead(following, check=self._settings.check)
+            self._builds.end(submission)
+        if not self._timed:
+            self._builds.begin_further_ahead(following, check=self._settings.check)
         correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings, self._refusals)
         correctness.run(runner, self._cases, self._on_event)
         common["cases"] = correctness.results

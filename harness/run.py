@@ -38,6 +38,9 @@ INTERRUPTED = "Stopped by the keyboard or by SIGTERM; what had not finished says
 # is found while the others are judged.
 MOST_LOOKED_AT = 3
 
+# The extensions of so many submissions are built while another is judged.
+MOST_AHEAD = 2
+
 
 class RunStopped(KernelgateError):
     """A run ended before its end; what was measured until then is kept."""
@@ -166,8 +169,8 @@ class _Beside:
             yield position, [other for other in later if other.device == groups[position].device]
 
     def leave_alone(self) -> None:
-        """End or finish all that is built: calls will be timed."""
-        self.ahead.end()
+        """Finish all that is built: calls will be timed."""
+        self.ahead.finish()
         self.preparing.finish()
 
 
@@ -204,7 +207,7 @@ def _of_group(
             beside.preparing.begin(group.device, [path for other in coming for path in _paths(other)])
         yield from _judged(group, coming, plan, chosen, memory, starter, beside.ahead, on_event, wait)
     finally:
-        starter.end(kept=beside.ahead.workers.values())
+        starter.end(kept=beside.ahead.workers)
         memory.close()  # a lane runs one plan after the other
 
 
@@ -276,7 +279,7 @@ def _judged(
     on_event: OnEvent,
     wait_for_device: Callable[[], None],
 ) -> Iterator[Evaluation]:
-    """All of the group; `wait_for_device` comes before the second, and behind the last the first of those `coming`."""
+    """All of the group; `wait_for_device` comes before the second, and behind the last stand those `coming`."""
     with no_garbage_collection():  # these load torch for seconds, while workers do
         from harness.judge import Judge
         from harness.tools.sanitizing import sanitized
@@ -289,16 +292,15 @@ def _judged(
     device = open_device(group.device, memory)
     timed = _is_timed(group, plan)
     waiting = list(group.submissions)
-    behind = next((other.submissions[0] for other in coming if chosen.of(other)), None)
+    behind = [submission for other in coming if chosen.of(other) for submission in other.submissions]
     while waiting:  # after an error of the harness the others are judged with baselines of their own
         with Judge(problem, cases, device, starter, settings, plan.against if timed else (), on_event, ahead) as judge:
             sound = True
             while waiting and sound:
                 submission = waiting.pop(0)
                 # What the device still lacks for the next one would be missing in its build.
-                following = waiting[0] if waiting else behind
-                if timed or not following or not _is_ready_for(following, group, plan):
-                    following = None
+                following = [] if timed else [*waiting, *behind][:MOST_AHEAD]
+                following = [each for each in following if _is_ready_for(each, group, plan)]
                 # Beside timed calls nothing is started, nor what another submission could reach before it is used.
                 if waiting and not timed and not starter.forks:
                     starter.start_ahead(workers=2 if following else 1, compilers=0)
@@ -317,7 +319,7 @@ def _is_ready_for(submission: Submission, group: Group, plan: RunPlan) -> bool:
 
 
 def _contained(
-    judge: Judge, submission: Submission, following: Submission | None, group: Group, plan: RunPlan
+    judge: Judge, submission: Submission, following: Sequence[Submission], group: Group, plan: RunPlan
 ) -> tuple[Evaluation, bool]:
     """An evaluation, and whether the judge can go on: an error of the harness itself costs the others nothing."""
     try:
