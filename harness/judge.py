@@ -20,7 +20,7 @@ from harness.fitting import fit, room_on
 from harness.isolation.starter import Starter
 from harness.judging import closer_look, replaced
 from harness.judging.baselines import Baselines
-from harness.judging.building import Builds
+from harness.judging.building import Ahead, Builds
 from harness.judging.correctness import Correctness
 from harness.judging.printed import printed_since
 from harness.judging.runner import Runner, load_request, precompilation
@@ -53,9 +53,12 @@ class Judge:
         settings: Settings,
         compared_with: Sequence[str],
         on_event: OnEvent,
+        ahead: Ahead | None = None,
     ) -> None:
+        """`ahead` is left running at the end."""
         self._starter = starter
-        self._builds = Builds(device.name, starter)
+        self._builds = Builds(device.name, starter, ahead)
+        self._leaves_builds = ahead is not None
         self._may_run = replaced.may_run(problem)
         problem = replace(problem, allowed_ops=problem.allowed_ops | replaced.with_relatives(self._may_run))
         self._problem = problem
@@ -87,7 +90,8 @@ class Judge:
 
     def __exit__(self, *_exception: object) -> None:
         self._draws.end_ahead()
-        self._builds.end()
+        if not self._leaves_builds:
+            self._builds.end()
         if self._null:
             self._null.end()
         if self._baselines:
@@ -119,7 +123,7 @@ class Judge:
 
     # ------------------------------------------------------------------ one submission
 
-    def evaluate(self, submission: Submission, following: Submission | None = None) -> verdict.Evaluation:
+    def evaluate(self, submission: Submission, following: Sequence[Submission] = ()) -> verdict.Evaluation:
         """Judge one submission, and have the `following` built beside it, where nothing is timed. Whatever it does
         becomes a verdict; raises HarnessError and UsageError only for what is not its doing."""
         self._on_event(Building(submission.name))
@@ -135,7 +139,7 @@ class Judge:
             return msgspec.structs.replace(evaluation, printed=everything)
         return evaluation
 
-    def _evaluate(self, submission: Submission, runner: Runner, following: Submission | None) -> verdict.Evaluation:
+    def _evaluate(self, submission: Submission, runner: Runner, following: Sequence[Submission]) -> verdict.Evaluation:
         common: dict[str, Any] = dict(
             problem=self._problem.name,
             submission=submission.name,
@@ -153,9 +157,9 @@ class Judge:
             said = {"frame": runner.frame(error), "printed": printed_since(runner.worker, 0, "")}
             return _refusal(error, {**common, "cases": [], **said})
         finally:
-            self._builds.end()
-        if following and not self._timed:
-            self._builds.begin_ahead(following, check=self._settings.check)
+            self._builds.end(submission)
+        if not self._timed:
+            self._builds.begin_further_ahead(following, check=self._settings.check)
         correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings, self._refusals)
         correctness.run(runner, self._cases, self._on_event)
         common["cases"] = correctness.results

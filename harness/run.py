@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from harness import against, crash
-from harness.device.choose import can_time, is_prepared, open_device, prepare_device, prepared_beside
+from harness.device.choose import Preparing, can_time, is_prepared, open_device, prepare_device, unprepared
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, JudgeFailed, KernelgateError, UsageError, name_of
 from harness.events import Building, EmulatorBuilding, Finished, LeftOut, Loading, OnEvent, Queued, nobody
 from harness.garbage import no_garbage_collection
-from harness.isolation.starter import Starter
+from harness.isolation.starter import Starter, kept_zygotes
+from harness.judging.building import Ahead
 from harness.plan import Group, RunPlan
 from harness.reasons import Reason
 from harness.settings import sub_seed
@@ -36,6 +37,9 @@ INTERRUPTED = "Stopped by the keyboard or by SIGTERM; what had not finished says
 # So many submissions are imported before the emulator is built, each in a process of its own. A mistake in one of many
 # is found while the others are judged.
 MOST_LOOKED_AT = 3
+
+# The extensions of so many submissions are built while another is judged.
+MOST_AHEAD = 2
 
 
 class RunStopped(KernelgateError):
@@ -57,13 +61,13 @@ def run(plan: RunPlan, on_event: OnEvent = nobody) -> Results:
     for group in plan.groups:
         for submission in group.submissions:
             on_event(Queued(submission.name, name_of(group.problem), group.device))
-    evaluations: list[Evaluation] = []
+    evaluations: list[tuple[int, Evaluation]] = []
     chosen = Chosen(plan, on_event)
     try:
-        with full_is_said():
-            for position, group in enumerate(plan.groups):
-                for evaluation in _of_group(group, _beside(plan, position), plan, chosen, on_event):
-                    evaluations.append(evaluation)
+        with full_is_said(), _Beside(plan) as beside:
+            for position, coming in beside.turns():
+                for evaluation in _of_group(plan.groups[position], coming, plan, chosen, beside, on_event):
+                    evaluations.append((position, evaluation))
                     on_event(Finished(evaluation, len(evaluations), chosen.count))
     except (HarnessError, UsageError, KeyboardInterrupt) as error:
         if not evaluations:
@@ -73,9 +77,11 @@ def run(plan: RunPlan, on_event: OnEvent = nobody) -> Results:
     return _results(plan, evaluations)
 
 
-def _results(plan: RunPlan, evaluations: list[Evaluation]) -> Results:
+def _results(plan: RunPlan, evaluations: Sequence[tuple[int, Evaluation]]) -> Results:
+    """Of evaluations with their groups' positions in the plan, whose order they get."""
     isolation = {device: chosen.describe() for device, chosen in plan.isolation.items()}
-    return Results(schema=SCHEMA, environment={"isolation": isolation}, evaluations=evaluations)
+    in_order = [evaluation for _, evaluation in sorted(evaluations, key=lambda placed: placed[0])]
+    return Results(schema=SCHEMA, environment={"isolation": isolation}, evaluations=in_order)
 
 
 class Chosen:
@@ -129,28 +135,66 @@ class Chosen:
         return cases
 
 
-def _beside(plan: RunPlan, position: int) -> list[Path]:
-    """The submissions of later groups on the same device: what the device has to build for them is built while the
-    group at `position` is judged. None beside timed calls."""
-    group, later = plan.groups[position], plan.groups[position + 1 :]
-    if _is_timed(group, plan):
-        return []
-    return [each.path for other in later if other.device == group.device for each in other.submissions]
+class _Beside:
+    """What goes on beside the judging of a group, and behind it: parts of the device are built for later groups, their
+    first submission is built, and workers are forked from what has loaded torch."""
+
+    def __init__(self, plan: RunPlan) -> None:
+        self._plan = plan
+        self._open = contextlib.ExitStack()
+        self.preparing = Preparing(check=plan.settings.check)
+        self.ahead = Ahead()
+
+    def __enter__(self) -> _Beside:
+        self._open.enter_context(kept_zygotes())
+        self._open.callback(self.ahead.end)
+        self._open.enter_context(self.preparing)
+        return self
+
+    def __exit__(self, *about: Any) -> None:
+        self._open.__exit__(*about)
+
+    def turns(self) -> Iterator[tuple[int, list[Group]]]:
+        """Positions of groups in the order in which they are judged, each with the later ones on its device. Those on
+        one device stand in their places so that what the device lacks for the last can be built beside the first."""
+        groups, order = self._plan.groups, list(range(len(self._plan.groups)))
+        for device in {group.device for group in groups}:
+            places = [position for position in order if groups[position].device == device]
+            lacks = [unprepared(device, _paths(groups[place]), check=self._plan.settings.check) for place in places]
+            ranked = [place for _, place in sorted(zip(lacks, places, strict=True))]
+            for place, taken in zip(places, ranked, strict=True):
+                order[place] = taken
+        for turn, position in enumerate(order):
+            later = [groups[other] for other in order[turn + 1 :]]
+            yield position, [other for other in later if other.device == groups[position].device]
+
+    def leave_alone(self) -> None:
+        """Finish all that is built: calls will be timed."""
+        self.ahead.finish()
+        self.preparing.finish()
+
+
+def _paths(group: Group) -> list[Path]:
+    return [submission.path for submission in group.submissions]
 
 
 def _of_group(
-    group: Group, later: Sequence[Path], plan: RunPlan, chosen: Chosen, on_event: OnEvent
+    group: Group, coming: Sequence[Group], plan: RunPlan, chosen: Chosen, beside: _Beside, on_event: OnEvent
 ) -> Iterator[Evaluation]:
-    """The evaluations of one problem's submissions on one device; `later` are submissions of other groups on it."""
+    """The evaluations of one problem's submissions on one device; `coming` are the groups on it that are judged
+    later."""
     if chosen.are_loaded and not chosen.of(group):
         return
-    paths = [submission.path for submission in group.submissions]
-    if len(paths) <= MOST_LOOKED_AT and not is_prepared(group.device, paths, check=plan.settings.check):
+    timed = _is_timed(group, plan)
+    if timed:
+        beside.leave_alone()
+    few = sum(len(each.submissions) for each in plan.groups) <= MOST_LOOKED_AT
+    if few and not is_prepared(group.device, _paths(group), check=plan.settings.check):
         group, refused = _looked_at(group, plan, chosen, on_event)
         yield from refused
-        paths = [submission.path for submission in group.submissions]
-        if not paths:
+        if not group.submissions:
             return
+    paths = _paths(group)
     # What others need beside the first is built while that one is judged.
     prepare_device(group.device, paths[:1], check=plan.settings.check, on_build=partial(on_event, EmulatorBuilding()))
     memory = MemoryFile()
@@ -158,10 +202,12 @@ def _of_group(
     try:
         _start_ahead(starter, group, plan)
         on_event(Loading(name_of(group.problem), group.device))
-        with prepared_beside(group.device, paths[1:], later, check=plan.settings.check) as wait:
-            yield from _judged(group, plan, chosen, memory, starter, on_event, wait)
+        wait = beside.preparing.begin(group.device, paths[1:])
+        if not timed:
+            beside.preparing.begin(group.device, [path for other in coming for path in _paths(other)])
+        yield from _judged(group, coming, plan, chosen, memory, starter, beside.ahead, on_event, wait)
     finally:
-        starter.end()
+        starter.end(kept=beside.ahead.workers)
         memory.close()  # a lane runs one plan after the other
 
 
@@ -224,14 +270,16 @@ def _start_ahead(starter: Starter, group: Group, plan: RunPlan) -> None:
 
 def _judged(
     group: Group,
+    coming: Sequence[Group],
     plan: RunPlan,
     chosen: Chosen,
     memory: MemoryFile,
     starter: Starter,
+    ahead: Ahead,
     on_event: OnEvent,
     wait_for_device: Callable[[], None],
 ) -> Iterator[Evaluation]:
-    """All of the group; `wait_for_device` comes before the second."""
+    """All of the group; `wait_for_device` comes before the second, and behind the last stand those `coming`."""
     with no_garbage_collection():  # these load torch for seconds, while workers do
         from harness.judge import Judge
         from harness.tools.sanitizing import sanitized
@@ -244,13 +292,15 @@ def _judged(
     device = open_device(group.device, memory)
     timed = _is_timed(group, plan)
     waiting = list(group.submissions)
+    behind = [submission for other in coming if chosen.of(other) for submission in other.submissions]
     while waiting:  # after an error of the harness the others are judged with baselines of their own
-        with Judge(problem, cases, device, starter, settings, plan.against if timed else (), on_event) as judge:
+        with Judge(problem, cases, device, starter, settings, plan.against if timed else (), on_event, ahead) as judge:
             sound = True
             while waiting and sound:
                 submission = waiting.pop(0)
                 # What the device still lacks for the next one would be missing in its build.
-                following = waiting[0] if waiting and not timed and _is_ready_for(waiting[0], group, plan) else None
+                following = [] if timed else [*waiting, *behind][:MOST_AHEAD]
+                following = [each for each in following if _is_ready_for(each, group, plan)]
                 # Beside timed calls nothing is started, nor what another submission could reach before it is used.
                 if waiting and not timed and not starter.forks:
                     starter.start_ahead(workers=2 if following else 1, compilers=0)
@@ -258,6 +308,8 @@ def _judged(
                 if plan.sanitize and isinstance(evaluation, Accepted):
                     evaluation = sanitized(evaluation, submission, problem, cases, group.device, on_event)
                 yield msgspec.structs.replace(evaluation, **of_all)
+                if not sound:
+                    ahead.end()
                 if waiting:
                     wait_for_device()
 
@@ -267,7 +319,7 @@ def _is_ready_for(submission: Submission, group: Group, plan: RunPlan) -> bool:
 
 
 def _contained(
-    judge: Judge, submission: Submission, following: Submission | None, group: Group, plan: RunPlan
+    judge: Judge, submission: Submission, following: Sequence[Submission], group: Group, plan: RunPlan
 ) -> tuple[Evaluation, bool]:
     """An evaluation, and whether the judge can go on: an error of the harness itself costs the others nothing."""
     try:

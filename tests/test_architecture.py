@@ -69,7 +69,7 @@ ALLOWED = {
     "against": {"errors", "peers"},
     "judging": LEAVES
     | {"against", "events", "device", "diagnosis", "isolation", "norms", "oracle", "peers", "problem", "protocol"}
-    | {"build", "submission"},
+    | {"build", "memory", "submission"},
     "diagnosis": {"explanations", "oracle", "problem"},
     "oracle": LEAVES | {"device", "problem", "protocol"},
     "isolation": {"device", "errors", "memory", "paths", "protocol", "reasons", "storage"},

@@ -1,10 +1,13 @@
 """Which files and cases are judged, and on which device."""
 
 import os
+from types import SimpleNamespace
 
 import pytest
 
+import harness.run
 from harness.device import choose
+from harness.run import _Beside
 from harness.submission import read_submission
 from tests.helpers import ROOT, run_eval
 
@@ -95,6 +98,16 @@ def test_who_waits_for_the_emulator_to_be_built_is_told(tmp_path, monkeypatch):
         choose.prepare_device(device, [], check=False, on_build=lambda: announced.append("building again"))
     assert announced == ["building"]
     assert built == [tmp_path, tmp_path]
+
+
+def test_groups_for_which_the_device_lacks_least_are_judged_first_and_others_keep_their_turn(monkeypatch):
+    lacks = {"a": 3, "b": 2, "timed": 0, "c": 2}
+    devices = dict.fromkeys(lacks, "emulator") | {"timed": "cpu"}
+    groups = [SimpleNamespace(device=devices[name], submissions=[SimpleNamespace(path=name)]) for name in lacks]
+    monkeypatch.setattr(harness.run, "unprepared", lambda device, paths, check: lacks[paths[0]])
+    plan = SimpleNamespace(groups=groups, settings=SimpleNamespace(check=False))
+    turns = [(position, [groups.index(other) for other in coming]) for position, coming in _Beside(plan).turns()]
+    assert turns == [(1, [3, 0]), (3, [0]), (2, []), (0, [])]
 
 
 ALSO = 'ALSO_FOR = ["layernorm_dtypes"]\n'

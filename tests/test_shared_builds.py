@@ -1,6 +1,7 @@
 """Builds that submissions share: found again by what is built, and never what another submission made of them."""
 
 import re
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,11 +9,15 @@ from harness import paths
 from harness.build import called
 from harness.build.called import written
 from harness.device.memory_file import MemoryFile
+from harness.events import Finished
 from harness.isolation.levels import choose_isolation
-from harness.isolation.starter import Starter
-from harness.judging.building import Builds, is_shared
+from harness.isolation.starter import Starter, kept_zygotes
+from harness.judging import building
+from harness.judging.building import Ahead, Builds, is_shared
+from harness.plan import Arguments, make_plan
 from harness.protocol.extension import Extension
 from harness.protocol.wire import Wanted
+from harness.run import run
 from harness.submission import read_submission
 from tests.helpers import ROOT, run_eval
 
@@ -203,6 +208,101 @@ def test_what_is_built_ahead_is_lent_to_who_asks_for_it(tmp_path, monkeypatch):
     finally:
         starter.end()
     assert [paths.shared_builds() / digest for digest in handed] == [*paths.shared_builds().iterdir()]
+
+
+def test_what_one_submission_did_not_ask_for_is_ended_and_what_is_built_for_the_next_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNELGATE_CACHE", str(tmp_path / "cache"))
+    submissions = []
+    for name, answer in (("first", "41"), ("next", "42")):
+        (tmp_path / f"{name}.py").write_text(NATIVE.replace("41", answer))
+        submissions.append(read_submission(tmp_path / f"{name}.py"))
+    memory, ahead = MemoryFile(), Ahead()
+    starter = Starter("cpu", memory.fd, choose_isolation("auto", "cpu"))
+    try:
+        builds = Builds("cpu", starter, ahead)
+        for submission in submissions:
+            builds.begin_ahead(submission, check=False)
+        of_first, of_next = ahead.workers
+        builds.end(submissions[0])
+        assert (of_first.has_ended, of_next.has_ended) == (True, False)
+        assert ahead.workers == [of_next]
+        builds.end()
+        assert of_next.has_ended
+    finally:
+        starter.end()
+
+
+def test_what_is_built_ahead_is_kept_where_it_is_finished_before_anybody_asks(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNELGATE_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "submission.py"
+    path.write_text(NATIVE)
+    memory, ahead = MemoryFile(), Ahead()
+    starter = Starter("cpu", memory.fd, choose_isolation("auto", "cpu"))
+    try:
+        builds = Builds("cpu", starter, ahead)
+        builds.begin_ahead(read_submission(path), check=False)
+        (worker,) = ahead.workers
+        ahead.finish()
+        assert worker.has_ended
+        assert not builds.asked_for(Wanted(written(path)), check=False).is_new
+    finally:
+        starter.end()
+
+
+def test_so_many_are_built_ahead_as_there_is_room_for(monkeypatch):
+    ahead, free_bytes = Ahead(), [building.ROOM_BYTES]
+    monkeypatch.setattr(building.memory, "free_bytes", lambda: free_bytes[0])
+    workers = [SimpleNamespace(has_answered=False) for _ in range(building.MOST_AT_ONCE)]
+    room = []
+    for number, worker in enumerate(workers):
+        room.append(ahead.has_room)
+        ahead.add(str(number), SimpleNamespace(sha256=str(number)), lambda worker=worker: worker)
+    assert [*room, ahead.has_room] == [True, True, False]
+    workers[0].has_answered = True
+    assert ahead.has_room
+    free_bytes[0] -= 1
+    assert not ahead.has_room
+    workers[1].has_answered = True
+    assert ahead.has_room
+
+
+def test_what_is_built_ahead_outlives_the_judge_that_began_it(tmp_path, monkeypatch):
+    """And is lent at the next problem, whose workers come from another Starter."""
+    monkeypatch.setenv("KERNELGATE_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "submission.py"
+    path.write_text(NATIVE)
+    memory, ahead, handed = MemoryFile(), Ahead(), []
+    with kept_zygotes():
+        first, second = (Starter("cpu", memory.fd, choose_isolation("auto", "cpu")) for _ in range(2))
+        try:
+            Builds("cpu", first, ahead).begin_ahead(read_submission(path), check=False)
+            unused = first.take()
+            first.end(kept=ahead.workers)
+            assert unused.has_ended
+            monkeypatch.delattr(Starter, "take")  # nobody else can build it
+            order = Builds("cpu", second, ahead).asked_for(Wanted(written(path)), check=False)
+            assert order.finish(lambda stop: None, handed.append).refused == []
+        finally:
+            second.end()
+    assert [paths.shared_builds() / digest for digest in handed] == [*paths.shared_builds().iterdir()]
+    assert not ahead.workers
+
+
+def test_the_next_problems_first_submission_is_built_while_the_last_of_this_one_is_judged(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNELGATE_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "layernorm" / "mine.py"
+    path.parent.mkdir()
+    path.write_text('ALSO_FOR = ["layernorm_dtypes"]\n' + NATIVE)
+    happened = []
+    monkeypatch.setattr(Builds, "begin_ahead", lambda builds, submission, check: happened.append(submission.name))
+
+    def tell(event):
+        if isinstance(event, Finished):
+            happened.append(event.evaluation.problem)
+
+    run(make_plan(Arguments(paths=(path,), device="cpu", select="no rows", timing=False)), tell)
+    # Each is built ahead of its own import; between, the second ahead of its turn.
+    assert happened == ["mine", "mine", "layernorm", "mine", "layernorm_dtypes"]
 
 
 def test_submissions_in_one_run_get_their_own_builds(cache, tmp_path):

@@ -25,7 +25,7 @@ from harness.isolation.home import Home
 from harness.isolation.launch import Zygote
 from harness.isolation.levels import Isolation, choose_isolation
 from harness.isolation.sandbox import Worker
-from harness.isolation.starter import Starter
+from harness.isolation.starter import Starter, kept_zygotes
 from harness.memory import worker_limit
 from harness.protocol.wire import Load
 from tests.helpers import ROOT, run_eval
@@ -350,6 +350,30 @@ def test_a_zygote_is_kept_for_all_workers_of_a_run():
     starter.take().wait_until_ready()
     assert starter._zygote is first
     starter.end()
+
+
+def test_problems_of_a_run_have_one_zygote_which_ends_with_the_run():
+    with kept_zygotes():
+        zygotes = []
+        for _problem in range(2):
+            starter = Starter("cpu", MemoryFile().fd, ISOLATION)
+            starter.take().wait_until_ready()
+            zygotes.append(starter._zygote)
+            starter.end()
+        assert zygotes[0] is zygotes[1]
+        assert zygotes[0]._process.poll() is None
+    assert zygotes[0]._process.poll() is not None
+
+
+def test_a_run_leaves_zygotes_to_who_keeps_them_for_longer():
+    with kept_zygotes():
+        with kept_zygotes():
+            starter = Starter("cpu", MemoryFile().fd, ISOLATION)
+            starter.take().wait_until_ready()
+            zygote = starter._zygote
+            starter.end()
+        assert zygote._process.poll() is None
+    assert zygote._process.poll() is not None
 
 
 @pytest.mark.parametrize("level", ["landlock", "basic"])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.metadata
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError
@@ -78,14 +79,19 @@ def can_time(device: str) -> bool:
 
 def is_prepared(name: str, submissions: Sequence[Path], *, check: bool) -> bool:
     """Whether `prepare_device` has nothing to build."""
+    return not unprepared(name, submissions, check=check)
+
+
+def unprepared(name: str, submissions: Sequence[Path], *, check: bool) -> int:
+    """How many parts `prepare_device` would build."""
     if name != "emulator":
-        return True
+        return 0
     from harness.device import emulator
 
     try:
-        return emulator.is_prepared(emulator_cache(), submissions, check=check)
+        return len(emulator.unprepared(emulator_cache(), submissions, check=check))
     except (emulator.Missing, OSError):  # preparing it says what is wrong
-        return True
+        return 0
 
 
 def prepare_device(name: str, submissions: Sequence[Path], *, check: bool, on_build: Callable[[], None]) -> None:
@@ -107,23 +113,44 @@ def prepare_device(name: str, submissions: Sequence[Path], *, check: bool, on_bu
         raise HarnessError(f"The emulator cannot be used here: {error}") from error
 
 
-@contextlib.contextmanager
-def prepared_beside(
-    name: str, submissions: Sequence[Path], later: Sequence[Path], *, check: bool
-) -> Iterator[Callable[[], None]]:
-    """Prepare the device for these submissions too, and for `later` ones behind them, while others are judged on it.
-    Gives what waits until it is done for `submissions`, and raises HarnessError as `prepare_device` does."""
-    if name != "emulator" or is_prepared(name, [*submissions, *later], check=check):
-        yield lambda: None
-        return
-    from harness.device.emulator import ended_by_failure
+class Preparing:
+    """Prepares the device for submissions while others are judged on it, in the order of asking. Leaving it waits for
+    all that has begun; an error ends it."""
 
-    with ThreadPoolExecutor(1) as pool, ended_by_failure():
-        prepared, _ = [
-            pool.submit(prepare_device, name, paths, check=check, on_build=lambda: None)
-            for paths in (submissions, later)
-        ]
-        yield prepared.result
+    def __init__(self, *, check: bool) -> None:
+        self._check = check
+        self._open = contextlib.ExitStack()
+        self._pool: ThreadPoolExecutor | None = None
+        self._begun: list[Future[None]] = []
+
+    def begin(self, name: str, submissions: Sequence[Path]) -> Callable[[], None]:
+        """Gives what waits until the device is prepared for these, and raises HarnessError as `prepare_device` does."""
+        if is_prepared(name, submissions, check=self._check):
+            return lambda: None
+        prepare = partial(prepare_device, name, submissions, check=self._check, on_build=lambda: None)
+        self._begun.append(self._thread().submit(prepare))
+        return self._begun[-1].result
+
+    def finish(self) -> None:
+        """Wait until nothing is prepared any more."""
+        wait(self._begun)
+
+    def _thread(self) -> ThreadPoolExecutor:
+        if not self._pool:
+            from harness.device.emulator import ended_by_failure
+
+            self._pool = self._open.enter_context(ThreadPoolExecutor(1))
+            self._open.enter_context(ended_by_failure())
+        return self._pool
+
+    def __enter__(self) -> Preparing:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *about: Any) -> None:
+        if kind:
+            for prepared in self._begun:
+                prepared.cancel()
+        self._open.__exit__(kind, *about)
 
 
 def open_device(name: str, memory: MemoryFile) -> Device:

@@ -10,7 +10,7 @@ import contextlib
 import os
 import signal
 import socket
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeGuard
@@ -245,9 +245,9 @@ class Worker:
         self._home.remove()
 
     @classmethod
-    def end_all(cls) -> None:
-        """End all that live: workers that nobody took, and those of somebody whom an error ended."""
-        for worker in list(cls._alive):
+    def end_all(cls, kept: Collection[Worker] = ()) -> None:
+        """End all that live but those `kept`: workers that nobody took, and those of somebody whom an error ended."""
+        for worker in cls._alive.difference(kept):
             worker.end()
 
     @contextlib.contextmanager

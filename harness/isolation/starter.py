@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from harness.isolation.launch import Zygote
@@ -31,6 +32,21 @@ def keep_zygotes() -> None:
     nothing of what was judged, and one that a submission has stopped or limited is not used again."""
     global _is_keeping
     _is_keeping = True
+
+
+@contextlib.contextmanager
+def kept_zygotes() -> Iterator[None]:
+    """`keep_zygotes` while it is open, and then none is kept, unless they were kept before."""
+    global _is_keeping
+    if _is_keeping:
+        yield
+        return
+    _is_keeping = True
+    try:
+        yield
+    finally:
+        _is_keeping = False
+        end_zygotes()
 
 
 def end_zygotes() -> None:
@@ -88,11 +104,11 @@ class Starter:
         self._zygote = self._zygote or Zygote(self._device)
         return self._zygote
 
-    def end(self) -> None:
-        """End every worker of this process."""
+    def end(self, kept: Collection[Worker] = ()) -> None:
+        """End every worker of this process but those `kept`."""
         if self._zygote and not _is_keeping:  # first: otherwise ending waits for workers that it has yet to fork
             self._zygote.end()
             self._zygote = None
-        Worker.end_all()
+        Worker.end_all(kept)
         if self._zygote:
             _loaded_ahead[self._device], self._zygote = self._zygote, None

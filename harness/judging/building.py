@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 
+from harness import memory
 from harness.build.called import written
 from harness.build.entry import Entry
 from harness.build.extension import Toolchain
@@ -21,7 +23,7 @@ from harness.isolation.starter import Starter
 from harness.paths import build_cache, emulator_cache, shared_builds
 from harness.protocol.channel import BadMessage
 from harness.protocol.extension import Extension
-from harness.protocol.wire import Build, Built, Lent, NotBuilt, Wanted
+from harness.protocol.wire import Build, Built, Lent, NotBuilt, Reply, Wanted
 from harness.reasons import Reason
 from harness.submission import Submission
 
@@ -30,6 +32,9 @@ BUILD_TIMEOUT_S = 1000.0
 
 # So many are built at a time.
 MOST_AT_ONCE = 2
+
+# What must be free for a second build ahead: two compilers each take some 0.8 GiB.
+ROOM_BYTES = 4 << 30
 
 # Flags that have compilers compile. Others may have them run a program (-wrapper, -fplugin, -B), or read files beside
 # the machine's own.
@@ -48,30 +53,76 @@ def is_shared(extension: Extension) -> bool:
     return not extension.extra_include_paths and all(map(_PLAIN_FLAG.fullmatch, flags))
 
 
+class Ahead:
+    """Who builds what nobody has asked for yet. It outlives the judge that began it: what the next problem's first
+    submission will ask for is built while the last one of this problem is judged."""
+
+    def __init__(self) -> None:
+        self._workers: dict[str, tuple[Worker, str]] = {}
+        """By digests of builds, with the digest of the submission that they were begun for."""
+
+    @property
+    def workers(self) -> list[Worker]:
+        """Those that build, and those that have built."""
+        return [worker for worker, _ in self._workers.values()]
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may begin."""
+        running = sum(not worker.has_answered for worker in self.workers)
+        return not running or (running < MOST_AT_ONCE and memory.free_bytes() >= ROOM_BYTES)
+
+    def add(self, digest: str, submission: Submission, begin: Callable[[], Worker]) -> None:
+        """Begin the build of that digest, where it is not begun. What `begin` raises is the submission's to meet."""
+        if digest not in self._workers:
+            with contextlib.suppress(SubmissionError):
+                self._workers[digest] = begin(), submission.sha256
+
+    def take(self, digest: str) -> Worker | None:
+        """Who builds it, for who has asked for it."""
+        return self._workers.pop(digest, (None, ""))[0]
+
+    def finish(self) -> None:
+        """Wait for all that is built, and keep it for who will ask."""
+        while self._workers:
+            digest, (worker, _) = self._workers.popitem()
+            with worker, contextlib.suppress(SubmissionError):  # who asks builds it
+                _shared_s(digest, worker, _said(worker))
+
+    def end(self, begun_for: Submission | None = None) -> None:
+        """End what is built and was not asked for, of all or of what was begun for one submission."""
+        for digest, (worker, sha256) in list(self._workers.items()):
+            if begun_for is None or begun_for.sha256 == sha256:
+                del self._workers[digest]
+                worker.end()
+
+
 class Builds:
     """What is built, and what was, for one device."""
 
-    def __init__(self, device: str, starter: Starter) -> None:
+    def __init__(self, device: str, starter: Starter, ahead: Ahead | None = None) -> None:
         self._device = device
         self._starter = starter
         self._toolchains: dict[bool, Toolchain] = {}
-        self._ahead: dict[str, Worker] = {}
-        """Who builds what nobody has asked for yet, by its digest."""
+        self._ahead = ahead or Ahead()
 
     def begin_ahead(self, submission: Submission, *, check: bool) -> None:
         """Have built what the file will ask for, as far as that is written in it and is not there: nothing of the file
         is run."""
         own = build_cache(submission.sha256)
         for entry in self._entries(written(submission.path)[:MOST_AT_ONCE], check):
-            is_there = entry.library.exists() or (own / entry.digest).exists()
-            if not is_there and entry.digest not in self._ahead:
-                with contextlib.suppress(SubmissionError):
-                    self._ahead[entry.digest] = self._begin(entry, check)
+            if not entry.library.exists() and not (own / entry.digest).exists():
+                self._ahead.add(entry.digest, submission, partial(self._begin, entry, check))
 
-    def end(self) -> None:
-        """End what is built and was not asked for."""
-        while self._ahead:
-            self._ahead.popitem()[1].end()
+    def begin_further_ahead(self, following: Sequence[Submission], *, check: bool) -> None:
+        """`begin_ahead` for those of `following` that there is room for, in their order."""
+        for submission in following:
+            if self._ahead.has_room:
+                self.begin_ahead(submission, check=check)
+
+    def end(self, begun_for: Submission | None = None) -> None:
+        """End what is built and was not asked for, of all or of what was begun for one submission."""
+        self._ahead.end(begun_for)
 
     def asked_for(self, wanted: Wanted, *, check: bool) -> Order:
         """Have built what is not there."""
@@ -86,7 +137,7 @@ class Builds:
         return list({entry.digest: entry for entry in entries}.values())
 
     def _begin(self, entry: Entry, check: bool) -> Worker:
-        if begun := self._ahead.pop(entry.digest, None):
+        if begun := self._ahead.take(entry.digest):
             return begun
         worker = self._starter.take()
         try:
@@ -146,10 +197,20 @@ class Order:
 
     def _hear(self, entry: Entry, worker: Worker) -> None:
         with worker, contextlib.suppress(SubmissionError):  # who asked builds it, and says what is wrong
-            worker.wait_until_ready()
-            said = worker.hear(BUILD_TIMEOUT_S)
+            said = _said(worker)
             if isinstance(said, Built) and said.refused:
                 worker.require_room()
                 self._refused.append(said.refused)
-            elif isinstance(said, Built) and said.seconds and worker.share_build(entry.digest):
-                self.seconds += said.seconds
+            else:
+                self.seconds += _shared_s(entry.digest, worker, said)
+
+
+def _said(worker: Worker) -> Reply:
+    """What a worker says of the build that it was told; raises SubmissionError as `Worker.hear` does."""
+    worker.wait_until_ready()
+    return worker.hear(BUILD_TIMEOUT_S)
+
+
+def _shared_s(digest: str, worker: Worker, said: Reply) -> float:
+    """Keep what it has built for all; the seconds that this took, 0 where there is no library."""
+    return said.seconds if isinstance(said, Built) and said.seconds and worker.share_build(digest) else 0.0

@@ -70,6 +70,32 @@ WRONG = {
 }
 
 
+OF_THE_DISPATCHER = (
+    "#include <torch/library.h>\n"
+    + SCALED
+    + 'TORCH_LIBRARY(of_a_test_of_preludes, m) { m.def("f(Tensor x) -> Tensor", &f); }\n'
+)
+
+
+def test_a_source_that_includes_the_dispatcher_does_with_the_lean_header(tmp_path, monkeypatch):
+    toolchain, seen = watched(monkeypatch, [preludes.LEAN])
+    library, _ = toolchain.compile(of(OF_THE_DISPATCHER), "e", tmp_path)
+    assert library.exists()
+    assert seen == [preludes.LEAN]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [WRONG["a semicolon"], WRONG["a name"], ("m.def(", "m.deff(")],
+    ids=["a semicolon", "a name", "one of the dispatcher's"],
+)
+def test_a_mistake_beside_the_dispatcher_is_not_compiled_again_either(wrong, tmp_path, monkeypatch):
+    toolchain, seen = watched(monkeypatch, [preludes.LEAN])
+    with pytest.raises(BuildFailed, match=r"^mine\.py:\d+: "):
+        toolchain.compile(of(OF_THE_DISPATCHER.replace(*wrong)), "e", tmp_path)
+    assert seen == [preludes.LEAN]
+
+
 @pytest.mark.parametrize("wrong", WRONG)
 def test_the_sources_own_mistake_is_not_compiled_again_with_all_of_torch(wrong, tmp_path, monkeypatch):
     toolchain, seen = watched(monkeypatch, [preludes.LEAN])
@@ -92,7 +118,7 @@ def test_a_mistake_is_said_as_with_all_of_torchs_headers(tmp_path, monkeypatch):
 
 
 # Under the lean header its first error is in a header of torch's, which builds on what the lean one leaves out.
-OF_A_HEADER = "#include <ATen/autocast_mode.h>\n" + SCALED
+OF_A_HEADER = "#include <ATen/native/transformers/sdp_utils_cpp.h>\n" + SCALED
 
 
 def test_a_right_source_whose_header_wants_all_of_torch_is_compiled_once_with_each(tmp_path, monkeypatch):
@@ -165,6 +191,7 @@ def test_an_error_that_the_lean_header_may_have_made_is_not_the_sources(error, t
     [
         "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {}",
         "TORCH_LIBRARY(mine, m) {}",
+        "#include <torch/library.h>\nTORCH_LIBRARY(mine, m) {}",
         "#include <torch/csrc/autograd/custom_function.h>",
         "torch::Tensor f(torch::Tensor x) { return x; }",
     ],

@@ -45,14 +45,20 @@ __all__ = [
     "take_counts",
     "take_findings",
     "testify",
+    "unprepared",
 ]
 
 
 def is_prepared(cache: Path, submissions: Iterable[Path], *, check: bool) -> bool:
     """Whether `prepare` has nothing to build, which takes up to a minute."""
+    return not unprepared(cache, submissions, check=check)
+
+
+def unprepared(cache: Path, submissions: Iterable[Path], *, check: bool) -> list[Path]:
+    """Where what `prepare` would build will be."""
     cache = Path(cache).resolve()
     folders = EmulatorToolchain(cache, check).preludes(_wanted(submissions))
-    return all(folder.exists() for folder in (libraries.place(cache), *folders))
+    return [folder for folder in (libraries.place(cache), *folders) if not folder.exists()]
 
 
 def prepare(cache: Path, submissions: Iterable[Path], *, check: bool) -> None:

@@ -47,6 +47,11 @@ class Names:
     known: frozenset[str]
     lacking: frozenset[str]
 
+    def with_declared(self, preprocessed: str) -> Names:
+        """These, where the source has included that too."""
+        there = _names(preprocessed)
+        return Names(self.known | there, self.lacking - there)
+
 
 def write(folder: Path, all_of_torch: str, lean: str) -> None:
     """Keep the names of both headers, which are given preprocessed, with their macros."""

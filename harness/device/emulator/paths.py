@@ -39,6 +39,13 @@ def compiler_version() -> str:
 
 
 @cache
+def linker_flags() -> tuple[str, ...]:
+    """What has the compiler link with gold where it is installed: with torch's libraries it takes a third of the
+    time."""
+    return ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
+
+
+@cache
 def torch_folder() -> Path:
     """The installed torch package."""
     spec = importlib.util.find_spec("torch")

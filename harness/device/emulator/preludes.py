@@ -22,24 +22,34 @@ CUDA = "cuda"
 
 _DEVICE = "#include <cuda.h>\n#include <cuda_runtime.h>\n#include <emu/emu.h>\n"
 _WITHOUT_PYTHON = "#define EMU_WITHOUT_PYTHON\n#include <emu/torch_types.h>\n#include <torch/types.h>\n"
+_LEANLY = f"#define EMU_LEAN\n{_WITHOUT_PYTHON}#undef EMU_LEAN\n"
 # What load_inline puts in front of sources: pybind11 before `cpp_sources` and the bindings only. Its internals are
 # compiled into every unit that sees them, which with all detectors takes four times as long as torch's headers.
 TEXTS = {
     MAIN: f"#include <emu/torch_types.h>\n#include <torch/extension.h>\n{_DEVICE}#include <emu/checked.h>\n",
     CUDA: f"{_WITHOUT_PYTHON}{_DEVICE}#include <emu/bind.h>\n",
-    LEAN: f"{_WITHOUT_PYTHON}{_DEVICE}#include <emu/bind.h>\n",
+    LEAN: f"{_LEANLY}{_DEVICE}#include <emu/bind.h>\n",
 }
 # A CUDA source that includes <torch/extension.h> mostly wants its tensors; one that says any of this wants Python.
 PYTHON = re.compile(r"\b(py::|pybind11|PYBIND11_|Py(?!Torch\b)[A-Z_]|THP[A-Z])")
-# What lean/ leaves out, and torch's own headers that build on it.
-_MORE_THAN_LEAN = re.compile(r"\bTORCH_LIBRARY|\bIValue\b|#\s*include\s*[<\"]torch/(?!extension\.h|types\.h)")
+# The dispatcher, which lean/ leaves out until a source includes it, and torch's own headers that build on more.
+_OF_DISPATCHER = re.compile(r"\bTORCH_LIBRARY|\bIValue\b")
+_DISPATCHER = re.compile(r"^\s*#\s*include\s*<torch/library\.h>", re.MULTILINE)
+_MORE_THAN_LEAN = re.compile(r"#\s*include\s*[<\"]torch/(?!extension\.h|types\.h|library\.h)")
 _NOT_LEAN = "#error Some of torch's headers have more to them than the emulator's lean ones know.\n"
 
 
 def is_lean(source: str) -> bool:
     """Whether a CUDA source may do with the lean header. The compiler has the last word: what is missing is an error,
     and the source is compiled with all of torch's headers."""
-    return not PYTHON.search(source) and not _MORE_THAN_LEAN.search(source)
+    if PYTHON.search(source) or _MORE_THAN_LEAN.search(source):
+        return False
+    return includes_dispatcher(source) or not _OF_DISPATCHER.search(source)
+
+
+def includes_dispatcher(source: str) -> bool:
+    """Whether it includes torch/library.h itself."""
+    return _DISPATCHER.search(source) is not None
 
 
 def wanted(submission: Path) -> set[str]:
@@ -66,7 +76,8 @@ def _literals(submission: Path) -> list[str]:
 def _is_host_code(text: str) -> bool:
     """Whether it looks like `cpp_sources` with more than declarations, which pybind11 binds."""
     is_code = "#include" in text or ("{" in text and "(" in text)
-    return is_code and (not is_lean(text) or ("{" in text and "Tensor" in text))
+    is_more = not is_lean(text) or _OF_DISPATCHER.search(text) is not None
+    return is_code and (is_more or ("{" in text and "Tensor" in text))
 
 
 def include_flags(prelude: str) -> list[str]:
@@ -105,14 +116,20 @@ def compiled(cache: Path, prelude: str, flags: list[str]) -> Path:
             header.write_text(_NOT_LEAN)
         else:
             if prelude == LEAN:
-                lean_errors.write(folder, *(_preprocessed(name, flags, folder) for name in (CUDA, LEAN)))
+                lean_errors.write(folder, *(_declared(TEXTS[name], name, flags, folder) for name in (CUDA, LEAN)))
 
     return building.once(place(cache, prelude, flags), make) / "prelude.h"
 
 
-def _preprocessed(prelude: str, flags: list[str], folder: Path) -> str:
-    """All that it declares, and its macros."""
-    header = as_text(folder, prelude)
+def with_dispatcher(flags: list[str], folder: Path) -> str:
+    """All that the lean header and torch/library.h behind it declare, and their macros. Raises CompilerError."""
+    return _declared(f"{TEXTS[LEAN]}#include <torch/library.h>\n", LEAN, flags, folder)
+
+
+def _declared(text: str, prelude: str, flags: list[str], folder: Path) -> str:
+    """`text` preprocessed where `prelude` is, with its macros."""
+    header = folder / "declared.h"
+    header.write_text(text)
     command = [paths.compiler(), *flags, *include_flags(prelude), "-E", "-dD", "-P", "-x", "c++", header.name]
     try:
         return building.run(command, folder)

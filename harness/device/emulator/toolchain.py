@@ -126,7 +126,7 @@ class EmulatorToolchain:
         parts = {
             "headers": preludes.headers(),
             "translator": building.digest_of_files(own),
-            "flags": [*_COMMON, *_HOST, *self._device_flags],
+            "flags": [*_COMMON, *_HOST, *self._device_flags, *paths.linker_flags()],
             "check": self._check,
         }
         self._fingerprint = "emulator " + hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
@@ -213,6 +213,11 @@ class EmulatorToolchain:
         if names is None or extension.extra_include_paths or includes:
             return False
         texts = [*(piece.text for piece in unit.pieces), *_kept_flags(unit.flags)]
+        if any(map(preludes.includes_dispatcher, texts)):
+            try:
+                names = names.with_declared(preludes.with_dispatcher(_prelude_flags(preludes.LEAN), folder))
+            except building.CompilerError:
+                return False
         return lean_errors.are_of_the_source(error.log, texts, names)
 
     def _run(self, unit: _Unit, command: list[str], folder: Path) -> None:
@@ -256,7 +261,7 @@ class EmulatorToolchain:
         built = libraries.build(self._cache)
         result = folder / f"{module_name}.so"
         building.run(
-            [paths.compiler(), "-shared", *objects, "-o", result.name, "-Wl,-z,relro",
+            [paths.compiler(), *paths.linker_flags(), "-shared", *objects, "-o", result.name, "-Wl,-z,relro",
              *(f"-Wl,--wrap={name}" for name in _WRAPPED),
              f"-L{torch_libraries}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python",
              f"-L{built}", f"-l:{libraries.RUNTIME}", f"-l:{libraries.DEVICE}", f"-l:{libraries.PYTHON}",
