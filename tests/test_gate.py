@@ -487,6 +487,14 @@ def test_a_slower_one_is_run_again_with_more_rounds_before_it_is_an_alarm(reposi
     assert re.search(r"'small' is 5\.0% slower .* than mine, source \w{10}, stored 2026-01-01", outcome.broken[0].line)
 
 
+def test_where_the_deciding_run_is_in_doubt_that_is_said(repository):
+    suspected, slow = runs_of(1.05, 1.05)
+    busy = [notes.BusyMachine(case="small", share=0.4)]
+    outcome, _ = gated(repository, [suspected, lambda *names: msgspec.structs.replace(slow(*names), notes=busy)])
+    assert outcome.exit is Exit.ACCEPTED
+    assert any("times in doubt are not compared: 'small': busy machine" in remark.line for remark in outcome.remarks)
+
+
 def test_what_only_one_run_found_slower_is_no_alarm(repository):
     outcome, runner = gated(repository, runs_of(1.05, 1.0))
     assert (len(runner.beside), outcome.exit) == (2, Exit.ACCEPTED)

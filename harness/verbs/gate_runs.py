@@ -143,16 +143,23 @@ class Runner:
         evaluations = self._run(job, beside)
         if not evaluations or chosen.stored is None:
             return
-        if doubted := slower.doubted(evaluations[0]):
-            self._remark(target, f"times in doubt are not compared: {'; '.join(dict.fromkeys(doubted))}.")
+        self._remark_doubts(target, evaluations[0])
         if beside is None or not slower.has_times_of(evaluations[0], beside.names[0]):
             self._warn_of_stored(target, evaluations[0], chosen)
         elif suspects := slower.suspected(evaluations[0], *beside.names):
             decisive = (self._run(job, beside, effort="decisive") or evaluations)[0]
-            self._found[target].slower = slower.repeated(suspects, slower.slower_than(decisive, *beside.names))
-            self._found[target].best = chosen.words
-            if not self._found[target].slower:
+            found = slower.repeated(suspects, slower.slower_than(decisive, *beside.names))
+            self._found[target].slower, self._found[target].best = found, chosen.words
+            if decisive is not evaluations[0]:
+                self._remark_doubts(target, decisive)
+            if not found:
                 self._remark(target, f"slower than {chosen.words} in one run, and not in the longer one after it.")
+
+    def _remark_doubts(self, target: Target, evaluation: Evaluation) -> None:
+        from harness.gate import slower
+
+        if doubted := slower.doubted(evaluation):
+            self._remark(target, f"times in doubt are not compared: {'; '.join(dict.fromkeys(doubted))}.")
 
     def _warn_of_stored(self, target: Target, evaluation: Evaluation, chosen: Best) -> None:
         """Stored figures are of another run, and hold nothing against it."""
