@@ -4,9 +4,14 @@ No peer but `unfused` is needed here: a package under apex's name, made for thes
 installed. It has none of the real one's code.
 """
 
+import importlib
 import importlib.metadata
+import sys
+import types
 
 import pytest
+import torch
+from torch.nn import functional
 
 from harness import peers
 from harness.notes import MAX_WHY
@@ -155,3 +160,29 @@ def test_an_unknown_name_is_a_usage_error_that_lists_the_known_ones():
     assert run.code == 2
     assert "'nobody'" in run.stderr
     assert all(name in run.stderr for name in peers.DISTRIBUTIONS)
+
+
+def test_quack_sees_weights_that_change(monkeypatch):
+    """Its LayerNorm takes weights in fp32: what is kept of them is converted anew when they change."""
+    kernels = types.ModuleType("quack.rmsnorm")
+    kernels.layernorm_fwd = lambda x, weight, bias, eps: functional.layer_norm(
+        x.float(), weight.shape, weight, bias, eps
+    )
+    kernels.rmsnorm_fwd = None
+    monkeypatch.setitem(sys.modules, "quack", types.ModuleType("quack"))
+    monkeypatch.setitem(sys.modules, "quack.rmsnorm", kernels)
+    monkeypatch.delitem(sys.modules, "harness.peers.quack", raising=False)
+    model = importlib.import_module("harness.peers.quack").LayerNorm(64).bfloat16()
+    monkeypatch.delitem(sys.modules, "harness.peers.quack")
+    x = torch.randn(4, 64).bfloat16()
+    for change in (None, "in place", "load_state_dict"):
+        new = {"weight": torch.randn(64).bfloat16(), "bias": torch.randn(64).bfloat16()}
+        if change == "in place":
+            with torch.no_grad():
+                model.weight.copy_(new["weight"])
+                model.bias.copy_(new["bias"])
+        elif change:
+            model.load_state_dict(new)
+        wanted = functional.layer_norm(x.float(), (64,), model.weight.float(), model.bias.float())
+        with torch.no_grad():
+            torch.testing.assert_close(model(x), wanted)

@@ -344,7 +344,7 @@ def gate_proof(folder: Path) -> str:
         if run["name"] != "main":  # which no pull request is
             kinds.setdefault(run["name"].split()[0], []).append(run)
     rows = [[kind, str(len(runs)), *_gated(runs)] for kind, runs in kinds.items()]
-    what = f"`{content['submission']}` on a case of {duration(content['headline_us'] or float('nan'))}"
+    what = f"`{content['submission']}` on a case of {duration(content['median_us'] or float('nan'))}"
     where = f"{what}; {machine(content['environment'])}.{older(content['environment'], TIMING)}{_early(content)}"
     return f"{where}\n\n" + _rows("pull request | runs | must be | was | slower than the best | seconds of a run", rows)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import torch
 from quack.rmsnorm import layernorm_fwd, rmsnorm_fwd
 from torch import nn
@@ -13,16 +11,22 @@ NEEDS_GPU = True
 
 
 class LayerNorm(nn.LayerNorm):
-    @cached_property
-    def _fp32(self) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Converted at the first call, which is not timed."""
+    _converted_from: tuple[tuple[int, int], ...] = ()
+    _in_fp32: tuple[torch.Tensor, torch.Tensor | None]
+
+    def _parameters_in_fp32(self) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Converted when they have changed. QuACK's users keep them in fp32, so a timed call has none to convert."""
         if self.weight is None:
             raise NotImplementedError("quack's LayerNorm has a weight")
-        bias = None if self.bias is None else self.bias.float().flatten()
-        return self.weight.float().flatten(), bias
+        now = tuple((p.data_ptr(), p._version) for p in self.parameters())
+        if now != self._converted_from:
+            bias = None if self.bias is None else self.bias.detach().float().flatten()
+            self._in_fp32 = (self.weight.detach().float().flatten(), bias)
+            self._converted_from = now
+        return self._in_fp32
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        weight, bias = self._fp32
+        weight, bias = self._parameters_in_fp32()
         return layernorm_fwd(x.reshape(-1, weight.numel()), weight, bias, self.eps).view(x.shape)
 
 
