@@ -289,29 +289,30 @@ def _judged(
     problem, cases = found
     of_all = _of_all(group, cases)
     settings = plan.settings
-    device = open_device(group.device, memory)
     timed = _is_timed(group, plan)
+    baselines = plan.against if timed else ()
     waiting = list(group.submissions)
     behind = [submission for other in coming if chosen.of(other) for submission in other.submissions]
-    while waiting:  # after an error of the harness the others are judged with baselines of their own
-        with Judge(problem, cases, device, starter, settings, plan.against if timed else (), on_event, ahead) as judge:
-            sound = True
-            while waiting and sound:
-                submission = waiting.pop(0)
-                # What the device still lacks for the next one would be missing in its build.
-                following = [] if timed else [*waiting, *behind][:MOST_AHEAD]
-                following = [each for each in following if _is_ready_for(each, group, plan)]
-                # Beside timed calls nothing is started, nor what another submission could reach before it is used.
-                if waiting and not timed and not starter.forks:
-                    starter.start_ahead(workers=2 if following else 1, compilers=0)
-                evaluation, sound = _contained(judge, submission, following, group, plan)
-                if plan.sanitize and isinstance(evaluation, Accepted):
-                    evaluation = sanitized(evaluation, submission, problem, cases, group.device, on_event)
-                yield msgspec.structs.replace(evaluation, **of_all)
-                if not sound:
-                    ahead.end()
-                if waiting:
-                    wait_for_device()
+    with contextlib.closing(open_device(group.device, memory)) as device:
+        while waiting:  # after an error of the harness the others are judged with baselines of their own
+            with Judge(problem, cases, device, starter, settings, baselines, on_event, ahead) as judge:
+                sound = True
+                while waiting and sound:
+                    submission = waiting.pop(0)
+                    # What the device still lacks for the next one would be missing in its build.
+                    following = [] if timed else [*waiting, *behind][:MOST_AHEAD]
+                    following = [each for each in following if _is_ready_for(each, group, plan)]
+                    # Beside timed calls nothing is started, nor what another submission could reach before it is used.
+                    if waiting and not timed and not starter.forks:
+                        starter.start_ahead(workers=2 if following else 1, compilers=0)
+                    evaluation, sound = _contained(judge, submission, following, group, plan)
+                    if plan.sanitize and isinstance(evaluation, Accepted):
+                        evaluation = sanitized(evaluation, submission, problem, cases, group.device, on_event)
+                    yield msgspec.structs.replace(evaluation, **of_all)
+                    if not sound:
+                        ahead.end()
+                    if waiting:
+                        wait_for_device()
 
 
 def _is_ready_for(submission: Submission, group: Group, plan: RunPlan) -> bool:

@@ -435,6 +435,34 @@ def test_one_plan_after_the_other_opens_no_more_files(tmp_path):
     assert (run.returncode, run.stdout) == (0, "0\n"), run.stderr
 
 
+CLOSED = """
+import sys
+from pathlib import Path
+import harness.run
+from harness.plan import Arguments, make_plan
+
+closed, open_device = [], harness.run.open_device
+
+def opened(name, memory):
+    device = open_device(name, memory)
+    device.close = lambda: closed.append(name)
+    return device
+
+harness.run.open_device = opened
+paths = tuple(map(Path, sys.argv[2:]))
+harness.run.run(make_plan(Arguments(paths=paths, problem=sys.argv[1], device="cpu", timing=False)))
+print(closed)
+"""
+
+
+def test_a_run_closes_its_device_which_gives_up_a_gpus_memory(tmp_path):
+    """A lane, and the gate's second run, judge on that GPU again."""
+    mine = tmp_path / "mine.py"
+    mine.write_text(RIGHT)
+    run = program(CLOSED, PROBLEM, mine)
+    assert (run.returncode, run.stdout) == (0, "['cpu']\n"), run.stderr
+
+
 # ---------------------------------------------------------------------- times
 
 

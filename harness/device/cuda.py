@@ -36,10 +36,14 @@ class _DeviceAllocation:
     def synchronize(self) -> None:
         torch.cuda.synchronize()
 
-    def provide(self, nbytes: int) -> tuple[torch.Tensor, ArenaRef]:
+    def free(self) -> None:
         if self._address:
             torch.cuda.synchronize()
             driver.free(self._address)
+            self._address = 0
+
+    def provide(self, nbytes: int) -> tuple[torch.Tensor, ArenaRef]:
+        self.free()
         try:
             self._address = driver.allocate(nbytes)
             handle = driver.export_handle(self._address)
@@ -192,7 +196,8 @@ class CudaDevice:
         torch.backends.cudnn.allow_tf32 = False  # as in workers
         torch.empty(1, device="cuda")
         self.torch_device = torch.device("cuda", torch.cuda.current_device())
-        self.arena = Arena(_DeviceAllocation())
+        self._allocation = _DeviceAllocation()
+        self.arena = Arena(self._allocation)
         properties = torch.cuda.get_device_properties(self.torch_device)
         # What is left is for the judge's own data, some 10 GiB beside long rows, and for what calls need meanwhile.
         self.input_bytes = properties.total_memory // 8
@@ -245,6 +250,12 @@ class CudaDevice:
         measured = bandwidth.measure(self.torch_device, COPY_BYTES, self.flush_bytes, _elapsed_s)
         torch.cuda.empty_cache()  # workers need the memory
         return measured
+
+    def close(self) -> None:
+        """A process judges on a device again and again: each evaluation of a lane, each problem of a run."""
+        self._allocation.free()
+        self._probed = torch.empty(0, dtype=torch.uint8, device="cuda")
+        torch.cuda.empty_cache()
 
     def describe(self) -> dict[str, Any]:
         properties = torch.cuda.get_device_properties(self.torch_device)

@@ -197,6 +197,9 @@ class HostDevice:
     def is_filled(self) -> bool:
         return False
 
+    def close(self) -> None:
+        pass  # the file of the arena is its maker's
+
     def bandwidth(self) -> Bandwidth:
         return bandwidth.measure(self.torch_device, COPY_BYTES, self.flush_bytes, _elapsed_s)
 

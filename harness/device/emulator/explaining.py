@@ -19,6 +19,9 @@ _NOT_LAUNCHED = "the kernel cannot be launched with "
 _CONVERSION = re.compile(r"'emu::identity<.*?>::type' \{aka ('[^']*')\}")
 _UNSUPPORTED = re.compile(r"unsupported_by_emulator: ([^\"\n]*?)[\"'’]*$", re.MULTILINE)
 
+# What a linker says for itself. Where it names a function, what is wrong there is on the next line.
+_LINKER = re.compile(r"\b(?:ld(?:\.\w+)?|collect2): (?!warning|.*: in function )")
+
 # Names that only the translator writes. A launch is the source's own, and its arguments may be wrong.
 _GENERATED = re.compile(r"\bemu_(?:shared|variable)_\w+|\bemu::(?!Launcher|identity|run\b)\w+")
 
@@ -87,7 +90,7 @@ def explained(log: str, sources: Sequence[SourceText]) -> Exception:
             place = f"{outer['file']}:{outer['line']}"
         match = _ERROR.match(text)
         if not match:
-            if "undefined reference" in text or "ld returned" in text:
+            if "undefined reference" in text or _LINKER.search(text):
                 errors.append(text.strip())
             continue
         if match["file"] in files:

@@ -14,6 +14,11 @@ from harness.device.emulator import building, paths, standins
 RUNTIME = "libemu_runtime.so"
 DEVICE = "libemu_device.so"
 PYTHON = "libemu_python.so"
+
+# A file beside them, where the compiler can link with gold.
+_WITH_GOLD = "links_with_gold"
+_GOLD = "-fuse-ld=gold"
+
 _FLAGS = [
     "-std=c++20",
     "-O2",
@@ -43,6 +48,7 @@ def fingerprint() -> str:
         *paths.torch_version(),
         *_FLAGS,
         *sorted(_ALONE),
+        _WITH_GOLD * paths.has_gold(),
     ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
@@ -62,7 +68,7 @@ def _make(folder: Path) -> None:
     torch = [f"-L{torch_libraries}", "-lc10", "-ltorch_cpu", "-ltorch", f"-Wl,-rpath,{torch_libraries}"]
     _link(RUNTIME, runtime, ["-Wl,-Bsymbolic", "-lpthread", "-ldl"], folder)
     _link(DEVICE, [device], ["-L.", f"-l:{RUNTIME}", *torch], folder)
-    _link(PYTHON, python, ["-L.", f"-l:{RUNTIME}", *torch, "-ltorch_python"], folder)
+    _link_with_gold(PYTHON, python, ["-L.", f"-l:{RUNTIME}", *torch, "-ltorch_python"], folder)
     for source in (*runtime, device, *python):
         _object(source, folder).unlink()
 
@@ -89,6 +95,25 @@ def _link(library: str, sources: Sequence[Path], flags: list[str], folder: Path)
     objects = [_object(source, folder).name for source in sources]
     command = [paths.compiler(), "-shared", f"-Wl,-soname,{library}", *objects, "-o", library, *flags]
     building.run(command, folder)
+
+
+def _link_with_gold(library: str, sources: Sequence[Path], flags: list[str], folder: Path) -> None:
+    """Link with gold, and leave a file that says so, or with the compiler's own linker where gold cannot: a compiler
+    may name a library that is not there, and only the other goes on to the next folder."""
+    try:
+        if paths.has_gold():
+            _link(library, sources, [*flags, _GOLD], folder)
+            (folder / _WITH_GOLD).touch()
+            return
+    except building.CompilerError:
+        pass
+    _link(library, sources, flags, folder)
+
+
+def linker_flags(built: Path) -> list[str]:
+    """What has the compiler link with gold, where it is installed and can link `built`: with torch's libraries it takes
+    a third of the time."""
+    return [_GOLD] if paths.has_gold() and (built / _WITH_GOLD).exists() else []
 
 
 def place(cache: Path) -> Path:

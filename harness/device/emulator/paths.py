@@ -38,11 +38,9 @@ def compiler_version() -> str:
     return answer.stdout.splitlines()[0]
 
 
-@cache
-def linker_flags() -> tuple[str, ...]:
-    """What has the compiler link with gold where it is installed: with torch's libraries it takes a third of the
-    time."""
-    return ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()
+def has_gold() -> bool:
+    """Whether binutils' faster linker is installed."""
+    return shutil.which("ld.gold") is not None
 
 
 @cache

@@ -126,7 +126,7 @@ class EmulatorToolchain:
         parts = {
             "headers": preludes.headers(),
             "translator": building.digest_of_files(own),
-            "flags": [*_COMMON, *_HOST, *self._device_flags, *paths.linker_flags()],
+            "flags": [*_COMMON, *_HOST, *self._device_flags],
             "check": self._check,
         }
         self._fingerprint = "emulator " + hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
@@ -261,7 +261,7 @@ class EmulatorToolchain:
         built = libraries.build(self._cache)
         result = folder / f"{module_name}.so"
         building.run(
-            [paths.compiler(), *paths.linker_flags(), "-shared", *objects, "-o", result.name, "-Wl,-z,relro",
+            [paths.compiler(), *libraries.linker_flags(built), "-shared", *objects, "-o", result.name, "-Wl,-z,relro",
              *(f"-Wl,--wrap={name}" for name in _WRAPPED),
              f"-L{torch_libraries}", "-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python",
              f"-L{built}", f"-l:{libraries.RUNTIME}", f"-l:{libraries.DEVICE}", f"-l:{libraries.PYTHON}",
