@@ -32,7 +32,7 @@ _MEANINGS = {
     Standing.RANKED: "Evaluations with two seeds agree.",
     Standing.PROVISIONAL: "One evaluation so far; a second one with fresh data ranks it.",
     Standing.DISAGREES: "Its evaluations differ by more than 5% and by more than their intervals explain.",
-    Standing.UNRANKED: "Accepted, without a speedup that is known well enough.",
+    Standing.UNRANKED: "Accepted. It was not timed, as on the emulator, or its times are too uncertain.",
     Standing.REJECTED: "This judge rejected it.",
     Standing.WITHDRAWN: "It was withdrawn.",
 }
