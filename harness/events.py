@@ -75,6 +75,14 @@ class TimesBegin:
 
 
 @dataclass(frozen=True)
+class DeviceTaken:
+    """A submission waits for its turn on a device that another run of kernelgate has."""
+
+    submission: str
+    device: str
+
+
+@dataclass(frozen=True)
 class Timing:
     """A case is timed."""
 
@@ -108,6 +116,7 @@ Event = (
     | Building
     | Judging
     | TimesBegin
+    | DeviceTaken
     | Timing
     | Sanitizing
     | Finished

@@ -14,7 +14,7 @@ import msgspec
 from harness import against, verdict
 from harness.device.base import Device
 from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, of_the_judge
-from harness.events import Building, OnEvent, TimesBegin, Timing
+from harness.events import Building, DeviceTaken, OnEvent, TimesBegin, Timing
 from harness.explanations import FailingCases
 from harness.fitting import fit, room_on
 from harness.isolation.starter import Starter
@@ -110,13 +110,16 @@ class Judge:
         forms = [precompilation(self._problem, form) for case in self._cases for form in self._draws.cases_called(case)]
         return list({repr(form): form for form in forms}.values())
 
-    def _ready_timer(self, submission: Submission) -> Timer:
+    def _finish_loading(self) -> None:
+        """Of whom the submission is timed with."""
         assert self._null is not None and self._baselines is not None
         if self._timer is None:
             with of_the_judge(NULL_KERNEL):
                 self._null.finish_loading()
             self._baselines.finish_loading()
-        self._on_event(TimesBegin(submission.name))
+
+    def _ready_timer(self) -> Timer:
+        assert self._null is not None
         if self._timer is None:  # which measures the bandwidth
             self._timer = Timer(self._device, self._problem, self._settings, self._null)
         return self._timer
@@ -161,7 +164,8 @@ class Judge:
         if not self._timed:
             self._builds.begin_further_ahead(following, check=self._settings.check)
         correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings, self._refusals)
-        correctness.run(runner, self._cases, self._on_event)
+        with self._device.turns.shared(partial(self._taken, submission)):
+            correctness.run(runner, self._cases, self._on_event)
         common["cases"] = correctness.results
         if correctness.first_failure:
             failing = correctness.explain(runner)
@@ -175,6 +179,9 @@ class Judge:
         if not self._timed:
             return verdict.Accepted(**common, not_timed=self._why_not_timed())
         return self._time(submission, runner, common, correctness.results)
+
+    def _taken(self, submission: Submission) -> None:
+        self._on_event(DeviceTaken(submission.name, self._device.name))
 
     def _excused(self, evaluation: verdict.Evaluation) -> verdict.Evaluation:
         """What got no memory of a device that others had filled is not rejected for it. It has ended: it holds none."""
@@ -220,7 +227,15 @@ class Judge:
             runner.worker.pause()  # what it does meanwhile would slow the copies that measure the bandwidth
         except SubmissionError as error:
             return _refusal(error, common)
-        timer = self._ready_timer(submission)
+        self._finish_loading()
+        self._on_event(TimesBegin(submission.name))
+        with self._device.turns.alone(partial(self._taken, submission)):
+            return self._time_cases(submission, runner, common, results)
+
+    def _time_cases(
+        self, submission: Submission, runner: Runner, common: dict, results: list[verdict.Case]
+    ) -> verdict.Evaluation:
+        timer = self._ready_timer()
         assert self._baselines is not None
         notes: list[Note] = [*common["notes"]]
         if self._untimed:

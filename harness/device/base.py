@@ -11,6 +11,7 @@ import torch
 from harness.device.arena import Arena
 from harness.device.bandwidth import Bandwidth
 from harness.device.nvml import Seen
+from harness.device.turns import Turns
 from harness.protocol.wire import OutputRef
 
 
@@ -64,6 +65,8 @@ class Device(Protocol):
     is_cpu: bool
     """Whether kernels run on the processor, emulated or not."""
     arena: Arena
+    turns: Turns
+    """Whose turn it is, among all runs on this machine."""
     cache_bytes: int
     flush_bytes: int
     """After so many were written nothing else is in the cache."""

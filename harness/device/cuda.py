@@ -15,6 +15,7 @@ from harness.device import bandwidth, driver, nvml
 from harness.device.arena import Arena
 from harness.device.bandwidth import Bandwidth
 from harness.device.nvml import NoNvml, Seen
+from harness.device.turns import Turns
 from harness.errors import HarnessError, SubmissionError
 from harness.protocol.wire import ArenaRef, OutputRef
 from harness.reasons import Reason
@@ -199,6 +200,8 @@ class CudaDevice:
         self._allocation = _DeviceAllocation()
         self.arena = Arena(self._allocation)
         properties = torch.cuda.get_device_properties(self.torch_device)
+        # torch has had the UUID since 2.4, which names a GPU whatever CUDA_VISIBLE_DEVICES leaves of the others.
+        self.turns = Turns(f"cuda-{getattr(properties, 'uuid', self.torch_device.index)}")
         # What is left is for the judge's own data, some 10 GiB beside long rows, and for what calls need meanwhile.
         self.input_bytes = properties.total_memory // 8
         self.result_bytes = properties.total_memory // 3 * 2
@@ -253,6 +256,7 @@ class CudaDevice:
 
     def close(self) -> None:
         """A process judges on a device again and again: each evaluation of a lane, each problem of a run."""
+        self.turns.close()
         self._allocation.free()
         self._probed = torch.empty(0, dtype=torch.uint8, device="cuda")
         torch.cuda.empty_cache()

@@ -23,6 +23,7 @@ from harness.device.arena import Arena
 from harness.device.bandwidth import Bandwidth
 from harness.device.memory_file import MemoryFile
 from harness.device.nvml import Seen
+from harness.device.turns import Turns
 from harness.errors import HarnessError, SubmissionError
 from harness.protocol.wire import ArenaRef, OutputRef
 from harness.reasons import Reason
@@ -175,6 +176,7 @@ class HostDevice:
         self.name = name
         self.can_time = name == "cpu"
         self.arena = Arena(_MappedFile(memory))
+        self.turns = Turns("processors")
         self.cache_bytes = _last_level_caches()
         # Reading 64 MiB took as long after a fill of half of a cache of 480 MiB as after one of four times that.
         self.flush_bytes = self.cache_bytes
@@ -198,7 +200,7 @@ class HostDevice:
         return False
 
     def close(self) -> None:
-        pass  # the file of the arena is its maker's
+        self.turns.close()  # the file of the arena is its maker's
 
     def bandwidth(self) -> Bandwidth:
         return bandwidth.measure(self.torch_device, COPY_BYTES, self.flush_bytes, _elapsed_s)

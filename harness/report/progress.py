@@ -11,6 +11,7 @@ from rich.text import Text
 
 from harness.events import (
     Building,
+    DeviceTaken,
     EmulatorBuilding,
     Event,
     Finished,
@@ -103,6 +104,8 @@ def _step(event: Event) -> str:
             return f"{event.submission}: building"
         case Judging():
             return f"{event.submission}: case {event.position}/{event.count}, {event.case}"
+        case DeviceTaken():
+            return f"{event.submission}: waiting for the {event.device}, which another run uses"
         case Timing():
             return f"{event.submission}: timing {event.case}"
         case Sanitizing():

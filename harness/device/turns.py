@@ -1,0 +1,107 @@
+"""Who times calls on a device has it alone: a lock of this machine, which every run of kernelgate respects.
+
+Runs that ask whether a submission is right share the device; one that times waits until they stand still, and none
+begins meanwhile. The locks are POSIX record locks on a file: they end with their process, are not inherited by workers,
+and need the file opened for writing, which Landlock and namespaces deny a submission.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from harness.errors import HarnessError
+
+# One folder for all users of the machine, whatever TMPDIR says. Files in it are anybody's to lock.
+FOLDER = Path("/tmp/kernelgate-turns")
+
+# Places in the file. Who enters holds the door: one that wants to be alone is not overtaken for ever. In the room each
+# process has a place of its own, and who is alone has all of them.
+_DOOR = 0
+_ROOM = 1
+_PLACES = 1 << 32
+
+
+class Turns:
+    """Turns on the device `name`, such as `cuda-GPU-…`."""
+
+    def __init__(self, name: str, folder: Path = FOLDER) -> None:
+        """Raises HarnessError where the file cannot be opened."""
+        try:
+            self._file = _opened(folder, f"{name}.lock")
+        except OSError as error:
+            raise HarnessError(
+                f"The lock of this machine for '{name}' cannot be opened: {folder / name}.lock: {error.strerror}. Who "
+                "uses the device beside this run is not known without it: remove the file, or make it writable."
+            ) from error
+        self._own = _ROOM + os.getpid()
+
+    def close(self) -> None:
+        """Ends whatever is held, too."""
+        os.close(self._file)
+
+    @contextlib.contextmanager
+    def shared(self, on_wait: Callable[[], None]) -> Iterator[None]:
+        """Use the device beside others, and not while one has it alone. `on_wait` is called if that takes time."""
+        with self._held(self._own, 1, on_wait):
+            yield
+
+    @contextlib.contextmanager
+    def alone(self, on_wait: Callable[[], None]) -> Iterator[None]:
+        """Have the device, not within `shared`: two that waited for each other to leave would wait for ever."""
+        with self._held(_ROOM, _PLACES, on_wait):
+            yield
+
+    @contextlib.contextmanager
+    def _held(self, start: int, length: int, on_wait: Callable[[], None]) -> Iterator[None]:
+        wait = _Once(on_wait)
+        try:
+            self._lock(_DOOR, 1, wait)
+            self._lock(start, length, wait)
+            self._free(_DOOR, 1)
+            yield
+        finally:
+            self._free(_DOOR, 1)
+            self._free(start, length)
+
+    def _lock(self, start: int, length: int, on_wait: Callable[[], None]) -> None:
+        try:
+            fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                raise
+            on_wait()
+            fcntl.lockf(self._file, fcntl.LOCK_EX, length, start)
+
+    def _free(self, start: int, length: int) -> None:
+        fcntl.lockf(self._file, fcntl.LOCK_UN, length, start)
+
+
+class _Once:
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call: Callable[[], None] | None = call
+
+    def __call__(self) -> None:
+        call, self._call = self._call, None
+        if call:
+            call()
+
+
+def _opened(folder: Path, name: str) -> int:
+    """Another user's file is opened and not made: the kernel refuses O_CREAT for it in a folder that is everybody's."""
+    flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+    with contextlib.suppress(FileNotFoundError):
+        return os.open(folder / name, flags)
+    with contextlib.suppress(FileExistsError):
+        folder.mkdir()
+        folder.chmod(0o1777)
+    try:
+        file = os.open(folder / name, flags | os.O_CREAT | os.O_EXCL)
+    except FileExistsError:  # made by another in this moment
+        return os.open(folder / name, flags)
+    os.fchmod(file, 0o666)
+    return file
