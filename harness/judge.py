@@ -127,7 +127,7 @@ class Judge:
     # ------------------------------------------------------------------ one submission
 
     def evaluate(self, submission: Submission, following: Sequence[Submission] = ()) -> verdict.Evaluation:
-        """Judge one submission, and have the `following` built beside it, where nothing is timed. Whatever it does
+        """Judge one submission, and have the `following` built beside it. Whatever it does
         becomes a verdict; raises HarnessError and UsageError only for what is not its doing."""
         self._on_event(Building(submission.name))
         with of_the_judge("A process that had run nothing yet"):
@@ -153,6 +153,7 @@ class Judge:
             notes=[*([MayRun(operators=self._may_run)] if self._may_run else []), *self._smaller],
         )
         self._builds.begin_ahead(submission, check=self._settings.check)
+        self._builds.begin_further_ahead(following, check=self._settings.check, waits=True)
         self._draws.draw_ahead(self._cases, lambda: runner.has_answered)
         try:
             common["build"] = _build(runner.finish_loading(partial(self._draws.draw_ahead, self._cases)))
@@ -161,8 +162,7 @@ class Judge:
             return _refusal(error, {**common, "cases": [], **said})
         finally:
             self._builds.end(submission)
-        if not self._timed:
-            self._builds.begin_further_ahead(following, check=self._settings.check)
+        self._builds.begin_further_ahead(following, check=self._settings.check)
         correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings, self._refusals)
         with self._device.turns.shared(partial(self._taken, submission)):
             correctness.run(runner, self._cases, self._on_event)

@@ -19,7 +19,7 @@ from harness.errors import HarnessError, JudgeFailed, KernelgateError, UsageErro
 from harness.events import Building, EmulatorBuilding, Finished, LeftOut, Loading, OnEvent, Queued, nobody
 from harness.garbage import no_garbage_collection
 from harness.isolation.starter import Starter, kept_zygotes
-from harness.judging.building import Ahead
+from harness.judging.building import Ahead, most_ahead
 from harness.plan import Group, RunPlan
 from harness.reasons import Reason
 from harness.settings import sub_seed
@@ -38,8 +38,9 @@ INTERRUPTED = "Stopped by the keyboard or by SIGTERM; what had not finished says
 # is found while the others are judged.
 MOST_LOOKED_AT = 3
 
-# The extensions of so many submissions are built while another is judged.
-MOST_AHEAD = 2
+# The extensions of so many further submissions are built while one is judged, for each that is built at a time: a GPU
+# may be done with several before the next one is built.
+AHEAD_OF_EACH = 2
 
 
 class RunStopped(KernelgateError):
@@ -143,7 +144,7 @@ class _Beside:
         self._plan = plan
         self._open = contextlib.ExitStack()
         self.preparing = Preparing(check=plan.settings.check)
-        self.ahead = Ahead()
+        self.ahead = Ahead(most_ahead())
 
     def __enter__(self) -> _Beside:
         self._open.enter_context(kept_zygotes())
@@ -186,7 +187,7 @@ def _of_group(
     if chosen.are_loaded and not chosen.of(group):
         return
     timed = _is_timed(group, plan)
-    if timed:
+    if timed and group.device == "cpu":
         beside.leave_alone()
     few = sum(len(each.submissions) for each in plan.groups) <= MOST_LOOKED_AT
     if few and not is_prepared(group.device, _paths(group), check=plan.settings.check):
@@ -299,10 +300,12 @@ def _judged(
                 sound = True
                 while waiting and sound:
                     submission = waiting.pop(0)
+                    # Compilers would take a CPU's time from what is timed on it; beside a GPU there are more processors
+                    # than a caller of kernels needs. What is built runs nothing of its submission.
+                    following = [] if timed and device.is_cpu else [*waiting, *behind][: AHEAD_OF_EACH * most_ahead()]
                     # What the device still lacks for the next one would be missing in its build.
-                    following = [] if timed else [*waiting, *behind][:MOST_AHEAD]
                     following = [each for each in following if _is_ready_for(each, group, plan)]
-                    # Beside timed calls nothing is started, nor what another submission could reach before it is used.
+                    # Beside timed calls no worker is started, which another submission could reach before it is used.
                     if waiting and not timed and not starter.forks:
                         starter.start_ahead(workers=2 if following else 1, compilers=0)
                     evaluation, sound = _contained(judge, submission, following, group, plan)

@@ -266,6 +266,17 @@ def test_so_many_are_built_ahead_as_there_is_room_for(monkeypatch):
     assert ahead.has_room
 
 
+def test_on_many_processors_more_are_built_ahead_as_far_as_there_is_memory(monkeypatch):
+    monkeypatch.setattr(building, "PROCESSORS", range(16))
+    monkeypatch.setattr(building.memory, "free_bytes", lambda: 3 * building.ROOM_BYTES)
+    assert building.most_ahead() == 7
+    ahead, begun = Ahead(building.most_ahead()), []
+    while ahead.has_room:
+        begun.append(SimpleNamespace(has_answered=False))
+        ahead.add(str(len(begun)), SimpleNamespace(sha256=str(len(begun))), lambda: begun[-1])
+    assert len(begun) == 4, "the fourth beside three that will need the rest"
+
+
 def test_what_is_built_ahead_outlives_the_judge_that_began_it(tmp_path, monkeypatch):
     """And is lent at the next problem, whose workers come from another Starter."""
     monkeypatch.setenv("KERNELGATE_CACHE", str(tmp_path / "cache"))
@@ -294,7 +305,7 @@ def test_the_next_problems_first_submission_is_built_while_the_last_of_this_one_
     path.parent.mkdir()
     path.write_text('ALSO_FOR = ["layernorm_dtypes"]\n' + NATIVE)
     happened = []
-    monkeypatch.setattr(Builds, "begin_ahead", lambda builds, submission, check: happened.append(submission.name))
+    monkeypatch.setattr(Builds, "begin_ahead", lambda builds, mine, check, gently=False: happened.append(mine.name))
 
     def tell(event):
         if isinstance(event, Finished):

@@ -8,6 +8,7 @@ key no submission has touched.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,7 +19,7 @@ from harness.build.entry import Entry
 from harness.build.extension import Toolchain
 from harness.device.toolchains import toolchain
 from harness.errors import SubmissionError
-from harness.isolation.sandbox import Worker
+from harness.isolation.sandbox import PROCESSORS, Worker
 from harness.isolation.starter import Starter
 from harness.paths import build_cache, emulator_cache, shared_builds
 from harness.protocol.channel import BadMessage
@@ -33,8 +34,11 @@ BUILD_TIMEOUT_S = 1000.0
 # So many are built at a time.
 MOST_AT_ONCE = 2
 
-# What must be free for a second build ahead: two compilers each take some 0.8 GiB.
+# What must be free for each further build ahead: two compilers take some 0.8 GiB each.
 ROOM_BYTES = 4 << 30
+
+# What is built ahead gives way to who judges and who is timed.
+NICENESS = 10
 
 # Flags that have compilers compile. Others may have them run a program (-wrapper, -fplugin, -B), or read files beside
 # the machine's own.
@@ -53,11 +57,17 @@ def is_shared(extension: Extension) -> bool:
     return not extension.extra_include_paths and all(map(_PLAIN_FLAG.fullmatch, flags))
 
 
-class Ahead:
-    """Who builds what nobody has asked for yet. It outlives the judge that began it: what the next problem's first
-    submission will ask for is built while the last one of this problem is judged."""
+def most_ahead() -> int:
+    """So many are built at a time ahead here: each has two compilers, and judge and submission keep two processors."""
+    return max(MOST_AT_ONCE, (len(PROCESSORS) - 2) // 2)
 
-    def __init__(self) -> None:
+
+class Ahead:
+    """Who builds what nobody has asked for yet, `most` at a time. It outlives the judge that began it: what the next
+    problem's first submission will ask for is built while the last one of this problem is judged."""
+
+    def __init__(self, most: int = MOST_AT_ONCE) -> None:
+        self._most = most
         self._workers: dict[str, tuple[Worker, str]] = {}
         """By digests of builds, with the digest of the submission that they were begun for."""
 
@@ -70,7 +80,12 @@ class Ahead:
     def has_room(self) -> bool:
         """Whether one more may begin."""
         running = sum(not worker.has_answered for worker in self.workers)
-        return not running or (running < MOST_AT_ONCE and memory.free_bytes() >= ROOM_BYTES)
+        return not running or (running < self._most and memory.free_bytes() >= running * ROOM_BYTES)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether others can be built beside what the judged submission itself waits for."""
+        return self._most > MOST_AT_ONCE
 
     def add(self, digest: str, submission: Submission, begin: Callable[[], Worker]) -> None:
         """Begin the build of that digest, where it is not begun. What `begin` raises is the submission's to meet."""
@@ -106,19 +121,21 @@ class Builds:
         self._toolchains: dict[bool, Toolchain] = {}
         self._ahead = ahead or Ahead()
 
-    def begin_ahead(self, submission: Submission, *, check: bool) -> None:
+    def begin_ahead(self, submission: Submission, *, check: bool, gently: bool = False) -> None:
         """Have built what the file will ask for, as far as that is written in it and is not there: nothing of the file
-        is run."""
+        is run. `gently` for what nobody waits for."""
+        begin = self._begin_gently if gently else self._begin
         own = build_cache(submission.sha256)
         for entry in self._entries(written(submission.path)[:MOST_AT_ONCE], check):
             if not entry.library.exists() and not (own / entry.digest).exists():
-                self._ahead.add(entry.digest, submission, partial(self._begin, entry, check))
+                self._ahead.add(entry.digest, submission, partial(begin, entry, check))
 
-    def begin_further_ahead(self, following: Sequence[Submission], *, check: bool) -> None:
-        """`begin_ahead` for those of `following` that there is room for, in their order."""
+    def begin_further_ahead(self, following: Sequence[Submission], *, check: bool, waits: bool = False) -> None:
+        """`begin_ahead` for those of `following` that there is room for, in their order; with `waits`, where a
+        submission waits for a build of its own, only if that leaves room."""
         for submission in following:
-            if self._ahead.has_room:
-                self.begin_ahead(submission, check=check)
+            if self._ahead.has_room and (self._ahead.is_wide or not waits):
+                self.begin_ahead(submission, check=check, gently=True)
 
     def end(self, begun_for: Submission | None = None) -> None:
         """End what is built and was not asked for, of all or of what was begun for one submission."""
@@ -135,6 +152,12 @@ class Builds:
         shared = filter(is_shared, extensions)
         entries = [Entry.of(extension, self._toolchains[check], shared_builds()) for extension in shared]
         return list({entry.digest: entry for entry in entries}.values())
+
+    def _begin_gently(self, entry: Entry, check: bool) -> Worker:
+        worker = self._begin(entry, check)
+        with contextlib.suppress(OSError):
+            os.setpriority(os.PRIO_PROCESS, worker.pid, NICENESS)  # its compilers are started with it
+        return worker
 
     def _begin(self, entry: Entry, check: bool) -> Worker:
         if begun := self._ahead.take(entry.digest):
