@@ -10,6 +10,7 @@ verbs/         what eval.py does beside judging, a verb a file
 api/           judging from a Python program
 serve/         judging for programs in any language: JSON lines on standard input and output
 watch/         a submission judged each time it is saved
+shares         a plan that several processes judge side by side
 lanes/         processes that judge one submission after the other, for a caller that never loads torch
 again/         what was judged before, judged anew: sources of the database, bundles
 run            a plan becomes results

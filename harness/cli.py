@@ -23,7 +23,8 @@ from harness.report.paragraphs import wrapped
 from harness.report.progress import listening
 from harness.report.view import View, console
 from harness.report.workflow import no_commands, would_command
-from harness.run import INTERRUPTED, RunStopped, run
+from harness.run import INTERRUPTED, RunStopped
+from harness.shares import run_side_by_side, usual_jobs
 from harness.storage import cache
 from harness.storage.disk import full_is_said
 from harness.store import Keeper, texts_of
@@ -60,7 +61,7 @@ def _judge(asked: Judge) -> Exit:
             beside = " beside the problem's own" if asked.arguments.problem else ""
             return _complain(f"There is no submission here: no .py file was found{beside}.", Exit.NOTHING)
         answered = known(output.db, plan) if asked.may_answer and output.db else []
-        results, cause, not_kept = _run(without(plan, answered), output)
+        results, cause, not_kept = _run(without(plan, answered), asked.jobs, output)
         results = msgspec.structs.replace(results, evaluations=in_order(plan, [*answered, *results.evaluations]))
         _report(results, plan, asked, shows_boards=asked.shows_boards and not not_kept)
     if not_kept:
@@ -73,13 +74,13 @@ def _judge(asked: Judge) -> Exit:
     return code
 
 
-def _run(plan: RunPlan, output: Output) -> tuple[Results, UsageError | HarnessError | None, str]:
+def _run(plan: RunPlan, jobs: int | None, output: Output) -> tuple[Results, UsageError | HarnessError | None, str]:
     """The results, what ended the run before its end, if anything did, and why they are not kept, if they are not."""
     view = View(quiet=output.quiet, verbose=output.verbose)
     with no_commands(sys.stderr), listening(console(sys.stderr, output.color), view) as tell:
         keeper = Keeper(output.db, plan, tell) if output.db else None
         try:
-            results, cause = run(plan, keeper or tell), None
+            results, cause = run_side_by_side(plan, jobs or usual_jobs(plan), keeper or tell), None
         except RunStopped as stopped:
             results, cause = stopped.results, stopped.cause
     return results, cause, keeper.failure if keeper else ""

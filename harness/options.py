@@ -45,6 +45,8 @@ class Judge:
 
     arguments: Arguments
     output: Output
+    jobs: int | None = None
+    """How many processes judge side by side; None for what is usual here."""
     may_answer: bool = False
     """Whether what the store has a verdict on is not judged anew."""
 
@@ -171,6 +173,13 @@ class _Judging(click.Command):
     metavar="X",
     help="Fail (exit 4) unless the whole interval of the speedup over eager is above X.",
 )
+@click.option(
+    "-j",
+    "--jobs",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Processes that judge side by side, each some of the submissions (default: one for each GPU, else one).",
+)
 @click.option("--json", metavar="FILE", help="Write the results as JSON; - for standard output.")
 @click.option(
     "--report",
@@ -205,6 +214,7 @@ def judging(
     db: Path | None,
     no_store: bool,
     again: bool,
+    jobs: int | None,
     **given: Any,
 ) -> Judge:
     if quick and thorough:
@@ -224,7 +234,7 @@ def judging(
     )
     plain = Arguments(problem=arguments.problem, device=arguments.device, timing=arguments.timing,
                       isolation=arguments.isolation, min_speedup=arguments.min_speedup)  # fmt: skip
-    return Judge(arguments, output, may_answer=arguments == plain and kept is not None and not again)
+    return Judge(arguments, output, jobs, may_answer=arguments == plain and kept is not None and not again)
 
 
 _program = _Program(

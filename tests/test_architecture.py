@@ -19,12 +19,13 @@ LEAVES = {"errors", "explanations", "garbage", "inputs", "notes", "paths", "reas
 }
 ALLOWED = {
     "cli": {"crash", "environment", "errors", "exits", "isolation", "options", "paths", "plan", "process", "report"}
-    | {"run"}
+    | {"run", "shares"}
     | {"storage", "store", "verdict"},
     "again": {"device", "errors", "events", "paths", "plan", "problem", "report", "run", "settings", "storage"}
     | {"store", "submission", "verdict", "version"},
     "api": {"errors", "lanes", "verdict"},
     "serve": {"crash", "errors", "lanes", "reasons", "report", "verdict"},
+    "shares": {"device", "errors", "events", "lanes", "plan", "process", "reasons", "run", "submission", "verdict"},
     "lanes": {"crash", "device", "environment", "errors", "events", "isolation", "judge", "paths", "plan", "problem"}
     | {"process", "reasons", "report", "run", "settings", "storage", "store", "verdict"},
     "watch": {"comparison", "device", "errors", "lanes", "paths", "plan", "report", "submission", "timed", "verdict"},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.metadata
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
@@ -66,6 +67,15 @@ def _gpu_count() -> int:
     if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)):
         return 0
     return count.value
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that submissions can be judged on here, as CUDA_VISIBLE_DEVICES names each."""
+    if not _has_gpu():
+        return []
+    count = _gpu_count()
+    named = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(count))))
+    return [name.strip() for name in named.split(",")][:count]
 
 
 def _torch_is_cpu_build() -> bool:

@@ -1,0 +1,286 @@
+"""A plan that several processes judge side by side, each its share of the submissions, on a GPU of its own where there
+are several. What they time waits for its turn (harness.device.turns), and builds are of all of them.
+
+The processes are this program's own: nothing of a submission runs in them, as nothing does in this one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from harness import process
+from harness.device.choose import visible_gpus
+from harness.errors import HarnessError, UsageError, name_of
+from harness.events import Building, Event, Finished, LeftOut, Loading, OnEvent, Queued
+from harness.lanes.loading import ends_with_its_caller
+from harness.plan import Group, RunPlan
+from harness.reasons import Reason
+from harness.run import INTERRUPTED, RunStopped, run
+from harness.submission import Submission
+from harness.verdict import SCHEMA, Errored, Evaluation, Results
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+# How long processes that are to end may take to say what they have; a killed one says nothing.
+ENDING_S = 20.0
+
+# So many processors are enough for a process that judges, its submission, and a build ahead.
+ENOUGH_PROCESSORS = 4
+
+
+@dataclass(frozen=True)
+class _Said:
+    """The last that a process says: its results, and what ended it before its end."""
+
+    results: Results
+    cause: str = ""
+    is_usage: bool = False
+
+
+def usual_jobs(plan: RunPlan) -> int:
+    """A process for each GPU, where submissions are judged on one; else a single one."""
+    on_gpu = sum(len(group.submissions) for group in plan.groups if group.device == "cuda")
+    return max(1, min(len(visible_gpus()), on_gpu)) if on_gpu else 1
+
+
+def run_side_by_side(plan: RunPlan, jobs: int, on_event: OnEvent) -> Results:
+    """The results of a plan, as `run` has them, by `jobs` processes. Raises as `run` does, and UsageError for a number
+    of processes that is none. A process that is killed costs the submission that it judges: an error, not_judged."""
+    if jobs < 1:
+        raise UsageError(f"--jobs must be at least 1, and {jobs} was given.")
+    shares = [share for share in (_share(plan, number, jobs) for number in range(jobs)) if share.groups]
+    if len(shares) < 2:
+        return run(plan, on_event)
+    return _Together(plan, shares, on_event).run()
+
+
+def _share(plan: RunPlan, number: int, count: int) -> RunPlan:
+    """Every `count`th submission of each group: a folder's neighbours are often alike, and take as long."""
+    groups = [replace(group, submissions=group.submissions[number::count]) for group in plan.groups]
+    return replace(plan, groups=tuple(group for group in groups if group.submissions), notices=())
+
+
+@dataclass
+class _Member:
+    """One of the processes, and what is left for it."""
+
+    number: int
+    count: int
+    share: RunPlan
+    process: Any = None
+    talk: Connection | None = None
+    loaded: tuple[str, str] = ("", "")
+    """The problem and the device of what it judges."""
+    at: Submission | None = None
+    """What it judges now."""
+    has_judged: bool = False
+    """Whether this process has come as far as a submission."""
+
+    def begin(self) -> None:
+        from multiprocessing import get_context  # most runs need none
+
+        context = get_context("spawn")  # a fork would have this process's threads
+        self.talk, other = context.Pipe()
+        gpus = visible_gpus()
+        gpu = gpus[self.number % len(gpus)] if gpus else ""
+        processors = _processors(self.number, self.count)
+        self.process = context.Process(target=_judge, args=(self.share, gpu, processors, other))
+        self.process.start()
+        self.has_judged = False
+        other.close()
+
+    def notice(self, event: Event) -> None:
+        """Remember what is left, and what of it is judged now."""
+        match event:
+            case Loading():
+                self.loaded = event.problem, event.device
+            case Building():
+                self.has_judged = True
+                groups = (group for group in self.share.groups if _key(group) == self.loaded)
+                self.at = next((s for group in groups for s in group.submissions if s.name == event.submission), None)
+            case Finished():
+                self.loaded = event.evaluation.problem, event.evaluation.device
+                self.leave_out(event.evaluation.submission)
+
+    def leave_out(self, name: str) -> None:
+        groups = [
+            replace(group, submissions=tuple(s for s in group.submissions if s.name != name))
+            if _key(group) == self.loaded
+            else group
+            for group in self.share.groups
+        ]
+        self.share = replace(self.share, groups=tuple(group for group in groups if group.submissions))
+        self.at = None
+
+
+def _key(group: Group) -> tuple[str, str]:
+    return name_of(group.problem), group.device
+
+
+def _processors(number: int, count: int) -> list[int]:
+    """Those that one of `count` processes uses alone, where there are enough: builds of others are not beside what it
+    times. All where there are not."""
+    all_of_them = sorted(os.sched_getaffinity(0))
+    each = len(all_of_them) // count
+    return all_of_them[number * each : (number + 1) * each] if each >= ENOUGH_PROCESSORS else all_of_them
+
+
+class _Together:
+    """Processes that judge one plan."""
+
+    def __init__(self, plan: RunPlan, shares: Sequence[RunPlan], on_event: OnEvent) -> None:
+        self._plan = plan
+        self._tell = on_event
+        self._members = [_Member(number, len(shares), share) for number, share in enumerate(shares)]
+        self._evaluations: list[Evaluation] = []
+        self._isolation: dict[str, Any] = {}
+        self._left_out: set[LeftOut] = set()
+        self._cause: UsageError | HarnessError | None = None
+        self._count = sum(len(group.submissions) for group in plan.groups)
+
+    def run(self) -> Results:
+        for notice in self._plan.notices:
+            self._tell(notice)
+        for group in self._plan.groups:
+            for submission in group.submissions:
+                self._tell(Queued(submission.name, name_of(group.problem), group.device))
+        try:
+            for member in self._members:
+                member.begin()
+            while self._running() and not self._cause:
+                self._hear(None)
+        except KeyboardInterrupt:
+            self._cause = HarnessError(INTERRUPTED)
+        finally:
+            self._end()
+        if self._cause and not self._evaluations:
+            raise self._cause
+        if self._cause:
+            raise RunStopped(self._results(), self._cause) from self._cause
+        return self._results()
+
+    def _running(self) -> list[_Member]:
+        return [member for member in self._members if member.talk]
+
+    def _end(self) -> None:
+        """End those that still run, and hear what they have."""
+        for member in self._running():
+            member.process.terminate()  # it ends what it has started, and says what it has
+        while self._running() and self._hear(ENDING_S, restarts=False):
+            pass
+        for member in self._members:
+            if member.process:
+                member.process.join(ENDING_S)
+                member.process.kill()
+
+    def _hear(self, timeout_s: float | None, *, restarts: bool = True) -> bool:
+        """Take what is said next; whether anything was."""
+        from multiprocessing.connection import wait
+
+        ready = wait([member.talk for member in self._running() if member.talk], timeout_s)
+        for member in self._running():
+            if member.talk in ready:
+                self._take(member, restarts=restarts)
+        return bool(ready)
+
+    def _take(self, member: _Member, *, restarts: bool) -> None:
+        assert member.talk
+        try:
+            said = member.talk.recv()
+        except (EOFError, OSError):
+            member.talk = None
+            if restarts:
+                self._lost(member)
+            return
+        if isinstance(said, _Said):
+            member.talk = None
+            self._isolation |= said.results.environment.get("isolation", {})
+            if said.cause and not self._cause:
+                self._cause = UsageError(said.cause) if said.is_usage else HarnessError(said.cause)
+            return
+        member.notice(said)
+        self._pass_on(said)
+
+    def _pass_on(self, event: Event) -> None:
+        if isinstance(event, Queued):
+            return
+        if isinstance(event, LeftOut):  # each process says it
+            if event in self._left_out:
+                return
+            self._left_out.add(event)
+        if isinstance(event, Finished):
+            self._evaluations.append(event.evaluation)
+            event = Finished(event.evaluation, len(self._evaluations), self._count)
+        self._tell(event)
+
+    def _lost(self, member: _Member) -> None:
+        """A process was killed: what it judged has no verdict, and another process judges the rest of its share."""
+        member.process.join()
+        how = _how(member.process.exitcode)
+        if not member.has_judged:  # nor would the next one
+            self._cause = HarnessError(f"A process that judges ended {how} before its first submission. Run it again.")
+            return
+        if member.at:
+            not_judged = self._not_judged(member.at, *member.loaded, how)
+            member.leave_out(member.at.name)
+            self._pass_on(Finished(not_judged, 0, 0))
+        if member.share.groups:
+            member.begin()
+
+    def _not_judged(self, submission: Submission, problem: str, device: str, how: str) -> Evaluation:
+        return Errored(
+            problem=problem,
+            submission=submission.name,
+            source_sha256=submission.sha256,
+            device=device,
+            seed=self._plan.settings.seed,
+            effort=self._plan.settings.effort,
+            cases=[],
+            reason=Reason.NOT_JUDGED,
+            message=f"The process that judged it ended {how}. Run it again.",
+        )
+
+    def _results(self) -> Results:
+        """In the plan's order."""
+        planned = [(*_key(group), s.name, s.sha256) for group in self._plan.groups for s in group.submissions]
+        in_order = sorted(
+            self._evaluations, key=lambda e: planned.index((e.problem, e.device, e.submission, e.source_sha256))
+        )
+        return Results(schema=SCHEMA, environment={"isolation": self._isolation}, evaluations=in_order)
+
+
+def _how(code: int | None) -> str:
+    return f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"with exit code {code}"
+
+
+# ---------------------------------------------------------------------- a process
+
+
+def _judge(share: RunPlan, gpu: str, processors: list[int], talk: Connection) -> None:
+    """Judge a share and say all that happens."""
+    if not ends_with_its_caller():
+        return
+    os.sched_setaffinity(0, processors)
+    if gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpu
+    process.prepare()
+    with contextlib.suppress(BrokenPipeError):
+        talk.send(_said(share, talk.send))
+
+
+def _said(share: RunPlan, tell: OnEvent) -> _Said:
+    nothing = Results(schema=SCHEMA, environment={}, evaluations=[])
+    try:
+        return _Said(run(share, tell))
+    except RunStopped as stopped:
+        return _Said(stopped.results, str(stopped.cause), isinstance(stopped.cause, UsageError))
+    except (UsageError, HarnessError) as error:
+        return _Said(nothing, str(error), isinstance(error, UsageError))
+    except KeyboardInterrupt:
+        return _Said(nothing, INTERRUPTED)
