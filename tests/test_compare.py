@@ -332,7 +332,7 @@ def test_the_same_code_slowed_by_5_percent_is_slower_around_150_us_or_the_report
 def test_where_two_gpus_were_timed_at_once_fewer_are_seen():
     called = [row for row in slowed_by_5_percent("h100") if not row.part]
     assert len(called) > 60
-    assert 0.7 * len(called) <= sum(row.difference is Difference.SLOWER for row in called)  # docs/comparing.md says so
+    assert 0.55 * len(called) <= sum(row.difference is Difference.SLOWER for row in called)  # docs/comparing.md says so
 
 
 def of_file(name, submission):

@@ -268,7 +268,7 @@ def test_the_gates_proof_shows_the_run_that_decided(tmp_path):
         return {"name": name, "expected": got, "got": got, "seconds": 30.0, "as_expected": True, "slower": slower}
 
     content = {
-        "submission": "mine", "headline_us": 150.0, "complete": True,
+        "submission": "mine", "median_us": 150.0, "complete": True,
         "environment": {"gpu": "GPU", "torch": "2", "date": "2027-01-02"},
         "runs": [
             run("main", 0), run("wrong", 1),
