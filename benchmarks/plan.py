@@ -112,6 +112,7 @@ def gpu() -> Plan:
         *([_evaluation(problem, FEWER_PEERS)] for problem in problems.values()),
         [_shapes()],
         [_repeatability()],
+        [_full_machine()],
         [_counters()],
         [_profile(HEADLINE)],
         [_profile(BACKWARD)],
@@ -132,6 +133,7 @@ def cpu() -> Plan:
     everything = ("submissions", "problems", "tests/hostile")
     api = ("benchmarks/api_costs.py", f"{LADDER}/rung3_warp_shuffle.py", *emulated)
     cold = ("benchmarks/cold_gate.py", "--warm-cache")
+    full = ("benchmarks/full_machine.py", *emulated, "--count", "50")
     hostile = ("-m", "tests.hostile", "--device", "cpu", "--device", "emulator", "--jobs", "2", "--timed-jobs", "1")
     return [
         [_on_cpu("hostile", 270, hostile, ("-k", "form/control"), ("tests/hostile",))],
@@ -142,6 +144,7 @@ def cpu() -> Plan:
         [_on_cpu("warm_evaluation", 60, warm, ("-k", "random 1", "--runs", "1"), (LADDER, "problems/layernorm.py"))],
         [_on_cpu("api_costs", 200, api, ("--case", "random 1", "--runs", "1"), (LADDER, "problems/layernorm.py"))],
         [_on_cpu("pool_of_faults", 600, ("benchmarks/pool_of_faults.py",), ("--count", "4"), ("tests/hostile",))],
+        [_on_cpu("full_machine", 330, full, ("--count", "2", "--alone", "1"), (FOURTH_RUNG,))],
         [_on_cpu("cold_gate", 130, cold, (), (f"{LADDER}/rung3_warp_shuffle.py",))],
         [_on_cpu("same_twice_cpu_vectorised", 60, twice, ONE_TIMED_CASE, (ON_CPU, "problems/layernorm.py"))],
     ]
@@ -369,6 +372,20 @@ def _gate_proof() -> Step:
         seconds=800,
         limit_s=1200,
         dry_run=("benchmarks/gate_proof.py", f"{LADDER}/rung3_warp_shuffle.py", "--unchanged", "1", *out),
+        reads=(FOURTH_RUNG,),
+    )
+
+
+def _full_machine() -> Step:
+    """Many submissions that nobody has built, in one run."""
+    program, out = "benchmarks/full_machine.py", ("--json", f"{FOLDER}/full_machine.json")
+    return Step(
+        name="full_machine",
+        words=(program, "--count", "64", *out),
+        files=("full_machine.json",),
+        seconds=1300,
+        limit_s=2600,
+        dry_run=(program, "--device", "emulator", "--count", "2", "--alone", "1", *out),
         reads=(FOURTH_RUNG,),
     )
 

@@ -1,0 +1,147 @@
+#!/usr/bin/env python3
+"""How long one run takes over many submissions that nobody has built, beside what it would take one after another.
+
+    python benchmarks/full_machine.py [SUBMISSION] [--count N] [--alone N] [--jobs N] [--device D] [--no-timing]
+
+The submissions are copies of one whose kernels are named anew, so that each is built. All are judged by one run of
+`eval.py FOLDER`, then `--alone` others by a run each. Printed are the run's seconds; how long the device was busy, from
+the first case of a submission to its last time; the seconds of all builds over the processors; and what the run may
+take by both: 1.2 times the one or 1.3 times the other, whichever is larger.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from common import ROOT, evaluate, save, seconds_of
+
+DEFAULT = ROOT / "submissions" / "layernorm" / "rung4_vectorised_registers.py"
+BUSY_TIMES, BUILD_TIMES = 1.2, 1.3
+
+
+@dataclass
+class Watched:
+    """When what happened to each submission."""
+
+    begun_s: dict[str, float] = field(default_factory=dict)
+    busy_s: dict[str, float] = field(default_factory=dict)
+    build_s: dict[str, float] = field(default_factory=dict)
+    statuses: list[str] = field(default_factory=list)
+
+    def __call__(self, event: object) -> None:
+        from harness.events import Finished, Judging
+        from harness.verdict import status_of
+
+        match event:
+            case Judging():
+                self.begun_s.setdefault(event.submission, time.monotonic())
+            case Finished(evaluation):
+                begun_s = self.begun_s.get(evaluation.submission, time.monotonic())
+                self.busy_s[evaluation.submission] = time.monotonic() - begun_s
+                self.build_s[evaluation.submission] = evaluation.build.seconds if evaluation.build else 0.0
+                self.statuses.append(status_of(evaluation))
+
+
+def write_variants(source: str, folder: Path, names: Sequence[str]) -> list[Path]:
+    """Copies that ask for extensions of names of their own."""
+    paths = []
+    for name in names:
+        path = folder / f"{name}.py"
+        path.write_text(source.replace('name="', f'name="{name}_'))
+        paths.append(path)
+    return paths
+
+
+def judged_s(paths: Sequence[Path], arguments: argparse.Namespace, watched: Watched) -> float:
+    """Seconds of a run over these. Ends this process where one is not accepted."""
+    from harness.plan import Arguments, make_plan
+    from harness.shares import run_side_by_side, usual_jobs
+
+    begun_s = time.monotonic()
+    plan = make_plan(
+        Arguments(paths=tuple(paths), problem="layernorm", device=arguments.device, timing=arguments.timing)
+    )
+    run_side_by_side(plan, arguments.jobs or usual_jobs(plan), watched)
+    seconds = time.monotonic() - begun_s
+    if wrong := [status for status in watched.statuses if status != "accepted"]:
+        sys.exit(f"{len(wrong)} of {len(watched.statuses)} submissions are not accepted.")
+    return seconds
+
+
+def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    from harness.device.choose import visible_gpus
+
+    source = arguments.submission.read_text()
+    (first,) = write_variants(source, folder, ["first"])
+    judged_s([first], arguments, Watched())  # what all need is built, and torch's compiler has what it keeps
+    alone_s = [_alone_s(path, arguments) for path in write_variants(source, folder, _names("alone", arguments.alone))]
+    watched = Watched()
+    together_s = judged_s(write_variants(source, folder, _names("variant", arguments.count)), arguments, watched)
+    busy_s, build_s = sum(watched.busy_s.values()), sum(watched.build_s.values())
+    lanes = arguments.jobs or max(1, len(visible_gpus()))
+    processors = len(os.sched_getaffinity(0))
+    return {
+        "submission": arguments.submission.stem, "count": arguments.count, "processors": processors, "lanes": lanes,
+        "together_s": together_s, "busy_s": busy_s, "build_s": build_s, "alone_s": alone_s,
+        "may_take_s": max(BUSY_TIMES * busy_s / lanes, BUILD_TIMES * build_s / processors),
+        "timed": arguments.timing,
+    }  # fmt: skip
+
+
+def _alone_s(path: Path, arguments: argparse.Namespace) -> float:
+    """Seconds of `eval.py` for one submission."""
+    begun_s = time.monotonic()
+    device = ["--device", arguments.device] if arguments.device else []
+    evaluate(path, "--problem", "layernorm", *device, *([] if arguments.timing else ["--no-timing"]))
+    return time.monotonic() - begun_s
+
+
+def _names(word: str, count: int) -> list[str]:
+    return [f"{word}_{number}" for number in range(count)]
+
+
+def parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("submission", nargs="?", type=Path, default=DEFAULT)
+    parser.add_argument("--count", type=int, default=64, help="submissions in one run")
+    parser.add_argument("--alone", type=int, default=3, help="submissions that are judged one after another")
+    parser.add_argument("--jobs", type=int, help="as eval.py has it")
+    parser.add_argument("--device", choices=["cuda", "cpu", "emulator"], help="as eval.py has it")
+    parser.add_argument("--no-timing", dest="timing", action="store_false", help="verdicts only")
+    parser.add_argument("--json", type=Path, help="where to keep what was measured")
+    return parser
+
+
+def main() -> int:
+    arguments = parser().parse_args()
+    from harness import process
+    from harness.storage import cache
+
+    with tempfile.TemporaryDirectory(prefix="kernelgate-full-") as folder:
+        os.environ.setdefault("KERNELGATE_CACHE", str(Path(folder) / "cache"))
+        process.prepare()
+        with cache.in_use():
+            found = measure(arguments, Path(folder))
+    save(arguments.json, found)
+    alone_s = sum(found["alone_s"]) / len(found["alone_s"]) if found["alone_s"] else float("nan")
+    print(
+        f"{found['count']} of {found['submission']}: {found['together_s']:.1f} s, may take {found['may_take_s']:.1f} s"
+    )
+    print(f"  the device was busy for {found['busy_s']:.1f} s on {found['lanes']} lanes, idle for "
+          f"{1 - found['busy_s'] / found['lanes'] / found['together_s']:.0%}")  # fmt: skip
+    print(f"  builds took {found['build_s']:.1f} s, on {found['processors']} processors")
+    print(f"  one after another: {seconds_of(found['alone_s'])} s each; "
+          f"{alone_s * found['count'] / found['together_s']:.2f} times as fast together")  # fmt: skip
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
