@@ -39,7 +39,14 @@ def listening(console: Console, view: View) -> Iterator[OnEvent]:
         yield lambda _event: None
     elif console.is_terminal and console.file.isatty():  # a pipe that was to be coloured is none
         with console.status("starting") as status:
-            yield _Listener(console, status.update)
+            so_far = SoFar(status.update)
+            listener = _Listener(console, so_far.show)
+
+            def tell(event: Event) -> None:
+                so_far.count(event)
+                listener(event)
+
+            yield tell
     else:
         yield _Listener(console, _Log(console).step if view.verbose else None, names_finished=True)
 
@@ -53,6 +60,34 @@ class _Log:
 
     def step(self, text: str) -> None:
         self._console.print(Text(f"{time.monotonic() - self._started_s:7.2f} s  {text}"))
+
+
+class SoFar:
+    """Puts in front of each step of several submissions how many are judged, and when the rest may be."""
+
+    def __init__(self, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` tells seconds."""
+        self._show = show
+        self._clock = clock
+        self._count = 0
+        self._done = 0
+        self._started_s = clock()
+
+    def count(self, event: Event) -> None:
+        self._count += isinstance(event, Queued)
+        self._done += isinstance(event, Finished)
+
+    def show(self, step: str) -> None:
+        if self._count < 2:
+            self._show(step)
+            return
+        left_s = (self._clock() - self._started_s) * (self._count - self._done) / max(self._done, 1)
+        left = f", {_about(left_s)} left" if self._done else ""
+        self._show(f"{self._done} of {self._count} judged{left} · {step}")
+
+
+def _about(seconds: float) -> str:
+    return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {seconds:.0f} s"
 
 
 class _Listener:
