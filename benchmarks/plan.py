@@ -132,6 +132,7 @@ def cpu() -> Plan:
     on_emulator = (f"{agreement}/corpus_on_emulator.py",)
     everything = ("submissions", "problems", "tests/hostile")
     api = ("benchmarks/api_costs.py", f"{LADDER}/rung3_warp_shuffle.py", *emulated)
+    cluster = ("benchmarks/cluster_simulation.py",)
     cold = ("benchmarks/cold_gate.py", "--warm-cache")
     full = ("benchmarks/full_machine.py", *emulated, "--count", "50")
     hostile = ("-m", "tests.hostile", "--device", "cpu", "--device", "emulator", "--jobs", "2", "--timed-jobs", "1")
@@ -145,6 +146,7 @@ def cpu() -> Plan:
         [_on_cpu("api_costs", 200, api, ("--case", "random 1", "--runs", "1"), (LADDER, "problems/layernorm.py"))],
         [_on_cpu("pool_of_faults", 600, ("benchmarks/pool_of_faults.py",), ("--count", "4"), ("tests/hostile",))],
         [_on_cpu("full_machine", 330, full, ("--count", "2", "--alone", "1"), (FOURTH_RUNG,))],
+        [_on_cpu("cluster_simulation", 240, cluster, ("--count", "4", "--actors", "2"), ("tests/hostile",))],
         [_on_cpu("cold_gate", 130, cold, (), (f"{LADDER}/rung3_warp_shuffle.py",))],
         [_on_cpu("same_twice_cpu_vectorised", 60, twice, ONE_TIMED_CASE, (ON_CPU, "problems/layernorm.py"))],
     ]

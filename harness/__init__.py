@@ -12,6 +12,7 @@ serve/         judging for programs in any language: JSON lines on standard inpu
 watch/         a submission judged each time it is saved
 shares         a plan that several processes judge side by side
 lanes/         processes that judge one submission after the other, for a caller that never loads torch
+cluster/       a run on the nodes of a cluster, through Ray
 again/         what was judged before, judged anew: sources of the database, bundles
 run            a plan becomes results
 plan           what a run will do, decided before it begins

@@ -13,6 +13,7 @@ import msgspec
 
 from harness import crash, exits, process
 from harness.errors import HarnessError, UsageError, name_of
+from harness.events import OnEvent
 from harness.exits import Exit
 from harness.options import Judge, Output, parse
 from harness.paths import shown_path
@@ -61,7 +62,7 @@ def _judge(asked: Judge) -> Exit:
             beside = " beside the problem's own" if asked.arguments.problem else ""
             return _complain(f"There is no submission here: no .py file was found{beside}.", Exit.NOTHING)
         answered = known(output.db, plan) if asked.may_answer and output.db else []
-        results, cause, not_kept = _run(without(plan, answered), asked.jobs, output)
+        results, cause, not_kept = _run(without(plan, answered), asked)
         results = msgspec.structs.replace(results, evaluations=in_order(plan, [*answered, *results.evaluations]))
         _report(results, plan, asked, shows_boards=asked.shows_boards and not not_kept)
     if not_kept:
@@ -74,16 +75,25 @@ def _judge(asked: Judge) -> Exit:
     return code
 
 
-def _run(plan: RunPlan, jobs: int | None, output: Output) -> tuple[Results, UsageError | HarnessError | None, str]:
+def _run(plan: RunPlan, asked: Judge) -> tuple[Results, UsageError | HarnessError | None, str]:
     """The results, what ended the run before its end, if anything did, and why they are not kept, if they are not."""
+    output = asked.output
     view = View(quiet=output.quiet, verbose=output.verbose)
     with no_commands(sys.stderr), listening(console(sys.stderr, output.color), view) as tell:
         keeper = Keeper(output.db, plan, tell) if output.db else None
         try:
-            results, cause = run_side_by_side(plan, jobs or usual_jobs(plan), keeper or tell), None
+            results, cause = _judged(plan, asked, keeper or tell), None
         except RunStopped as stopped:
             results, cause = stopped.results, stopped.cause
     return results, cause, keeper.failure if keeper else ""
+
+
+def _judged(plan: RunPlan, asked: Judge, tell: OnEvent) -> Results:
+    if not asked.arguments.cluster:
+        return run_side_by_side(plan, asked.jobs or usual_jobs(plan), tell)
+    from harness import cluster
+
+    return cluster.run(plan, asked.arguments, tell)
 
 
 def _report(results: Results, plan: RunPlan, asked: Judge, *, shows_boards: bool) -> None:
@@ -92,7 +102,7 @@ def _report(results: Results, plan: RunPlan, asked: Judge, *, shows_boards: bool
     output = asked.output
     texts = texts_of(plan) if output.reports else {}
     view = View(output.quiet, output.verbose, plan.settings.check, texts=texts, files=_files_of(plan))
-    environment = _environment() if output.reports else {}
+    environment = _environment() if output.reports and not asked.arguments.cluster else {}  # a cluster's is there
     failed = writing.write(output.reports, results, environment, view)
     if not writing.go_to_stdout(output.reports):
         boards_of = output.db if shows_boards else None

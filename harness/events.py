@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from harness.verdict import Evaluation
 
@@ -105,6 +106,24 @@ class Finished:
     evaluation: Evaluation
     position: int
     count: int
+    environment: Mapping[str, Any] | None = None
+    """The machine and versions that it was judged with, where that was another machine."""
+
+
+@dataclass(frozen=True)
+class OnCluster:
+    """So many actors of a cluster have so many submissions, of which each judges one. Told where it changes."""
+
+    actors: int
+    under_way: int
+
+
+@dataclass(frozen=True)
+class SeatLost:
+    """An actor of the cluster is gone, or cannot be used; `submission` was judged there, and nothing is said of it."""
+
+    why: str
+    submission: str = ""
 
 
 Event = (
@@ -120,6 +139,8 @@ Event = (
     | Timing
     | Sanitizing
     | Finished
+    | OnCluster
+    | SeatLost
 )
 
 OnEvent = Callable[[Event], None]

@@ -180,6 +180,8 @@ class _Judging(click.Command):
     metavar="N",
     help="Processes that judge side by side, each some of the submissions (default: one for each GPU, else one).",
 )
+@click.option("--cluster", metavar="HOST:PORT", default="", help="Judge on a cluster of Ray's (docs/cluster.md).")
+@click.option("--accelerator", metavar="TYPE", default="", help="With --cluster: on GPUs of this model, as H100.")
 @click.option("--json", metavar="FILE", help="Write the results as JSON; - for standard output.")
 @click.option(
     "--report",
@@ -222,6 +224,8 @@ def judging(
     reports = [*given.pop("reports"), *([("json", json)] if json else [])]
     if db and no_store:
         raise UsageError("--db and --no-store exclude each other; give one of the two.")
+    if jobs and given["cluster"]:
+        raise UsageError("--jobs is of this machine, and --cluster has as many processes as its nodes; leave one out.")
     kept = None if no_store else db or results_db()
     output = Output(
         writing.each_for_itself(reports), given.pop("color"), given.pop("quiet"), given.pop("verbose"), kept

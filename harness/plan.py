@@ -15,6 +15,9 @@ from harness.paths import PROBLEMS, known_problems
 from harness.settings import Effort, Settings, fresh_seed
 from harness.submission import Submission, find_submissions, read_submission
 
+# Each node of a cluster chooses for itself, and says what it has chosen.
+ON_ITS_NODE = Isolation("as its node has it")
+
 
 @dataclass(frozen=True)
 class Arguments:
@@ -40,6 +43,10 @@ class Arguments:
     timeout_s: float = 60.0
     isolation: str = "auto"
     min_speedup: float | None = None
+    cluster: str = ""
+    """HOST:PORT of the cluster of Ray's that judges; empty for this machine."""
+    accelerator: str = ""
+    """Judge on the cluster's nodes with this model alone, by Ray's name."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +119,23 @@ def _refuse_what_cannot_be(arguments: Arguments, baselines: Sequence[str]) -> No
         raise UsageError("--min-speedup is over eager, which --against leaves out; add eager to --against.")
     if not arguments.timeout_s > 0:  # nor what is no number
         raise UsageError(f"--timeout must be more than 0 seconds, and {arguments.timeout_s:g} was given.")
+    if arguments.cluster:
+        _refuse_what_no_cluster_does(arguments, baselines)
+    elif arguments.accelerator:
+        raise UsageError("--accelerator chooses nodes of a cluster; give --cluster, too.")
+
+
+def _refuse_what_no_cluster_does(arguments: Arguments, baselines: Sequence[str]) -> None:
+    """Raises UsageError."""
+    if not arguments.device:
+        raise UsageError("--cluster needs --device: what this machine has says nothing of the cluster's nodes.")
+    if arguments.sanitize:
+        raise UsageError("--sanitize judges on this machine, and --cluster elsewhere; give one of the two.")
+    if files := [name for name in baselines if against.is_file(name)]:
+        raise UsageError(
+            f"--against names the file {files[0]}, and baselines from files do not go to a cluster; judge that file as "
+            "a submission there, or leave out --cluster."
+        )
 
 
 def _require_clocks(devices: Sequence[str]) -> None:
@@ -162,7 +186,7 @@ def _groups(arguments: Arguments) -> tuple[tuple[Group, ...], tuple[LeftOut, ...
 def _isolation(arguments: Arguments, device: str) -> Isolation:
     if arguments.sanitize:
         _require_sanitizer(device)
-    return choose_isolation(arguments.isolation, device)
+    return ON_ITS_NODE if arguments.cluster else choose_isolation(arguments.isolation, device)
 
 
 def _require_sanitizer(device: str) -> None:

@@ -223,7 +223,7 @@ def _looked_at(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) -
     with contextlib.closing(memory):
         for submission in group.submissions:
             on_event(Building(submission.name))
-            common = _of_all(group, found[1]) | _of_one(submission, group, plan)
+            common = fields_of_all(group, found[1]) | fields_of_one(submission, group, plan)
             evaluation = first_look.refusal(submission, memory.fd, group.isolation, group.problem, common)
             if evaluation:
                 refused.append(evaluation)
@@ -232,13 +232,13 @@ def _looked_at(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) -
     return dataclasses.replace(group, submissions=tuple(kept)), refused
 
 
-def _of_all(group: Group, cases: Sequence[Case]) -> dict[str, Any]:
+def fields_of_all(group: Group, cases: Sequence[Case]) -> dict[str, Any]:
     """Fields of all evaluations of a group."""
     digest = digest_of_cases(case.name for case in cases)
     return {"problem_sha256": _sha256(group.problem), "chosen_cases": digest}
 
 
-def _of_one(submission: Submission, group: Group, plan: RunPlan) -> dict[str, Any]:
+def fields_of_one(submission: Submission, group: Group, plan: RunPlan) -> dict[str, Any]:
     """Fields of an evaluation that no judge made."""
     return {
         "problem": name_of(group.problem),
@@ -288,7 +288,7 @@ def _judged(
     if not (found := chosen.of(group)):
         return
     problem, cases = found
-    of_all = _of_all(group, cases)
+    of_all = fields_of_all(group, cases)
     settings = plan.settings
     timed = _is_timed(group, plan)
     baselines = plan.against if timed else ()
@@ -335,6 +335,6 @@ def _contained(
         raise
     except Exception as error:
         message = f"{error} Run it again." if isinstance(error, JudgeFailed) else crash.report()
-        common = _of_one(submission, group, plan)
+        common = fields_of_one(submission, group, plan)
         evaluation = Errored(**common, reason=Reason.HARNESS_ERROR, message=message, cases=[])
         return evaluation, False

@@ -10,8 +10,9 @@ HERE = Path(__file__).resolve().parent
 
 # What only asks, tells or keeps: a change there moves no verdict and no time.
 _DECIDES_NOTHING = frozenset(
-    {"again", "api", "cli", "comparison", "crash", "diagnosis", "environment", "events", "exits", "explanations"}
-    | {"gate", "lanes", "options", "report", "serve", "shares", "store", "timed", "verbs", "version", "watch"}
+    {"again", "api", "cli", "cluster", "comparison", "crash", "diagnosis", "environment", "events", "exits"}
+    | {"explanations", "gate", "lanes", "options", "report", "serve", "shares", "store", "timed", "verbs"}
+    | {"version", "watch"}
 )
 _SOURCES = frozenset({".py", ".h", ".cuh", ".cpp", ".cu"})
 

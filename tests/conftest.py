@@ -16,6 +16,7 @@ FIRST = (
     "test_hostile.py",
     "test_hostile_opened.py",
     "test_shared_builds.py",
+    "test_cluster.py",
     "test_wrong_kernels.py",
     "test_api.py",
     "test_build.py",

@@ -19,11 +19,13 @@ LEAVES = {"errors", "explanations", "garbage", "inputs", "notes", "paths", "reas
 }
 ALLOWED = {
     "cli": {"crash", "environment", "errors", "exits", "isolation", "options", "paths", "plan", "process", "report"}
-    | {"run", "shares"}
+    | {"cluster", "events", "run", "shares"}
     | {"storage", "store", "verdict"},
     "again": {"device", "errors", "events", "paths", "plan", "problem", "report", "run", "settings", "storage"}
     | {"store", "submission", "verdict", "version"},
     "api": {"errors", "lanes", "verdict"},
+    "cluster": {"api", "device", "environment", "errors", "events", "isolation", "lanes", "paths", "plan", "reasons"}
+    | {"report", "run", "store", "submission", "verdict"},
     "serve": {"crash", "errors", "lanes", "reasons", "report", "verdict"},
     "shares": {"device", "errors", "events", "lanes", "plan", "process", "reasons", "run", "submission", "verdict"},
     "lanes": {"crash", "device", "environment", "errors", "events", "isolation", "judge", "paths", "plan", "problem"}

@@ -329,6 +329,21 @@ def pool_of_faults(folder: Path) -> str:
     return f"{where}\n\n" + _rows("what | measured", rows)
 
 
+def cluster_simulation(folder: Path) -> str:
+    """What sending and gathering cost, where judging costs nothing."""
+    content = measured(folder / "cluster_simulation.json", "cluster_simulation")
+    memory = content["memory_mib_of_tenths"]
+    rows = [
+        ["submissions, all of them right", f"{content['right']} of {content['count']}, {content['cases']} cases each"],
+        [f"a second, with {content['actors']} actors", f"{content['count'] / content['seconds']:.0f}"],
+        ["under way at most", str(content["longest_queue"])],
+        ["memory of eval.py's side in the first and the last tenth", f"{memory[0]} and {memory[-1]} MiB"],
+        ["memory when a report has all of them", f"{content['memory_mib_at_end']} MiB"],
+        ["the database", f"{content['database_mib']} MiB"],
+    ]
+    return f"{machine(content['environment'])}.\n\n" + _rows("what | measured", rows)
+
+
 def _range(seconds: list[float]) -> str:
     return f"{len(seconds)}: {min(seconds):.2f} to {max(seconds):.2f} s"
 
@@ -638,6 +653,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "warm": warm,
     "api costs": api_costs,
     "pool of faults": pool_of_faults,
+    "cluster simulation": cluster_simulation,
     "gate proof": gate_proof,
     "cold gate": cold_gate,
     "hostile": hostile,

@@ -29,6 +29,8 @@ class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     timing: bool = True
     check: bool = False
     first_failure: bool = False
+    device_time: bool = False
+    show_output: bool = False
     timeout_s: float = 60.0
 
     def arguments(self, path: Path, isolation: str) -> Arguments:
@@ -49,6 +51,8 @@ class Given(TypedDict, total=False):
     timing: bool
     check: bool
     first_failure: bool
+    device_time: bool
+    show_output: bool
     timeout_s: float
 
 

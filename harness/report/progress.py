@@ -18,9 +18,11 @@ from harness.events import (
     Judging,
     LeftOut,
     Loading,
+    OnCluster,
     OnEvent,
     Queued,
     Sanitizing,
+    SeatLost,
     Timing,
     WithoutEffect,
 )
@@ -127,6 +129,11 @@ def _notice(event: Event) -> str:
             return f"Left out: {event.name}, {event.why}."
         case WithoutEffect():
             return f"Without effect: {', '.join(event.options)}, {event.why}."
+        case SeatLost():
+            judged = (
+                f"; {event.submission} was judged there, and that says nothing about it" if event.submission else ""
+            )
+            return f"In the cluster: {event.why.rstrip('.')}{judged}."
     return ""
 
 
@@ -143,6 +150,8 @@ def _step(event: Event) -> str:
             return f"{event.submission}: waiting for the {event.device}, which another run uses"
         case Timing():
             return f"{event.submission}: timing {event.case}"
+        case OnCluster():
+            return f"{event.under_way} under way at {event.actors} actors"
         case Sanitizing():
             return f"{event.submission}: {event.tool}"
     return ""

@@ -56,12 +56,13 @@ def without(plan: RunPlan, answered: list[Evaluation]) -> RunPlan:
 
 def in_order(plan: RunPlan, evaluations: list[Evaluation]) -> list[Evaluation]:
     """The evaluations in the order in which the plan names what they are of."""
-    places = [
+    named = [
         (name_of(group.problem), group.device, submission.sha256)
         for group in plan.groups
         for submission in group.submissions
     ]
-    return sorted(evaluations, key=lambda e: places.index((e.problem, e.device, e.source_sha256)))
+    places = {name: place for place, name in reversed([*enumerate(named)])}  # of equal files the first one's
+    return sorted(evaluations, key=lambda e: places[e.problem, e.device, e.source_sha256])
 
 
 def _known(store: Store, group: Group, submission: Submission, *, timed: bool) -> Evaluation | None:

@@ -4,6 +4,7 @@ they are of."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +24,27 @@ class Keeper:
         self._plan = plan
         self._tell = tell
         self._environment: dict[str, Any] = {}
+        self._problems = {group.problem for group in plan.groups}
+        # Of ten thousand submissions one is read when it is judged.
+        self._files = {each.sha256: each.path for group in plan.groups for each in group.submissions}
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Finished) and not self.failure:
             try:
-                self._keep(event.evaluation)
+                self._keep(event.evaluation, event.environment or self._described())
             except (HarnessError, UsageError) as error:
                 self.failure = f"The evaluations are not kept: {error}"
         self._tell(event)
 
-    def _keep(self, evaluation: Evaluation) -> None:
+    def _keep(self, evaluation: Evaluation, environment: Mapping[str, Any]) -> None:
         with open_store(self._path) as store:  # not for the whole run: what it starts would inherit the file
-            store.add([evaluation], self._described(), _of(evaluation, texts_of(self._plan)))
+            store.add([evaluation], environment, self._texts(evaluation))
+
+    def _texts(self, evaluation: Evaluation) -> dict[str, bytes]:
+        """What it is of, as far as its files still hold that."""
+        paths = [self._files[sha256] for sha256 in [evaluation.source_sha256] if sha256 in self._files]
+        wanted = {evaluation.source_sha256, evaluation.problem_sha256}
+        return {sha256: text for sha256, text in _texts([*self._problems, *paths]).items() if sha256 in wanted}
 
     def _described(self) -> dict[str, Any]:
         """The machine and versions; the date is that of the first evaluation."""
@@ -49,13 +59,10 @@ class Keeper:
 def texts_of(plan: RunPlan) -> dict[str, bytes]:
     """What the files of submissions and problems hold now, by its SHA-256: one that changed since it was judged has
     another."""
-    paths = {group.problem for group in plan.groups}
-    paths |= {submission.path for group in plan.groups for submission in group.submissions}
-    texts = [path.read_bytes() for path in paths if path.is_file()]
+    submissions = [submission.path for group in plan.groups for submission in group.submissions]
+    return _texts([*(group.problem for group in plan.groups), *submissions])
+
+
+def _texts(paths: Iterable[Path]) -> dict[str, bytes]:
+    texts = [path.read_bytes() for path in dict.fromkeys(paths) if path.is_file()]
     return {hashlib.sha256(text).hexdigest(): text for text in texts}
-
-
-def _of(evaluation: Evaluation, texts: dict[str, bytes]) -> dict[str, bytes]:
-    """The texts that an evaluation is of."""
-    wanted = {evaluation.source_sha256, evaluation.problem_sha256}
-    return {sha256: text for sha256, text in texts.items() if sha256 in wanted}

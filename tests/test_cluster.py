@@ -1,0 +1,356 @@
+"""`--cluster`: eval.py on a local Ray of several nodes, one of which is lost in the middle; and what it refuses."""
+
+import importlib.metadata
+import os
+import platform
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import harness.cluster
+from harness.cluster.connection import connected
+from harness.cluster.places import places
+from harness.cluster.wire import About, decode_task, encode
+from harness.errors import HarnessError, UsageError
+from harness.events import SeatLost
+from harness.plan import Arguments, make_plan
+from harness.reasons import Reason
+from harness.report.formats import json as results_json
+from harness.store import open_store
+from harness.verdict import SCHEMA, Accepted, Errored, Results
+from harness.version import judge_version
+from tests.helpers import ROOT, run_eval
+
+RIGHT = (ROOT / "tests" / "hostile" / "form" / "control.py").read_text()
+WRONG = RIGHT.replace("+ self.bias", "+ self.bias + x")
+SLOW = f"import time\n\ntime.sleep(1)\n{RIGHT}"
+PROBLEM = ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py"
+
+# A node has one processor, so that two are two seats; Ray counts them and takes none.
+NODE = dict(num_cpus=1, object_store_memory=80 << 20)
+
+
+@pytest.fixture(scope="module")
+def local_ray():
+    """A head that judges nothing, and two nodes."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args=NODE | dict(num_cpus=0, include_dashboard=False))
+    for _ in range(2):
+        cluster.add_node(**NODE)
+    yield cluster
+    for node in [*cluster.worker_nodes, cluster.head_node]:
+        cluster.remove_node(node, allow_graceful=False)
+
+
+@pytest.fixture
+def submissions(tmp_path):
+    """Writes submissions into a folder, beside a problem that no node has."""
+    (tmp_path / "theirs.py").write_text(PROBLEM.read_text())
+
+    def write(**texts):
+        folder = tmp_path / "submissions"
+        folder.mkdir()
+        for name, text in texts.items():
+            (folder / f"{name}.py").write_text(text)
+        return folder, "--problem", tmp_path / "theirs.py", "--device", "cpu"
+
+    return write
+
+
+def statuses(results):
+    return {e["submission"]: (e["status"], e["reason"]) for e in results["evaluations"]}
+
+
+# ---------------------------------------------------------------------- judged on nodes
+
+
+def test_submissions_are_judged_on_nodes_and_reported_and_kept_as_those_judged_here(local_ray, submissions, tmp_path):
+    words = submissions(right=RIGHT, wrong=WRONG, broken="def (")
+    kept = tmp_path / "results.db"
+    run = run_eval(*words, "--cluster", local_ray.address, "--db", kept, "--seed", "7", program=True)
+    assert run.code == 1, run.stderr
+    assert statuses(run.results) == {
+        "broken": ("rejected", "load_failed"),
+        "right": ("accepted", None),
+        "wrong": ("rejected", "wrong_output"),
+    }
+    assert [*statuses(run.results)] == ["broken", "right", "wrong"]  # as the plan has them, whoever came first
+    environment = run.results["environment"]
+    assert environment["judge"] == judge_version()
+    assert environment["isolation"]["cpu"]["level"]
+    wrong = run.results["evaluations"][2]
+    words = shlex.split(wrong["cases"][0]["repeat"])
+    assert words[2:5] == [str(tmp_path / "submissions" / "wrong.py"), "--problem", str(tmp_path / "theirs.py")]
+    with open_store(kept) as store:
+        stored = list(store.stored("1"))
+    assert {each.evaluation.submission for each in stored} == {"right", "wrong", "broken"}
+    assert {each.environment["judge"] for each in stored} == {judge_version()}
+
+
+def test_a_node_that_is_lost_rejects_nothing(local_ray, submissions):
+    """Two seats with two submissions each: when the first has its verdict, the other seat's node judges one."""
+    words = [*submissions(**{f"slow_{number}": f"{SLOW}\n# {number}\n" for number in range(6)}), "--no-timing"]
+    command = [sys.executable, ROOT / "eval.py", *words, "--cluster", local_ray.address, "--no-store", "--json", "-"]
+    process = subprocess.Popen(
+        [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
+    )
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if line.startswith("1 of 6"):
+            local_ray.remove_node(next(iter(local_ray.worker_nodes)), allow_graceful=False)
+            local_ray.add_node(**NODE)  # as a batch system gives another
+    results = results_json.loads(process.stdout.read().encode())
+    assert process.wait() == 0, said
+    assert [type(evaluation) for evaluation in results.evaluations] == [Accepted] * 6
+    assert re.search(
+        r"In the cluster: \S+ was lost: .*; slow_\d was judged there, and that says nothing about it",
+        " ".join("".join(said).split()),
+    )
+    assert len([line for line in said if " of 6: ACCEPTED" in line]) == 6
+
+
+def test_nothing_judges_any_more_when_a_run_has_ended(local_ray, submissions):
+    import psutil
+
+    ends_s = time.monotonic() + 60
+    while any("harness.lanes.judging" in words for words in map(words_of, psutil.process_iter())):
+        assert time.monotonic() < ends_s
+        time.sleep(0.2)
+
+
+def words_of(process):
+    """Of those that an actor of Ray's started."""
+    import psutil
+
+    try:
+        return process.cmdline() if any("ray::" in each.name() for each in process.parents()) else []
+    except psutil.NoSuchProcess:
+        return []
+
+
+# ---------------------------------------------------------------------- seats that stand in for real ones
+
+
+class StandIn:
+    """Says that all is right, and what it judges with as a test wants."""
+
+    differs = ""
+
+    def __init__(self, _device, _isolation):
+        pass
+
+    def about(self):
+        import ray
+
+        own = {"judge": judge_version(), "kernelgate": importlib.metadata.version("kernelgate")}
+        own |= {"python": platform.python_version(), "processor": "one model"}
+        if self.differs:
+            own[self.differs] = f"that of {ray.get_runtime_context().get_node_id()}"
+        return encode(About(node="10.0.0.1", environment=own))
+
+    def judge(self, task, source, _problem):
+        if b"brings its seat down" in source:
+            os._exit(1)
+        evaluation = Accepted(
+            problem="theirs", submission=Path(decode_task(task).file).stem, device="cpu", seed=1, cases=[],
+            source_sha256="", problem_sha256="0",
+        )  # fmt: skip
+        return results_json.dumps(Results(schema=SCHEMA, environment={}, evaluations=[evaluation]))
+
+    def close(self):
+        pass
+
+
+class WithoutKernelgate(StandIn):
+    def __init__(self, *_given):
+        import kernelgate_that_is_not_there  # noqa: F401
+
+
+class OfManyModels(StandIn):
+    differs = "processor"
+
+
+class OfAnotherJudge(StandIn):
+    differs = "judge"
+
+
+class OfAnotherPython(StandIn):
+    differs = "python"
+
+
+def run_with(seat, local_ray, words, **given):
+    """The results of a run with stand-ins, and what was told of seats."""
+    folder, _, problem, *_ = words
+    arguments = Arguments(
+        paths=(folder,), problem=str(problem), device="cpu", cluster=local_ray.address, **{"timing": False} | given
+    )
+    told = []
+    results = harness.cluster.run(make_plan(arguments), arguments, told.append, seat)
+    return results.evaluations, [event for event in told if isinstance(event, SeatLost)]
+
+
+def test_what_brings_its_seat_down_three_times_is_not_judged_and_costs_the_others_nothing(local_ray, submissions):
+    words = submissions(a=RIGHT, b="# brings its seat down", c=RIGHT + "#", d=RIGHT + "##")
+    evaluations, lost = run_with(StandIn, local_ray, words)
+    assert [type(evaluation) for evaluation in evaluations] == [Accepted, Errored, Accepted, Accepted]
+    assert evaluations[1].reason == Reason.NOT_JUDGED
+    assert evaluations[1].message.startswith("Each of 3 processes that judged it was lost")
+    assert [event.submission for event in lost] == ["b", "b", "b"]
+
+
+def test_times_of_two_models_are_refused_before_anything_is_judged(local_ray, submissions):
+    words = submissions(a=RIGHT, b=WRONG)
+    with pytest.raises(UsageError, match=r"10\.0\.0\.1 has that of \w+, .* and 10\.0\.0\.1 that of \w+, .*--no-timing"):
+        run_with(OfManyModels, local_ray, words, timing=True)
+    evaluations, _ = run_with(OfManyModels, local_ray, words)
+    assert [type(evaluation) for evaluation in evaluations] == [Accepted, Accepted]  # verdicts are of no model
+
+
+@pytest.mark.parametrize(
+    ("seat", "called"), [(OfAnotherJudge, "judge"), (OfAnotherPython, "Python")], ids=["judge", "Python"]
+)
+def test_a_node_with_another_kernelgate_or_python_is_refused(local_ray, submissions, seat, called):
+    words = submissions(a=RIGHT)
+    with pytest.raises(UsageError, match=f"The node 10.0.0.1 has {called} that of .* Install the same kernelgate"):
+        run_with(seat, local_ray, words)
+
+
+def test_a_node_that_cannot_start_what_judges_is_a_sentence(local_ray, submissions):
+    with pytest.raises(HarnessError, match=r"does not start in the cluster: ModuleNotFoundError: .*_not_there'"):
+        run_with(WithoutKernelgate, local_ray, submissions(a=RIGHT))
+
+
+def test_an_empty_file_is_sent_as_any_other(local_ray, submissions):
+    evaluations, _ = run_with(StandIn, local_ray, submissions(empty="", a=RIGHT))
+    assert [evaluation.submission for evaluation in evaluations] == ["a", "empty"]
+
+
+def test_ray_leaves_what_ends_a_run_and_what_it_prints_alone(local_ray, capsys):
+    """Ray's own handler of SIGTERM ends a process at once, with nothing said; and it prints what nodes fail of."""
+    before = signal.getsignal(signal.SIGTERM)
+    with connected(local_ray.address):
+        assert signal.getsignal(signal.SIGTERM) == before
+        print("a message of Ray's")
+    assert capsys.readouterr().out == ""
+
+
+def test_a_submission_that_changes_meanwhile_is_not_judged(local_ray, submissions, monkeypatch):
+    words = submissions(a=RIGHT, b=RIGHT + "#")
+    planned = make_plan
+
+    def changed_behind(arguments):
+        plan = planned(arguments)
+        (words[0] / "b.py").write_text(WRONG)
+        return plan
+
+    monkeypatch.setattr(sys.modules[__name__], "make_plan", changed_behind)
+    evaluations, _ = run_with(StandIn, local_ray, words)
+    assert [type(evaluation) for evaluation in evaluations] == [Accepted, Errored]
+    assert "changed since this run began" in evaluations[1].message
+
+
+# ---------------------------------------------------------------------- refused in a sentence
+
+
+def test_without_ray_a_sentence_says_what_to_install(tmp_path, submissions):
+    (tmp_path / "ray.py").write_text("raise ModuleNotFoundError(\"No module named 'ray'\", name='ray')\n")
+    run = run_eval(
+        *submissions(a=RIGHT), "--cluster", "127.0.0.1:6379", json_results=False, env={"PYTHONPATH": str(tmp_path)}
+    )
+    assert run.code == 2
+    assert "--cluster needs the package ray" in run.stderr
+    assert "pip install -e '.[cluster]'" in run.stderr
+
+
+def test_an_address_that_nobody_answers(submissions):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        free = taken.getsockname()[1]
+    run = run_eval(*submissions(a=RIGHT), "--cluster", f"127.0.0.1:{free}", json_results=False)
+    assert run.code == 3
+    assert run.stderr.startswith(f"eval.py: No cluster answers at 127.0.0.1:{free}: ")
+
+
+def test_a_cluster_without_a_gpu(local_ray, submissions):
+    *words, _ = submissions(a=RIGHT)
+    run = run_eval(*words, "cuda", "--cluster", local_ray.address, json_results=False, program=True)
+    assert run.code == 3
+    assert "--device cuda cannot be judged on this cluster: none of its" in " ".join(run.stderr.split())
+    run = run_eval(
+        *words, "cuda", "--cluster", local_ray.address, "--accelerator", "H100", json_results=False, program=True
+    )
+    assert run.code == 2
+    assert "--accelerator H100: no node of the cluster has it" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--cluster", "somewhere", "--device", "cpu"), "--cluster takes HOST:PORT"),
+        (("--cluster", "127.0.0.1:6379"), "--cluster needs --device"),
+        (("--cluster", "127.0.0.1:6379", "--device", "cpu", "-j", "2"), "--jobs is of this machine"),
+        (("--accelerator", "H100"), "give --cluster, too"),
+        (("--cluster", "127.0.0.1:6379", "--device", "cpu", "--against", "eager,a.py"), "do not go to a cluster"),
+    ],
+    ids=["address", "device", "jobs", "accelerator", "against"],
+)
+def test_what_no_cluster_does_is_refused(tmp_path, given, said):
+    (tmp_path / "a.py").write_text(RIGHT)
+    words = [
+        str(tmp_path / word) if word == "a.py" else word.replace(",a.py", f",{tmp_path / 'a.py'}") for word in given
+    ]
+    run = run_eval(tmp_path / "a.py", "--problem", PROBLEM, *words, json_results=False)
+    assert run.code == 2
+    assert said in " ".join(run.stderr.split())
+
+
+# ---------------------------------------------------------------------- where there is room
+
+
+def node(alive=True, **has):
+    return {"Alive": alive, "Resources": has}
+
+
+def test_a_seat_that_times_has_its_share_of_its_node():
+    nodes = [node(CPU=16.0, GPU=2.0), node(CPU=4.0), node(alive=False, CPU=8.0, GPU=8.0)]
+    assert places(nodes, "cuda", timed=True) == [{"num_cpus": 8, "num_gpus": 1}] * 2
+    assert places(nodes, "cuda", timed=False) == [{"num_cpus": 1, "num_gpus": 1}] * 2
+    assert places(nodes, "cpu", timed=True) == [{"num_cpus": 16, "num_gpus": 0}, {"num_cpus": 4, "num_gpus": 0}]
+    assert places(nodes, "cpu", timed=False) == [{"num_cpus": 1, "num_gpus": 0}] * 20
+
+
+def test_an_accelerator_is_asked_for_by_rays_name():
+    nodes = [node(GPU=1.0, **{"accelerator_type:H100": 1.0}), node(GPU=1.0, **{"accelerator_type:A100": 1.0})]
+    (options,) = places(nodes, "cuda", timed=True, accelerator="H100")
+    assert options == {"num_cpus": 0, "num_gpus": 1, "accelerator_type": "H100"}
+
+
+def test_a_cluster_that_lacks_what_judges_is_told_so():
+    from harness.cluster.places import require_some
+
+    with pytest.raises(HarnessError, match="none of its 1 nodes has a processor that Ray may use"):
+        require_some([], [node()], "cpu", "")
+
+
+# ---------------------------------------------------------------------- docs/examples
+
+
+def test_the_example_for_slurm_starts_nodes_that_find_its_head(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs" / "examples")
+    import slurm
+
+    options = slurm.parser().parse_args(["--gpus", "8", "--cpus", "64", "--", "mine.py", "--device", "cuda"])
+    assert options.words == ["mine.py", "--device", "cuda"]
+    *_, address, cpus, number, gpus, other, _ = slurm.node_command("10.0.0.1:6379", options.cpus, options.gpus)
+    assert (address, cpus, number, gpus, other) == ("10.0.0.1:6379", "--num-cpus", "64", "--num-gpus", "8")
+    said = subprocess.run([*slurm.head_command(6379), "--help"], capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
