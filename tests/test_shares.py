@@ -1,5 +1,6 @@
 """`--jobs`: a run whose submissions are judged by several processes side by side."""
 
+import contextlib
 import json
 import os
 import re
@@ -65,9 +66,26 @@ def _evaluations(folder):
 
 
 def _judges(process):
-    """The processes that judge for this one."""
-    children = psutil.Process(process.pid).children()
-    return [child for child in children if any("spawn_main" in word for word in child.cmdline())]
+    """The processes that judge for this one; one may be done in this moment."""
+    judges = []
+    for child in psutil.Process(process.pid).children():
+        with contextlib.suppress(psutil.Error):
+            judges += [child] if any("spawn_main" in word for word in child.cmdline()) else []
+    return judges
+
+
+def _family(judges):
+    family = [*judges]
+    for judge in judges:
+        with contextlib.suppress(psutil.Error):
+            family += judge.children(recursive=True)
+    return family
+
+
+def _read_until(process, said):
+    """Read what it says, to the line that has `said`."""
+    while said not in (line := process.stderr.readline()):
+        assert line, f"it ended without {said!r}"
 
 
 def test_verdicts_come_in_the_order_of_the_files(folder):
@@ -87,8 +105,7 @@ def test_verdicts_come_in_the_order_of_the_files(folder):
 def test_a_process_that_is_killed_costs_the_submission_that_it_judges(folder):
     path = folder(a=WAITS, b=WRONG, c=RIGHT)  # the first process has a and c
     process = _start(path, "-v")
-    while "a: case" not in process.stderr.readline():
-        pass
+    _read_until(process, "a: case")
     min(_judges(process), key=lambda judge: judge.create_time()).kill()
     process.communicate()
     found = {e["submission"]: (e["status"], e["reason"]) for e in _evaluations(path)}
@@ -100,11 +117,8 @@ def test_a_process_that_is_killed_costs_the_submission_that_it_judges(folder):
 def test_what_is_stopped_reports_what_it_has_and_leaves_no_process(folder):
     path = folder(a=WAITS, b=WRONG)
     process = _start(path)
-    said = ""
-    while "wrong_output" not in said:
-        said += process.stderr.readline()
-    judges = _judges(process)
-    descendants = [each for judge in judges for each in (judge, *judge.children(recursive=True))]
+    _read_until(process, "wrong_output")
+    descendants = _family(_judges(process))
     process.send_signal(signal.SIGTERM)
     _, errors = process.communicate()
     assert process.returncode == 3
