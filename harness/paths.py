@@ -52,6 +52,12 @@ def compile_cache() -> Path:
     return cache_root() / "compile"
 
 
+def turns_folder() -> Path:
+    """Where the locks of devices lie: one folder for all users of the machine, whatever TMPDIR says. KERNELGATE_TURNS
+    names another."""
+    return Path(os.environ.get("KERNELGATE_TURNS") or "/tmp/kernelgate-turns")
+
+
 def shown_path(path: Path) -> str:
     """How reports name a file: from the checkout of GitHub's runner, or from where the program was started, if it lies
     below; else the whole path. Bytes that are no UTF-8 are replaced: no format of reports has a place for them."""

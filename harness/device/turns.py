@@ -15,9 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from harness.errors import HarnessError
-
-# One folder for all users of the machine, whatever TMPDIR says. Files in it are anybody's to lock.
-FOLDER = Path("/tmp/kernelgate-turns")
+from harness.paths import turns_folder
 
 # Places in the file. Who enters holds the door: one that wants to be alone is not overtaken for ever. In the room each
 # process has a place of its own, and who is alone has all of them.
@@ -27,10 +25,11 @@ _PLACES = 1 << 32
 
 
 class Turns:
-    """Turns on the device `name`, such as `cuda-GPU-…`."""
+    """Turns on the device `name`, such as `cuda-GPU-…`. Its file is anybody's to lock."""
 
-    def __init__(self, name: str, folder: Path = FOLDER) -> None:
-        """Raises HarnessError where the file cannot be opened."""
+    def __init__(self, name: str, folder: Path | None = None) -> None:
+        """`folder` is paths.turns_folder() without another. Raises HarnessError where the file cannot be opened."""
+        folder = folder or turns_folder()
         try:
             self._file = _opened(folder, f"{name}.lock")
         except OSError as error:

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import subprocess
+import tempfile
 from collections.abc import Container, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -244,10 +245,13 @@ def _run(
     mode += ["--check"] if device == "emulator" else []
     seed = random.SystemRandom().randrange(2**53)
     try:
-        run = run_eval(
-            *paths, "--problem", problem, "--device", device, *mode, "--seed", seed, "--no-store", *options,
-            env=limits | threads, timeout_s=240 + 60 * len(paths), alone=alone, program=program,
-        )  # fmt: skip
+        # Several at once are to be at once, whoever times: how long something takes is not asked.
+        with tempfile.TemporaryDirectory() as turns:
+            own = {"KERNELGATE_TURNS": turns} if at_once > 1 else {}
+            run = run_eval(
+                *paths, "--problem", problem, "--device", device, *mode, "--seed", seed, "--no-store", *options,
+                env=limits | threads | own, timeout_s=240 + 60 * len(paths), alone=alone, program=program,
+            )  # fmt: skip
     except subprocess.TimeoutExpired as error:
         run = EvalRun(code=-1, stdout="", stderr=f"{error}\n", results={})
     return {evaluation["source_sha256"]: evaluation for evaluation in run.results.get("evaluations", [])}, run
