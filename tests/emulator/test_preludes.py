@@ -232,3 +232,23 @@ def test_kernels_beside_bindings_of_their_own_do_with_the_lean_header(tmp_path, 
 def test_shipped_layer_norms_want_the_lean_header_only():
     for file in (SUBMISSIONS / "layernorm").glob("rung*.py"):
         assert preludes.wanted(file) == {preludes.LEAN}, file.name
+
+
+def test_a_compiler_that_was_killed_is_not_taken_for_a_torch_without_the_lean_header(tmp_path, monkeypatch):
+    """Whoever needs it next makes it: kept, the answer would have cost each build all of torch's headers."""
+
+    def killed(command, _folder):
+        raise building.CompilerError(command, "g++: fatal error: Killed signal terminated program cc1plus\n")
+
+    monkeypatch.setattr(building, "run", killed)
+    with pytest.raises(building.CompilerError):
+        preludes.compiled(tmp_path, preludes.LEAN, [])
+    assert not preludes.place(tmp_path, preludes.LEAN, []).exists()
+
+
+def test_a_torch_that_the_lean_header_does_not_fit_has_its_whole_ones(tmp_path, monkeypatch):
+    def wrong(command, _folder):
+        raise building.CompilerError(command, "prelude.h:3:1: error: 'Tensor' does not name a type\n")
+
+    monkeypatch.setattr(building, "run", wrong)
+    assert "#error" in preludes.compiled(tmp_path, preludes.LEAN, []).read_text()

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.device.emulator import building, lean_errors, paths
+from harness.device.emulator import building, explaining, lean_errors, paths
 from harness.errors import NOT_PARSED
 
 LEAN = "lean"
@@ -110,8 +110,8 @@ def compiled(cache: Path, prelude: str, flags: list[str]) -> Path:
         command = [paths.compiler(), *flags, *include_flags(prelude), "-x", "c++-header", header.name]
         try:
             building.run([*command, "-o", "prelude.h.gch"], folder)
-        except building.CompilerError:
-            if prelude != LEAN:
+        except building.CompilerError as error:
+            if prelude != LEAN or not explaining.has_errors(error.log):  # a compiler that was killed says nothing
                 raise
             header.write_text(_NOT_LEAN)
         else:
