@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -17,10 +16,11 @@ from harness import process
 from harness.device.choose import visible_gpus
 from harness.errors import HarnessError, UsageError, name_of
 from harness.events import Building, Event, Finished, LeftOut, Loading, OnEvent, Queued
+from harness.lanes.lane import how_it_ended
 from harness.lanes.loading import ends_with_its_caller
 from harness.plan import Group, RunPlan
 from harness.reasons import Reason
-from harness.run import INTERRUPTED, RunStopped, run
+from harness.run import INTERRUPTED, RunStopped, fields_of_one, run
 from harness.submission import Submission
 from harness.verdict import SCHEMA, Errored, Evaluation, Results
 
@@ -222,41 +222,29 @@ class _Together:
     def _lost(self, member: _Member) -> None:
         """A process was killed: what it judged has no verdict, and another process judges the rest of its share."""
         member.process.join()
-        how = _how(member.process.exitcode)
+        how = how_it_ended(member.process.exitcode)
         if not member.has_judged:  # nor would the next one
             self._cause = HarnessError(f"A process that judges ended {how} before its first submission. Run it again.")
             return
         if member.at:
-            not_judged = self._not_judged(member.at, *member.loaded, how)
+            group = next(group for group in member.share.groups if _key(group) == member.loaded)
+            not_judged = Errored(
+                **fields_of_one(member.at, group, self._plan),
+                reason=Reason.NOT_JUDGED,
+                message=f"The process that judged it ended {how}. Run it again.",
+                cases=[],
+            )
             member.leave_out(member.at.name)
             self._pass_on(Finished(not_judged, 0, 0))
         if member.share.groups:
             member.begin()
 
-    def _not_judged(self, submission: Submission, problem: str, device: str, how: str) -> Evaluation:
-        return Errored(
-            problem=problem,
-            submission=submission.name,
-            source_sha256=submission.sha256,
-            device=device,
-            seed=self._plan.settings.seed,
-            effort=self._plan.settings.effort,
-            cases=[],
-            reason=Reason.NOT_JUDGED,
-            message=f"The process that judged it ended {how}. Run it again.",
-        )
-
     def _results(self) -> Results:
         """In the plan's order."""
-        planned = [(*_key(group), s.name, s.sha256) for group in self._plan.groups for s in group.submissions]
-        in_order = sorted(
-            self._evaluations, key=lambda e: planned.index((e.problem, e.device, e.submission, e.source_sha256))
-        )
+        planned = ((*_key(group), s.name, s.sha256) for group in self._plan.groups for s in group.submissions)
+        places = {name: place for place, name in enumerate(planned)}
+        in_order = sorted(self._evaluations, key=lambda e: places[e.problem, e.device, e.submission, e.source_sha256])
         return Results(schema=SCHEMA, environment={"isolation": self._isolation}, evaluations=in_order)
-
-
-def _how(code: int | None) -> str:
-    return f"by {signal.Signals(-code).name}" if code is not None and code < 0 else f"with exit code {code}"
 
 
 # ---------------------------------------------------------------------- a process

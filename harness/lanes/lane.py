@@ -54,7 +54,9 @@ class Lane(Standby):
         assert self._process.stdout is not None
         line = await self._process.stdout.readline()
         if not line.endswith(b"\n"):
-            raise LaneEnded(f"The process that judged it ended {_how(await self._process.wait())}.{self._last_words()}")
+            raise LaneEnded(
+                f"The process that judged it ended {how_it_ended(await self._process.wait())}.{self._last_words()}"
+            )
         return decode_message(line)
 
     def _last_words(self) -> str:
@@ -67,5 +69,6 @@ class Lane(Standby):
         self._said.close()
 
 
-def _how(code: int) -> str:
+def how_it_ended(code: int) -> str:
+    """In words, from what asyncio and multiprocessing have as a process's exit code."""
     return f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
