@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,7 @@ from harness.verdict import SCHEMA, Errored, Evaluation, Results
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
 
 # How long processes that are to end may take to say what they have; a killed one says nothing.
 ENDING_S = 20.0
@@ -89,9 +90,8 @@ class _Member:
         self.talk, other = context.Pipe()
         gpus = visible_gpus()
         gpu = gpus[self.number % len(gpus)] if gpus else ""
-        processors = _processors(self.number, self.count)
-        self.process = context.Process(target=_judge, args=(self.share, gpu, processors, other))
-        self.process.start()
+        self.process = context.Process(target=_judge, args=(self.share, gpu, other))
+        start_on(_processors(self.number, self.count), self.process)
         self.has_judged = False
         other.close()
 
@@ -129,6 +129,16 @@ def _processors(number: int, count: int) -> list[int]:
     all_of_them = sorted(os.sched_getaffinity(0))
     each = len(all_of_them) // count
     return all_of_them[number * each : (number + 1) * each] if each >= ENOUGH_PROCESSORS else all_of_them
+
+
+def start_on(processors: Iterable[int], process: BaseProcess) -> None:
+    """Start it with these from its first moment: what it loads asks which it has."""
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, processors)
+    try:
+        process.start()
+    finally:
+        os.sched_setaffinity(0, own)
 
 
 class _Together:
@@ -250,11 +260,10 @@ class _Together:
 # ---------------------------------------------------------------------- a process
 
 
-def _judge(share: RunPlan, gpu: str, processors: list[int], talk: Connection) -> None:
+def _judge(share: RunPlan, gpu: str, talk: Connection) -> None:
     """Judge a share and say all that happens."""
     if not ends_with_its_caller():
         return
-    os.sched_setaffinity(0, processors)
     if gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = gpu
     process.prepare()

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -11,6 +12,8 @@ import sys
 import psutil
 import pytest
 
+from harness.isolation.sandbox import PROCESSORS
+from harness.shares import start_on
 from tests.helpers import ROOT
 
 RIGHT = """
@@ -44,6 +47,11 @@ def folder(tmp_path):
         return tmp_path
 
     return write
+
+
+def _says_which_processors(talk):
+    """In a process of its own, which loads this module."""
+    talk.send(sorted(PROCESSORS))
 
 
 def _start(folder, *options):
@@ -135,3 +143,15 @@ def test_what_is_wrong_with_the_problem_is_said_once(folder, tmp_path):
     assert process.returncode == 2
     assert errors.count("no such case") == 1
     assert os.listdir(path).count("out.json") == 0
+
+
+def test_a_process_has_processors_of_its_own_when_it_is_loaded():
+    """By them it says how much it builds at a time, and where submissions may run."""
+    context = multiprocessing.get_context("spawn")
+    heard, said = context.Pipe()
+    process = context.Process(target=_says_which_processors, args=(said,))
+    all_of_them = os.sched_getaffinity(0)
+    start_on([max(all_of_them)], process)
+    assert heard.recv() == [max(all_of_them)]
+    process.join()
+    assert os.sched_getaffinity(0) == all_of_them
