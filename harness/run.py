@@ -38,10 +38,6 @@ INTERRUPTED = "Stopped by the keyboard or by SIGTERM; what had not finished says
 # is found while the others are judged.
 MOST_LOOKED_AT = 3
 
-# The extensions of so many further submissions are built while one is judged, for each that is built at a time: a GPU
-# may be done with several before the next one is built.
-AHEAD_OF_EACH = 2
-
 
 class RunStopped(KernelgateError):
     """A run ended before its end; what was measured until then is kept."""
@@ -302,7 +298,7 @@ def _judged(
                     submission = waiting.pop(0)
                     # Compilers would take a CPU's time from what is timed on it; beside a GPU there are more processors
                     # than a caller of kernels needs. What is built runs nothing of its submission.
-                    following = [] if timed and device.is_cpu else [*waiting, *behind][: AHEAD_OF_EACH * most_ahead()]
+                    following = [] if timed and device.is_cpu else [*waiting, *behind][: most_ahead()]
                     # What the device still lacks for the next one would be missing in its build.
                     following = [each for each in following if _is_ready_for(each, group, plan)]
                     # Beside timed calls no worker is started, which another submission could reach before it is used.
