@@ -17,9 +17,10 @@ import pytest
 import harness.cluster
 from harness.cluster.connection import connected
 from harness.cluster.places import places
+from harness.cluster.seat import Seat
 from harness.cluster.wire import About, decode_task, encode
 from harness.errors import HarnessError, UsageError
-from harness.events import SeatLost
+from harness.events import Finished, OnCluster, SeatLost
 from harness.plan import Arguments, make_plan
 from harness.reasons import Reason
 from harness.report.formats import json as results_json
@@ -30,7 +31,6 @@ from tests.helpers import ROOT, run_eval
 
 RIGHT = (ROOT / "tests" / "hostile" / "form" / "control.py").read_text()
 WRONG = RIGHT.replace("+ self.bias", "+ self.bias + x")
-SLOW = f"import time\n\ntime.sleep(1)\n{RIGHT}"
 PROBLEM = ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py"
 
 # A node has one processor, so that two are two seats; Ray counts them and takes none.
@@ -70,6 +70,14 @@ def statuses(results):
     return {e["submission"]: (e["status"], e["reason"]) for e in results["evaluations"]}
 
 
+def judged(seat, local_ray, folder, problem, on_event, **given):
+    """The evaluations of a run with seats of that class."""
+    arguments = Arguments(
+        paths=(folder,), problem=str(problem), device="cpu", cluster=local_ray.address, **{"timing": False} | given
+    )
+    return harness.cluster.run(make_plan(arguments), arguments, on_event, seat).evaluations
+
+
 # ---------------------------------------------------------------------- judged on nodes
 
 
@@ -96,27 +104,35 @@ def test_submissions_are_judged_on_nodes_and_reported_and_kept_as_those_judged_h
     assert {each.environment["judge"] for each in stored} == {judge_version()}
 
 
-def test_a_node_that_is_lost_rejects_nothing(local_ray, submissions):
-    """Two seats with two submissions each: when the first has its verdict, the other seat's node judges one."""
-    words = [*submissions(**{f"slow_{number}": f"{SLOW}\n# {number}\n" for number in range(6)}), "--no-timing"]
-    command = [sys.executable, ROOT / "eval.py", *words, "--cluster", local_ray.address, "--no-store", "--json", "-"]
-    process = subprocess.Popen(
-        [*map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT
-    )
-    said = []
-    for line in process.stderr:
-        said.append(line)
-        if line.startswith("1 of 6"):
+class Held(Seat):
+    """Judges as seats do, once the test lets it."""
+
+    def judge(self, task, source, problem):
+        while not Path(self.held_by).exists():
+            time.sleep(0.1)
+        return super().judge(task, source, problem)
+
+
+def test_a_node_that_is_lost_rejects_nothing(local_ray, submissions, tmp_path):
+    """It is lost when each of two seats has a submission to judge and one that waits."""
+    folder, _, problem, *_ = submissions(**{f"right_{number}": f"{RIGHT}\n# {number}\n" for number in range(6)})
+    free = tmp_path / "free"
+    told = []
+
+    def lose_a_node(event):
+        told.append(event)
+        if event == OnCluster(2, 4) and not free.exists():
             local_ray.remove_node(next(iter(local_ray.worker_nodes)), allow_graceful=False)
             local_ray.add_node(**NODE)  # as a batch system gives another
-    results = results_json.loads(process.stdout.read().encode())
-    assert process.wait() == 0, said
-    assert [type(evaluation) for evaluation in results.evaluations] == [Accepted] * 6
-    assert re.search(
-        r"In the cluster: \S+ was lost: .*; slow_\d was judged there, and that says nothing about it",
-        " ".join("".join(said).split()),
-    )
-    assert len([line for line in said if " of 6: ACCEPTED" in line]) == 6
+            free.touch()
+
+    held = type("Held", (Held,), {"held_by": str(free)})
+    evaluations = judged(held, local_ray, folder, problem, lose_a_node)
+    assert [type(evaluation) for evaluation in evaluations] == [Accepted] * 6
+    lost = [event for event in told if isinstance(event, SeatLost) and event.submission]
+    assert len(lost) == 1, told
+    assert re.match(r"\S+ was lost: .", lost[0].why)
+    assert len([event for event in told if isinstance(event, Finished)]) == 6
 
 
 def test_nothing_judges_any_more_when_a_run_has_ended(local_ray, submissions):
@@ -160,6 +176,7 @@ class StandIn:
 
     def judge(self, task, source, _problem):
         if b"brings its seat down" in source:
+            time.sleep(0.5)  # what it answered before is on its way
             os._exit(1)
         evaluation = Accepted(
             problem="theirs", submission=Path(decode_task(task).file).stem, device="cpu", seed=1, cases=[],
@@ -174,6 +191,17 @@ class StandIn:
 class WithoutKernelgate(StandIn):
     def __init__(self, *_given):
         import kernelgate_that_is_not_there  # noqa: F401
+
+
+class SlowToStart(StandIn):
+    """Is lost before it says what it judges with, the first two times."""
+
+    def about(self):
+        with open(self.starts, "a") as file:
+            file.write("started\n")
+        if len(Path(self.starts).read_text().splitlines()) < 3:
+            os._exit(1)
+        return super().about()
 
 
 class OfManyModels(StandIn):
@@ -191,12 +219,9 @@ class OfAnotherPython(StandIn):
 def run_with(seat, local_ray, words, **given):
     """The results of a run with stand-ins, and what was told of seats."""
     folder, _, problem, *_ = words
-    arguments = Arguments(
-        paths=(folder,), problem=str(problem), device="cpu", cluster=local_ray.address, **{"timing": False} | given
-    )
     told = []
-    results = harness.cluster.run(make_plan(arguments), arguments, told.append, seat)
-    return results.evaluations, [event for event in told if isinstance(event, SeatLost)]
+    evaluations = judged(seat, local_ray, folder, problem, told.append, **given)
+    return evaluations, [event for event in told if isinstance(event, SeatLost)]
 
 
 def test_what_brings_its_seat_down_three_times_is_not_judged_and_costs_the_others_nothing(local_ray, submissions):
@@ -205,7 +230,7 @@ def test_what_brings_its_seat_down_three_times_is_not_judged_and_costs_the_other
     assert [type(evaluation) for evaluation in evaluations] == [Accepted, Errored, Accepted, Accepted]
     assert evaluations[1].reason == Reason.NOT_JUDGED
     assert evaluations[1].message.startswith("Each of 3 processes that judged it was lost")
-    assert [event.submission for event in lost] == ["b", "b", "b"]
+    assert [event.submission for event in lost if event.submission] == ["b", "b", "b"], lost
 
 
 def test_times_of_two_models_are_refused_before_anything_is_judged(local_ray, submissions):
@@ -228,6 +253,12 @@ def test_a_node_with_another_kernelgate_or_python_is_refused(local_ray, submissi
 def test_a_node_that_cannot_start_what_judges_is_a_sentence(local_ray, submissions):
     with pytest.raises(HarnessError, match=r"does not start in the cluster: ModuleNotFoundError: .*_not_there'"):
         run_with(WithoutKernelgate, local_ray, submissions(a=RIGHT))
+
+
+def test_one_that_is_lost_while_it_starts_is_started_again(local_ray, submissions, tmp_path):
+    slow = type("SlowToStart", (SlowToStart,), {"starts": str(tmp_path / "starts")})
+    evaluations, _ = run_with(slow, local_ray, submissions(a=RIGHT))
+    assert [type(evaluation) for evaluation in evaluations] == [Accepted]
 
 
 def test_an_empty_file_is_sent_as_any_other(local_ray, submissions):

@@ -59,6 +59,8 @@ class Lost:
     job: Job | None
     others: tuple[Job, ...]
     why: str
+    again: bool = False
+    """Whether another is started in its place."""
 
 
 @dataclass(eq=False)
@@ -122,7 +124,8 @@ class Crew:
         ends_s = time.monotonic() + wait_s
         while (coming := self._coming()) and not (self._ready() and time.monotonic() > ends_s):
             for lost in self._introduced(coming):
-                raise HarnessError(f"What judges does not start in the cluster: {lost.why}")
+                if not lost.again:
+                    raise HarnessError(f"What judges does not start in the cluster: {lost.why}")
             self._require_nodes()
         abouts = [member.about for member in self._ready() if member.about]
         if failed := next((about for about in abouts if about.failure), None):
@@ -199,7 +202,7 @@ class Crew:
         jobs = [job for job, _ in member.sent]
         node = member.about.node if member.about else "a node"
         why = f"{node} was lost: {_cause(error)}" if member.about else _cause(error)
-        return Lost(jobs[0] if jobs else None, tuple(jobs[1:]), why)
+        return Lost(jobs[0] if jobs else None, tuple(jobs[1:]), why, again)
 
     def _drop(self, member: _Member) -> None:
         self._members.remove(member)
