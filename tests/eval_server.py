@@ -46,7 +46,8 @@ class EvalServer:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.eval_server", str(theirs.fileno())],
                 cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
-                env={**os.environ, "OMP_WAIT_POLICY": "passive", **environment},  # as harness.cli sets it
+                # As harness.process sets them.
+                env={**os.environ, "OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "2000", **environment},
             )  # fmt: skip
 
     def end(self) -> None:

@@ -75,6 +75,8 @@ def environment(device: str) -> dict[str, str]:
         | {
             # One kernel a model: a pool of compiler processes costs more than it saves, and outlives its use.
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            # Precompiled headers are kept below TMPDIR, which each worker has for itself: 6 s of each that compiles.
+            "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
             "PYTHONUSERBASE": site.getuserbase(),
             # Bytecode is read where it is, and written by the trusted compiler of baselines only.
