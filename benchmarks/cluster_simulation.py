@@ -47,7 +47,7 @@ class StandIn:
         versions = {"judge": judge_version(), "kernelgate": importlib.metadata.version("kernelgate")}
         return encode(About(node="a stand-in", environment=versions | {"python": platform.python_version()}))
 
-    def judge(self, task, source, _problem):
+    def judge(self, task, source, _problem, _built):
         import hashlib
 
         from harness.cluster.wire import decode_task  # here: what Ray ships by value holds no decoder

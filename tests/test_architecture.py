@@ -25,7 +25,7 @@ ALLOWED = {
     | {"store", "submission", "verdict", "version"},
     "api": {"errors", "lanes", "verdict"},
     "cluster": {"api", "device", "environment", "errors", "events", "isolation", "lanes", "paths", "plan", "reasons"}
-    | {"report", "run", "store", "submission", "verdict"},
+    | {"build", "judging", "process", "report", "run", "storage", "store", "submission", "verdict"},
     "serve": {"crash", "errors", "lanes", "reasons", "report", "verdict"},
     "shares": {"device", "errors", "events", "lanes", "plan", "process", "reasons", "run", "submission", "verdict"},
     "lanes": {"crash", "device", "environment", "errors", "events", "isolation", "judge", "paths", "plan", "problem"}

@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 import harness.cluster
+from harness.cluster import building
 from harness.cluster.connection import connected
-from harness.cluster.places import places
-from harness.cluster.seat import Seat
+from harness.cluster.places import builders, places
+from harness.cluster.seat import Seat, _keep
 from harness.cluster.wire import About, decode_task, encode
 from harness.errors import HarnessError, UsageError
 from harness.events import Finished, OnCluster, SeatLost
@@ -28,6 +29,7 @@ from harness.store import open_store
 from harness.verdict import SCHEMA, Accepted, Errored, Results
 from harness.version import judge_version
 from tests.helpers import ROOT, run_eval
+from tests.test_shared_builds import NATIVE
 
 RIGHT = (ROOT / "tests" / "hostile" / "form" / "control.py").read_text()
 WRONG = RIGHT.replace("+ self.bias", "+ self.bias + x")
@@ -107,10 +109,10 @@ def test_submissions_are_judged_on_nodes_and_reported_and_kept_as_those_judged_h
 class Held(Seat):
     """Judges as seats do, once the test lets it."""
 
-    def judge(self, task, source, problem):
+    def judge(self, task, source, problem, built):
         while not Path(self.held_by).exists():
             time.sleep(0.1)
-        return super().judge(task, source, problem)
+        return super().judge(task, source, problem, built)
 
 
 def test_a_node_that_is_lost_rejects_nothing(local_ray, submissions, tmp_path):
@@ -135,11 +137,47 @@ def test_a_node_that_is_lost_rejects_nothing(local_ray, submissions, tmp_path):
     assert len([event for event in told if isinstance(event, Finished)]) == 6
 
 
+def test_a_processor_that_no_seat_has_builds_what_one_will_judge(local_ray, submissions, tmp_path):
+    """One node has the seat, since it alone has what is asked for; the other only builds. Each has a cache."""
+
+    def cache_of(name):
+        return {"env_vars": {"KERNELGATE_CACHE": str(tmp_path / name)}}
+
+    seats = local_ray.add_node(**NODE, **cache_of("seat"), resources={"accelerator_type:X": 1})
+    builds = local_ray.add_node(**(NODE | {"num_cpus": 2}), **cache_of("builder"))
+    folder, _, problem, *_ = submissions(first=NATIVE, second=NATIVE.replace("41", "42"))
+    try:
+        evaluations = judged(Seat, local_ray, folder, problem, [].append, accelerator="X")
+    finally:
+        for node in (seats, builds):
+            local_ray.remove_node(node, allow_graceful=False)
+    assert [evaluation.message.rpartition(": ")[2] for evaluation in evaluations] == [
+        "the answer is 41",
+        "the answer is 42",
+    ]
+    assert [evaluation.build.cached for evaluation in evaluations] == [True, True]
+    built, used = ({each.name for each in (tmp_path / name / "shared").iterdir()} for name in ("builder", "seat"))
+    assert len(built) == 2
+    assert used == built
+
+
+def test_what_nobody_could_build_the_seat_builds(local_ray, monkeypatch):
+    monkeypatch.setenv("KERNELGATE_CACHE", os.devnull)
+    assert building.built("cpu", "auto", "", False, "native.py", NATIVE.encode()) == building.NOTHING
+
+    def fails():
+        raise ValueError
+
+    with connected(local_ray.address) as ray:
+        _keep(ray.remote(num_cpus=0)(fails).remote())
+
+
 def test_nothing_judges_any_more_when_a_run_has_ended(local_ray, submissions):
     import psutil
 
     ends_s = time.monotonic() + 60
-    while any("harness.lanes.judging" in words for words in map(words_of, psutil.process_iter())):
+    programs = {"harness.lanes.judging", "harness.cluster.building"}
+    while any(programs & {*words_of(process)} for process in psutil.process_iter()):
         assert time.monotonic() < ends_s
         time.sleep(0.2)
 
@@ -174,7 +212,7 @@ class StandIn:
             own[self.differs] = f"that of {ray.get_runtime_context().get_node_id()}"
         return encode(About(node="10.0.0.1", environment=own))
 
-    def judge(self, task, source, _problem):
+    def judge(self, task, source, _problem, _built):
         if b"brings its seat down" in source:
             time.sleep(0.5)  # what it answered before is on its way
             os._exit(1)
@@ -353,10 +391,18 @@ def node(alive=True, **has):
 
 def test_a_seat_that_times_has_its_share_of_its_node():
     nodes = [node(CPU=16.0, GPU=2.0), node(CPU=4.0), node(alive=False, CPU=8.0, GPU=8.0)]
-    assert places(nodes, "cuda", timed=True) == [{"num_cpus": 8, "num_gpus": 1}] * 2
+    assert places(nodes, "cuda", timed=True) == [{"num_cpus": 4, "num_gpus": 1}] * 2
     assert places(nodes, "cuda", timed=False) == [{"num_cpus": 1, "num_gpus": 1}] * 2
     assert places(nodes, "cpu", timed=True) == [{"num_cpus": 16, "num_gpus": 0}, {"num_cpus": 4, "num_gpus": 0}]
     assert places(nodes, "cpu", timed=False) == [{"num_cpus": 1, "num_gpus": 0}] * 20
+
+
+def test_processors_that_no_seat_has_build():
+    nodes = [node(CPU=16.0, GPU=2.0), node(CPU=5.0), node(alive=False, CPU=8.0, GPU=8.0)]
+    assert builders(nodes, "cuda", timed=True) == 4 + 2
+    assert builders(nodes, "cuda", timed=False) == 7 + 2
+    assert builders(nodes, "cpu", timed=True) == builders(nodes, "emulator", timed=False) == 0
+    assert builders(nodes, "emulator", timed=False, accelerator="H100") == 8 + 2
 
 
 def test_an_accelerator_is_asked_for_by_rays_name():

@@ -10,6 +10,7 @@ from harness.build import called
 from harness.build.called import written
 from harness.device.memory_file import MemoryFile
 from harness.events import Finished
+from harness.isolation import builds as builds_of
 from harness.isolation.levels import choose_isolation
 from harness.isolation.starter import Starter, kept_zygotes
 from harness.judging import building
@@ -247,6 +248,21 @@ def test_what_is_built_ahead_is_kept_where_it_is_finished_before_anybody_asks(tm
         assert not builds.asked_for(Wanted(written(path)), check=False).is_new
     finally:
         starter.end()
+
+
+def test_a_build_goes_to_another_machines_cache_where_it_is_one(tmp_path):
+    digest, files = "0" * 32, {"shift_0123456789abcdef.so": b"\x7fELF", "kernels.json": b"[]", "sources.json": b"{}"}
+    builds_of.put(tmp_path, digest, files)
+    assert builds_of.read(tmp_path / digest) == files
+    builds_of.put(tmp_path, digest, files | {"kernels.json": b"[1]"})
+    assert builds_of.read(tmp_path / digest) == files, "what is there stays"
+    for name, wrong in {
+        "../" + "1" * 29: files,
+        "1" * 32: files | {"another": b""},
+        "2" * 32: {"shift_0123456789abcdef.so": b"", "kernels.json": b"", "../sources.json": b""},
+    }.items():
+        builds_of.put(tmp_path, name, wrong)
+    assert [path.name for path in tmp_path.iterdir()] == [digest]
 
 
 def test_so_many_are_built_ahead_as_there_is_room_for(monkeypatch):

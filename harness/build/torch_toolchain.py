@@ -27,18 +27,23 @@ def _version(*command: str) -> str:
         return "missing"
 
 
+def architecture_here() -> str:
+    """That of the GPU that is present, such as 9.0."""
+    import torch
+
+    return "{}.{}".format(*torch.cuda.get_device_capability())
+
+
 class TorchToolchain:
-    """g++ for C++, and nvcc for the architecture of the GPU that is present."""
+    """g++ for C++, and nvcc for `architecture`, or else that of the GPU that is present."""
 
     # Line information lets profilers and checkers name lines, and changes no instruction: one build does for all.
     _NVCC_FLAGS = ("-Xptxas=-v", "-lineinfo")
 
-    def __init__(self, cuda: bool) -> None:
+    def __init__(self, cuda: bool, architecture: str = "") -> None:
         import torch
 
-        self._architecture = ""
-        if cuda:
-            self._architecture = "{}.{}".format(*torch.cuda.get_device_capability())
+        self._architecture = (architecture or architecture_here()) if cuda else ""
         self._torch = f"{torch.__version__} {torch.version.cuda} {torch._C._GLIBCXX_USE_CXX11_ABI}"
 
     def fingerprint(self) -> str:

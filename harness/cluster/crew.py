@@ -38,7 +38,7 @@ class Job:
 
     place: tuple[int, int]
     parts: tuple[Any, ...]
-    """What a seat is given: task, source, problem."""
+    """What a seat is given: task, source, problem, and references to what others build."""
     losses: list[str] = field(default_factory=list)
     """Why each seat was lost that judged it."""
 

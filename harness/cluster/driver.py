@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
+from harness.cluster.building import built
 from harness.cluster.connection import connected, said_by_ray
 from harness.cluster.crew import Answered, Crew, Job
-from harness.cluster.places import places, require_some, why_mixed, why_unlike
+from harness.cluster.places import BUILD_CPUS, builders, places, require_some, why_mixed, why_unlike
 from harness.cluster.seat import Seat
 from harness.cluster.wire import About, Task, encode
 from harness.device.choose import can_time
@@ -57,6 +58,10 @@ class _Driver:
         self._is_timed = plan.settings.timing and can_time(self._device)
         self._coming = self._jobs()
         self._again: deque[Job] = deque()
+        self._begun: deque[Job] = deque()
+        """Those that others build already, in their order."""
+        self._builders = 0
+        self._build = ray.remote(num_cpus=BUILD_CPUS, max_retries=0)(built)
         self._evaluations: list[tuple[tuple[int, int], bytes]] = []
         """Packed: those of ten thousand submissions would fill the memory for as long as the run lasts."""
         self._first: About | None = None
@@ -80,6 +85,7 @@ class _Driver:
         for about in crew.start(self._chosen.count, START_S if self._is_timed else 0.0):
             if why := self._why_unfit(about):
                 raise UsageError(why)
+        self._builders = builders(self._ray.nodes(), self._device, **self._asked_of_nodes())
         job = self._next()
         while job or crew.under_way:
             while job and crew.give(job):
@@ -90,6 +96,7 @@ class _Driver:
                     (evaluation,) = results_json.loads(heard.data).evaluations
                     self._finish(heard.job.place, evaluation, heard.about.environment)
                 else:
+                    self._builders = builders(self._ray.nodes(), self._device, **self._asked_of_nodes())
                     self._lose(heard.job, heard.why)
                     self._again.extend(heard.others)
             job = job or self._next()
@@ -103,8 +110,10 @@ class _Driver:
     # ------------------------------------------------------------------ seats
 
     def _places(self) -> list[dict[str, Any]]:
-        nodes, accelerator = self._ray.nodes(), self._arguments.accelerator
-        return places(nodes, self._device, timed=self._is_timed, accelerator=accelerator)
+        return places(self._ray.nodes(), self._device, **self._asked_of_nodes())
+
+    def _asked_of_nodes(self) -> dict[str, Any]:
+        return {"timed": self._is_timed, "accelerator": self._arguments.accelerator}
 
     def _why_unfit(self, about: About) -> str:
         """Why a seat cannot be used beside the first one, as a sentence; empty for one that can."""
@@ -119,8 +128,12 @@ class _Driver:
     # ------------------------------------------------------------------ submissions
 
     def _next(self) -> Job | None:
-        """The next to be sent; None while there is none."""
-        return self._again.popleft() if self._again else next(self._coming, None)
+        """The next to be sent, with as many behind it as others have room to build; None while there is none."""
+        if self._again:
+            return self._again.popleft()
+        while len(self._begun) <= self._builders and (job := next(self._coming, None)):
+            self._begun.append(job)
+        return self._begun.popleft() if self._begun else None
 
     def _jobs(self) -> Iterator[Job]:
         """Each is read when its turn comes, so that the sources of ten thousand are never here at once."""
@@ -130,7 +143,8 @@ class _Driver:
                 for position, submission in enumerate(group.submissions):
                     place = (number, position)
                     if (source := self._read(submission, place)) is not None:
-                        yield Job(place, (self._task(group, submission), source, problem))
+                        parts = (self._task(group, submission), source, problem, self._elsewhere(submission, source))
+                        yield Job(place, parts)
 
     def _read(self, submission: Submission, place: tuple[int, int]) -> bytes | None:
         """Its source. None for what is another by now, or gone: that is its evaluation."""
@@ -143,6 +157,14 @@ class _Driver:
             self._refuse(place, "Its file has changed since this run began. Run it again.")
             return None
         return source
+
+    def _elsewhere(self, submission: Submission, source: bytes) -> list[Any]:
+        """Ray's reference to what is built of it on processors that no seat has; none without any."""
+        if not self._builders or not self._first or not (submission.uses_cuda or submission.is_host_code):
+            return []
+        architecture, check = self._first.architecture, self._plan.settings.check
+        file = f"{submission.name}.py"
+        return [self._build.remote(self._device, self._arguments.isolation, architecture, check, file, source)]
 
     def _task(self, group: Group, submission: Submission) -> bytes:
         settings, plan = self._plan.settings, self._plan

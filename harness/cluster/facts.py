@@ -3,17 +3,17 @@ asks never loads torch, nor holds a GPU's context."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from typing import Any
 
 import msgspec
 
+from harness.build.torch_toolchain import architecture_here
+from harness.cluster.programs import finished
 from harness.device.choose import usual_device
 from harness.errors import HarnessError
 from harness.isolation.levels import choose_isolation
-from harness.paths import ROOT
 
 # Loading torch takes seconds, a trial of namespaces on a GPU as many.
 LIMIT_S = 180.0
@@ -21,10 +21,8 @@ LIMIT_S = 180.0
 
 def facts(device: str, isolation: str) -> dict[str, Any]:
     """As `_facts`, from a process of its own. Raises HarnessError where that cannot be said."""
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    command = [sys.executable, "-P", "-m", "harness.cluster.facts", device, isolation]
     try:
-        done = subprocess.run(command, capture_output=True, timeout=LIMIT_S, env={**os.environ, "PYTHONPATH": path})
+        done = finished("harness.cluster.facts", (device, isolation), LIMIT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HarnessError(f"What there is to judge with could not be found out: {error}.") from error
     if done.returncode:
@@ -34,12 +32,17 @@ def facts(device: str, isolation: str) -> dict[str, Any]:
 
 
 def _facts(device: str, isolation: str) -> dict[str, Any]:
-    """Machine and versions, with the isolation of the device. Raises HarnessError where it cannot judge on that."""
+    """Machine and versions, with the isolation of the device and a GPU's architecture. Raises HarnessError where it
+    cannot judge on that."""
     from harness.environment import describe
 
     if device == "cuda" and usual_device() != "cuda":
         raise HarnessError("PyTorch can use no GPU there. Install a build of it with CUDA, and the driver.")
-    return describe() | {"isolation": {device: choose_isolation(isolation, device).describe()}}
+    architecture = architecture_here() if device == "cuda" else ""
+    return describe() | {
+        "isolation": {device: choose_isolation(isolation, device).describe()},
+        "architecture": architecture,
+    }
 
 
 def main() -> int:

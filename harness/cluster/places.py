@@ -12,26 +12,43 @@ from harness.store.rows import model_of, versions_of
 # What must be the driver's own: judges of two versions give two verdicts.
 _SAME = {"judge": "judge", "kernelgate": "kernelgate", "python": "Python"}
 
+# Processors of a build: it has two compilers.
+BUILD_CPUS = 2
+
 _TYPE = "accelerator_type:"
 
 
 def places(
     nodes: Sequence[Mapping[str, Any]], device: str, *, timed: bool, accelerator: str = ""
 ) -> list[dict[str, Any]]:
-    """Ray's options for each seat that these nodes, as `ray.nodes()` gives them, have room for.
-
-    A seat has a GPU on cuda, and else a processor. Where times are taken it also has its share of its node's
-    processors, without a GPU all of them: Ray then starts nothing beside it."""
-    found: list[dict[str, Any]] = []
-    for node in nodes:
-        has = node["Resources"]
-        if not node["Alive"] or (accelerator and f"{_TYPE}{accelerator}" not in has):
-            continue
-        cpus, gpus = int(has.get("CPU", 0)), int(has.get("GPU", 0))
-        count = gpus if device == "cuda" else min(cpus, 1) if timed else cpus
-        share = cpus // max(count, 1) if timed else min(cpus, 1)
-        found += [{"num_cpus": share, "num_gpus": int(device == "cuda")}] * count
+    """Ray's options for each seat that these nodes, as `ray.nodes()` gives them, have room for."""
+    found = [seat for node in nodes for seat in _seats(node, device, timed, accelerator)]
     return [options | {"accelerator_type": accelerator} for options in found] if accelerator else found
+
+
+def builders(nodes: Sequence[Mapping[str, Any]], device: str, *, timed: bool, accelerator: str = "") -> int:
+    """How many builds at a time the processors have room for that no seat has."""
+    count = 0
+    for node in nodes:
+        taken = sum(seat["num_cpus"] for seat in _seats(node, device, timed, accelerator))
+        if node["Alive"]:
+            count += (int(node["Resources"].get("CPU", 0)) - taken) // BUILD_CPUS
+    return count
+
+
+def _seats(node: Mapping[str, Any], device: str, timed: bool, accelerator: str) -> list[dict[str, Any]]:
+    """What each seat of a node takes of it.
+
+    A seat has a GPU on cuda, and else a processor. Where times are taken on processors it has all of them, so that Ray
+    starts nothing beside it, and on a GPU half of its share of them: the others build what it will judge."""
+    has = node["Resources"]
+    if not node["Alive"] or (accelerator and f"{_TYPE}{accelerator}" not in has):
+        return []
+    cpus, gpus = int(has.get("CPU", 0)), int(has.get("GPU", 0))
+    if device == "cuda":
+        share = cpus // max(gpus, 1)
+        return [{"num_cpus": share - share // 2 if timed else min(share, 1), "num_gpus": 1}] * gpus
+    return [{"num_cpus": cpus, "num_gpus": 0}] * min(cpus, 1) if timed else [{"num_cpus": 1, "num_gpus": 0}] * cpus
 
 
 def require_some(found: Sequence[object], nodes: Sequence[Mapping[str, Any]], device: str, accelerator: str) -> None:

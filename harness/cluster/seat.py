@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shlex
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,15 @@ import msgspec
 
 from harness.api import Pool
 from harness.cluster.facts import facts
-from harness.cluster.wire import About, decode_task, encode
+from harness.cluster.wire import About, decode_parts, decode_task, encode
 from harness.errors import HarnessError
+from harness.isolation import builds
+from harness.paths import shared_builds
 from harness.report.formats import json as results_json
 from harness.verdict import SCHEMA, CaseFailed, Evaluation, Results
+
+# What others build is waited for so long, and then built here. A build takes a minute or two.
+WAIT_S = 300.0
 
 
 class Seat:
@@ -40,13 +46,15 @@ class Seat:
         self._folder = tempfile.TemporaryDirectory(prefix="kernelgate-seat-")
         options: Any = {"device": self._device}
         self._pool = Pool(isolation=self._isolation, **options)
-        return encode(About(node=node, environment=environment))
+        return encode(About(node=node, architecture=environment.pop("architecture"), environment=environment))
 
-    def judge(self, task: bytes, source: bytes, problem: bytes) -> bytes:
-        """The results of a Task, as eval.py writes them: one evaluation. Raises OSError where its texts cannot be
-        written."""
+    def judge(self, task: bytes, source: bytes, problem: bytes, built: Sequence[Any] = ()) -> bytes:
+        """The results of a Task, as eval.py writes them: one evaluation. `built` are Ray's references to what others
+        build of it, which is waited for. Raises OSError where its texts cannot be written."""
         asked = decode_task(task)
         assert self._pool
+        for reference in built:
+            _keep(reference)
         submission = self._written(source, asked.file)
         try:
             used = self._written(problem, asked.problem)
@@ -71,6 +79,15 @@ class Seat:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(text)
         return path
+
+
+def _keep(built: Any) -> None:
+    """Put what another node builds where what is built here lies."""
+    import ray
+
+    with contextlib.suppress(ray.exceptions.RayError):  # its node was lost, or others have all processors
+        for part in decode_parts(ray.get(built, timeout=WAIT_S)):
+            builds.put(shared_builds(), part.digest, part.files)
 
 
 def _repeated_there(evaluation: Evaluation, files: Mapping[str, str]) -> Evaluation:

@@ -30,10 +30,20 @@ class About(Struct, frozen=True, kw_only=True):
     """Its address."""
     environment: dict[str, Any] = {}
     """As harness.environment describes it, with the isolation."""
+    architecture: str = ""
+    """Of its GPU, such as 9.0."""
     failure: str = ""
     """Why nothing can be judged there, as a sentence."""
 
 
+class Part(Struct, frozen=True):
+    """A build: its digest, and its files by their names."""
+
+    digest: str
+    files: dict[str, bytes]
+
+
 encode = msgspec.json.encode
 decode_task = msgspec.json.Decoder(Task).decode
+decode_parts = msgspec.json.Decoder(list[Part]).decode
 decode_about = msgspec.json.Decoder(About).decode

@@ -15,7 +15,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from harness.storage.cache import mark_used
@@ -53,6 +53,20 @@ def keep(folder: Path, cache: Path, only: str = "") -> None:
                     left -= _keep_one(inner, cache / name, left)
 
 
+def read(built: Path) -> dict[str, bytes]:
+    """The files of a build, by their names, to be `put` elsewhere."""
+    mark_used(built)
+    return {file.name: file.read_bytes() for file in sorted(built.iterdir())}
+
+
+def put(cache: Path, digest: str, files: Mapping[str, bytes]) -> None:
+    """Have in `cache` a build that another machine has `read`. What is there stays, and what is none is left out."""
+    named_well = _FOLDER.fullmatch(digest) and all(map(_FILE.fullmatch, files))
+    if named_well and len(files) == MAX_FILES and not (cache / digest).exists():
+        with contextlib.suppress(OSError):
+            _put(cache / digest, files)
+
+
 def hand(built: Path, home: Path, inside: str) -> None:
     """Copy the build `built` into the folder `inside` of `home`, while the worker whose home it is may do there what it
     wants: nothing is followed that it puts in the way. What cannot be copied is not there."""
@@ -76,15 +90,20 @@ def _keep_one(inner: int, final: Path, at_most: int) -> int:
     size = sum(len(content or b"") for content in contents.values())
     if size > at_most or None in contents.values():
         return 0
+    _put(final, {name: content or b"" for name, content in contents.items()})
+    return size
+
+
+def _put(final: Path, contents: Mapping[str, bytes]) -> None:
+    """Raises OSError."""
     final.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="keeping-", dir=final.parent))
     try:
         for name, content in contents.items():
-            (scratch / name).write_bytes(content or b"")
+            (scratch / name).write_bytes(content)
         scratch.rename(final)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    return size
 
 
 def _read(folder: int, name: str, at_most: int) -> bytes | None:

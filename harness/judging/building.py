@@ -115,8 +115,10 @@ class Ahead:
 class Builds:
     """What is built, and what was, for one device."""
 
-    def __init__(self, device: str, starter: Starter, ahead: Ahead | None = None) -> None:
+    def __init__(self, device: str, starter: Starter, ahead: Ahead | None = None, architecture: str = "") -> None:
+        """`architecture` is that of a GPU elsewhere, and empty for the one here."""
         self._device = device
+        self._architecture = architecture
         self._starter = starter
         self._toolchains: dict[bool, Toolchain] = {}
         self._ahead = ahead or Ahead()
@@ -126,9 +128,13 @@ class Builds:
         is run. `gently` for what nobody waits for."""
         begin = self._begin_gently if gently else self._begin
         own = build_cache(submission.sha256)
-        for entry in self._entries(written(submission.path)[:MOST_AT_ONCE], check):
+        for entry in self.written(submission, check=check):
             if not entry.library.exists() and not (own / entry.digest).exists():
                 self._ahead.add(entry.digest, submission, partial(begin, entry, check))
+
+    def written(self, submission: Submission, *, check: bool) -> list[Entry]:
+        """What the file will ask for, as far as that is written in it."""
+        return self._entries(written(submission.path)[:MOST_AT_ONCE], check)
 
     def begin_further_ahead(self, following: Sequence[Submission], *, check: bool, waits: bool = False) -> None:
         """`begin_ahead` for those of `following` that there is room for, in their order; with `waits`, where a
@@ -148,7 +154,8 @@ class Builds:
     def _entries(self, extensions: Sequence[Extension], check: bool) -> list[Entry]:
         """Those of what may be shared, each once."""
         if check not in self._toolchains:
-            self._toolchains[check] = toolchain(self._device, emulator_cache(), check=check)
+            made = toolchain(self._device, emulator_cache(), check=check, architecture=self._architecture)
+            self._toolchains[check] = made
         shared = filter(is_shared, extensions)
         entries = [Entry.of(extension, self._toolchains[check], shared_builds()) for extension in shared]
         return list({entry.digest: entry for entry in entries}.values())
@@ -164,7 +171,8 @@ class Builds:
             return begun
         worker = self._starter.take()
         try:
-            worker.tell(Build(entry.extension, str(worker.build_folder()), check))
+            folder = str(worker.build_folder())
+            worker.tell(Build(entry.extension, folder, self._device, check, self._architecture))
         except BadMessage as error:
             worker.end()
             raise SubmissionError(Reason.BAD_MESSAGE, f"A build that cannot be asked for: {error}.") from None

@@ -100,12 +100,15 @@ class Load(Struct, frozen=True, tag="load"):
 
 
 class Build(Struct, frozen=True, tag="build"):
-    """Build an extension in `folder`, with all detectors if `check` says so. The worker runs nothing else, before or
-    after: what it builds is for all who ask for it."""
+    """Build an extension for `device` in `folder`, with all detectors if `check` says so. The worker runs nothing else,
+    before or after: what it builds is for all who ask for it."""
 
     extension: Extension
     folder: str
+    device: str
     check: bool = False
+    architecture: str = ""
+    """Of a GPU elsewhere, such as 9.0; empty for the one here."""
 
 
 class NotBuilt(Struct, frozen=True):

@@ -15,9 +15,9 @@ from harness.protocol.channel import BadMessage
 from harness.protocol.wire import MAX_WANTED, Build, Built, Lent, NotBuilt, Request, Wanted
 
 
-def build(request: Build, device: str, emulator_cache: Path) -> Built:
+def build(request: Build, emulator_cache: Path) -> Built:
     """Build what is asked for. A failure that says nothing of the sources gives no library, and no word."""
-    compilers = toolchain(device, emulator_cache, check=request.check)
+    compilers = toolchain(request.device, emulator_cache, check=request.check, architecture=request.architecture)
     entry = Entry.of(request.extension, compilers, Path(request.folder))
     started = time.perf_counter()
     try:

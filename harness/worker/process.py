@@ -86,7 +86,7 @@ def answer(descriptors: Descriptors, device: str, emulator_cache: Path) -> None:
         channel.send(Done())
         request = channel.receive()
         if isinstance(request, Build):
-            built = build(request, device, emulator_cache)
+            built = build(request, emulator_cache)
             witness.mark()
             channel.send(built)
             return
