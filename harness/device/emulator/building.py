@@ -18,6 +18,9 @@ import psutil
 
 from harness.errors import KernelgateError
 
+# Flags of each compilation: to collect its garbage takes g++ a twelfth of a kernel's time, and saves 20 MB of 640.
+NO_COLLECTION = ("--param=ggc-min-expand=1000", "--param=ggc-min-heapsize=1048576")
+
 
 class CompilerError(KernelgateError):
     """The compiler failed; `log` is all it said."""

@@ -20,6 +20,7 @@ _WITH_GOLD = "links_with_gold"
 _GOLD = "-fuse-ld=gold"
 
 _FLAGS = [
+    *building.NO_COLLECTION,
     "-std=c++20",
     "-O2",
     "-g1",

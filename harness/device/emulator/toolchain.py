@@ -27,6 +27,7 @@ from harness.records import KernelResources
 
 # In DWARF 5 a unit's first file has two numbers, and addr2line of binutils 2.40 takes the other.
 _COMMON = [
+    *building.NO_COLLECTION,
     "-gdwarf-4",
     "-std=c++20",
     "-pipe",
