@@ -344,6 +344,21 @@ def cluster_simulation(folder: Path) -> str:
     return f"{machine(content['environment'])}.\n\n" + _rows("what | measured", rows)
 
 
+def full_machine(folder: Path) -> str:
+    """Many submissions that nobody has built, in one run and one after another."""
+    content = measured(folder / "full_machine.json", "full_machine")
+    each_s, alone_s = content["together_s"] / content["count"], statistics.mean(content["alone_s"])
+    rows = [
+        [f"{content['count']} in one run, each", f"{each_s:.1f} s"],
+        ["one after another, each", _range(content["alone_s"])],
+        ["as fast together", f"{alone_s / each_s:.2f} times"],
+        ["a build beside others", f"{content['build_s'] / content['count']:.1f} s"],
+        ["of the run the device was idle", f"{1 - content['busy_s'] / content['lanes'] / content['together_s']:.0%}"],
+    ]
+    what = f"{machine(content['environment'])}. Copies of `{content['submission']}` under names of their own."
+    return f"{what}\n\n" + _rows("what | measured", rows)
+
+
 def _range(seconds: list[float]) -> str:
     return f"{len(seconds)}: {min(seconds):.2f} to {max(seconds):.2f} s"
 
@@ -654,6 +669,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "api costs": api_costs,
     "pool of faults": pool_of_faults,
     "cluster simulation": cluster_simulation,
+    "full machine": full_machine,
     "gate proof": gate_proof,
     "cold gate": cold_gate,
     "hostile": hostile,
