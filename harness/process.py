@@ -14,7 +14,7 @@ def prepare() -> None:
     ended, and what was measured is reported."""
     # Read when torch is loaded. Threads of the judge that have nothing to do must not spin beside what is timed; but to
     # draw a round's data takes many short operations, and four times as long where a thread sleeps after each. 50 µs
-    # outlast the gap between two, and not the handshake before a round.
+    # outlast the gap between two, and are a four-hundredth of a round on a CPU.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     # A reference may load torch's compiler, which makes itself a folder: not among temporary files.

@@ -1,6 +1,7 @@
 """`--cluster`: eval.py on a local Ray of several nodes, one of which is lost in the middle; and what it refuses."""
 
 import importlib.metadata
+import io
 import os
 import platform
 import re
@@ -13,18 +14,21 @@ import time
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import harness.cluster
 from harness.cluster import building, driver
 from harness.cluster.connection import connected
 from harness.cluster.places import builders, places
-from harness.cluster.seat import Seat, _keep
+from harness.cluster.seat import Seat, keep_built
 from harness.cluster.wire import About, decode_task, encode
 from harness.errors import HarnessError, UsageError
-from harness.events import Finished, OnCluster, SeatLost
+from harness.events import OnCluster, SeatLost
 from harness.plan import Arguments, make_plan
 from harness.reasons import Reason
 from harness.report.formats import json as results_json
+from harness.report.progress import listening
+from harness.report.view import View
 from harness.store import open_store
 from harness.verdict import SCHEMA, Accepted, Errored, Results
 from harness.version import judge_version
@@ -119,22 +123,28 @@ def test_a_node_that_is_lost_rejects_nothing(local_ray, submissions, tmp_path):
     """It is lost when each of two seats has a submission to judge and one that waits."""
     folder, _, problem, *_ = submissions(**{f"right_{number}": f"{RIGHT}\n# {number}\n" for number in range(6)})
     free = tmp_path / "free"
-    told = []
+    console, told = Console(file=io.StringIO(), width=10_000), []
 
     def lose_a_node(event):
         told.append(event)
+        log(event)
         if event == OnCluster(2, 4) and not free.exists():
             local_ray.remove_node(next(iter(local_ray.worker_nodes)), allow_graceful=False)
             local_ray.add_node(**NODE)  # as a batch system gives another
             free.touch()
 
     held = type("Held", (Held,), {"held_by": str(free)})
-    evaluations = judged(held, local_ray, folder, problem, lose_a_node)
+    with listening(console, View()) as log:
+        evaluations = judged(held, local_ray, folder, problem, lose_a_node)
     assert [type(evaluation) for evaluation in evaluations] == [Accepted] * 6
     lost = [event for event in told if isinstance(event, SeatLost) and event.submission]
     assert len(lost) == 1, told
-    assert re.match(r"\S+ was lost: .", lost[0].why)
-    assert len([event for event in told if isinstance(event, Finished)]) == 6
+    said = console.file.getvalue()
+    assert re.search(
+        r"In the cluster: \S+ was lost: .*; right_\d was judged there, and that says nothing about it",
+        " ".join(said.split()),
+    )
+    assert said.count(" of 6: ACCEPTED") == 6
 
 
 def test_a_processor_that_no_seat_has_builds_what_one_will_judge(local_ray, submissions, tmp_path):
@@ -170,7 +180,7 @@ def test_what_nobody_could_build_the_seat_builds(local_ray, monkeypatch):
         raise ValueError
 
     with connected(local_ray.address) as ray:
-        _keep(ray.remote(num_cpus=0)(fails).remote())
+        keep_built(ray.remote(num_cpus=0)(fails).remote())
 
 
 def test_nothing_judges_any_more_when_a_run_has_ended(local_ray, submissions):

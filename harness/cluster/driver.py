@@ -85,7 +85,7 @@ class _Driver:
         for about in crew.start(self._chosen.count, START_S if self._is_timed else 0.0):
             if why := self._why_unfit(about):
                 raise UsageError(why)
-        self._builders = builders(self._ray.nodes(), self._device, **self._asked_of_nodes())
+        self._count_builders()
         job = self._next()
         while job or crew.under_way:
             while job and crew.give(job):
@@ -96,7 +96,7 @@ class _Driver:
                     (evaluation,) = results_json.loads(heard.data).evaluations
                     self._finish(heard.job.place, evaluation, heard.about.environment)
                 else:
-                    self._builders = builders(self._ray.nodes(), self._device, **self._asked_of_nodes())
+                    self._count_builders()
                     self._lose(heard.job, heard.why)
                     self._again.extend(heard.others)
             job = job or self._next()
@@ -110,10 +110,12 @@ class _Driver:
     # ------------------------------------------------------------------ seats
 
     def _places(self) -> list[dict[str, Any]]:
-        return places(self._ray.nodes(), self._device, **self._asked_of_nodes())
+        nodes, accelerator = self._ray.nodes(), self._arguments.accelerator
+        return places(nodes, self._device, timed=self._is_timed, accelerator=accelerator)
 
-    def _asked_of_nodes(self) -> dict[str, Any]:
-        return {"timed": self._is_timed, "accelerator": self._arguments.accelerator}
+    def _count_builders(self) -> None:
+        nodes, accelerator = self._ray.nodes(), self._arguments.accelerator
+        self._builders = builders(nodes, self._device, timed=self._is_timed, accelerator=accelerator)
 
     def _why_unfit(self, about: About) -> str:
         """Why a seat cannot be used beside the first one, as a sentence; empty for one that can."""

@@ -54,7 +54,7 @@ class Seat:
         asked = decode_task(task)
         assert self._pool
         for reference in built:
-            _keep(reference)
+            keep_built(reference)
         submission = self._written(source, asked.file)
         try:
             used = self._written(problem, asked.problem)
@@ -81,7 +81,7 @@ class Seat:
         return path
 
 
-def _keep(built: Any) -> None:
+def keep_built(built: Any) -> None:
     """Put what another node builds where what is built here lies."""
     import ray
 
