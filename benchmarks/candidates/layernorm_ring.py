@@ -26,7 +26,6 @@ torch::Tensor layer_norm(const torch::Tensor& x, const torch::Tensor& weight, co
 """
 
 CUDA = r"""
-#include <torch/extension.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -543,11 +542,11 @@ ring_rows(const Pack* x, const Pack* weight, const Pack* bias, Pack* y, Mail* ma
             Place place, earlier;
 #pragma unroll 1
             for (int number = 0; number < chunks; number++) {
-                wait(&left[place.slot], place.parity ^ 1);
                 if (number >= kLoadsUnderWay) {
                     wait(&arrived[earlier.slot], earlier.parity);
                     earlier.advance();
                 }
+                wait(&left[place.slot], place.parity ^ 1);
                 bulk_load(ring + place.slot * kChunk, x + place_of(number), kChunkBytes, &arrived[place.slot], once);
                 const int later = number + kChunksAhead;
                 if (later < chunks) bulk_prefetch(x + place_of(later), kChunkBytes, once);

@@ -30,6 +30,7 @@ struct Word {
 struct Acquire {
     Moment at;
     const Word* word;
+    uint32_t tick;
     uint32_t releases;   // of the word that were visible
     bool in_block;       // sees its own block only
 };
@@ -79,14 +80,18 @@ struct Wanted {
     std::unordered_set<const void*> seen;
     Release found;
 };
+// What came before the touch does not order it, and neither does what that had acquired. Ticks grow along a block's
+// acquires and a word's releases, so both are followed from their ends, as far as the touch.
 bool search(const Moment& at, uint32_t limit, Wanted& wanted) {
     const auto own = acquires_of_block.find(at.block);
     if (own == acquires_of_block.end()) return false;
-    for (uint32_t i = 0; i < limit && i < own->second.size(); i++) {
+    for (size_t i = std::min<size_t>(limit, own->second.size()); i-- > 0;) {
         const Acquire acquire = own->second[i];
+        if (acquire.tick <= wanted.touch.tick) break;
         if (!before(acquire.at, at)) continue;
         for (uint32_t k = acquire.releases; k-- > 0;) {
             const Release& release = acquire.word->releases[k];
+            if (release.tick <= wanted.touch.tick) break;
             if ((release.in_block || acquire.in_block) && release.at.block != at.block) continue;
             if (!wanted.seen.insert(&release).second) continue;
             if (covers(release, wanted.touch, wanted.with_fence)) {
@@ -157,11 +162,12 @@ void acquire(uintptr_t address, bool in_block) {
     const Moment at = now();
     const uint32_t count = uint32_t(word->second.releases.size());
     if (!acquires.empty() && acquires.back().word == &word->second && same_place(acquires.back().at, at)) {
+        acquires.back().tick = ticks;
         acquires.back().releases = count;
         acquires.back().in_block &= in_block;
         return;
     }
-    acquires.push_back(Acquire{at, &word->second, count, in_block});
+    acquires.push_back(Acquire{at, &word->second, ticks, count, in_block});
     gave_up = acquires.size() > kTooMany;
 }
 
