@@ -603,17 +603,18 @@ ring_rows(const Pack* x, const Pack* weight, const Pack* bias, Pack* y, Mail* ma
                         if (lane == 0) send(box + part, own);
                     }
                 }
-                // A lane's mail, two at a time. The block's own mean is the reference, as good as any other.
+                // The block's own mean is the reference, as good as any other. Without clusters a lane has two mails, at
+                // most three; it looks at two at a time.
                 sums = make_float2(0.0f, 0.0f);
-                constexpr int kLanes = kPostmenWarps * kWarp;
-                for (int i = postman * kWarp + lane; i < parts; i += 2 * kLanes) {
-                    const bool two = i + kLanes < parts;
+                constexpr int kLanes = kPostmenWarps * kWarp, kMails = kClusterBlocks > 1 ? 1 : 2;
+                for (int i = postman * kWarp + lane; i < parts; i += kMails * kLanes) {
+                    const bool two = kMails > 1 && i + kLanes < parts;
                     const int other = two ? i + kLanes : i;
-                    Mail a = look(box + i), b = look(box + other);
+                    Mail a = look(box + i), b = kMails > 1 ? look(box + other) : a;
                     while (!has_come(a) || !has_come(b)) {
                         __nanosleep(kNapNs);
                         a = look(box + i);
-                        b = look(box + other);
+                        b = kMails > 1 ? look(box + other) : a;
                     }
                     sums = sums + around(own, {a.mean, a.correction, a.squares}, kPartCount);
                     if (two) sums = sums + around(own, {b.mean, b.correction, b.squares}, kPartCount);
