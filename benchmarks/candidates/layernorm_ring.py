@@ -603,8 +603,8 @@ ring_rows(const Pack* x, const Pack* weight, const Pack* bias, Pack* y, Mail* ma
                         if (lane == 0) send(box + part, own);
                     }
                 }
-                // The block's own mean is the reference, as good as any other. Without clusters a lane has two mails, at
-                // most three; it looks at two at a time.
+                // The block's own mean is the reference, as good as any other. Without clusters a lane has two mails or
+                // three; it looks at two at a time.
                 sums = make_float2(0.0f, 0.0f);
                 constexpr int kLanes = kPostmenWarps * kWarp, kMails = kClusterBlocks > 1 ? 1 : 2;
                 for (int i = postman * kWarp + lane; i < parts; i += kMails * kLanes) {
