@@ -77,6 +77,7 @@ bool covers(const Release& release, const Touch& touch, bool with_fence) {
 struct Wanted {
     const Touch& touch;
     bool with_fence;
+    bool nearby;   // only by way of the touch's block
     std::unordered_set<const void*> seen;
     Release found;
 };
@@ -93,6 +94,7 @@ bool search(const Moment& at, uint32_t limit, Wanted& wanted) {
             const Release& release = acquire.word->releases[k];
             if (release.tick <= wanted.touch.tick) break;
             if ((release.in_block || acquire.in_block) && release.at.block != at.block) continue;
+            if (wanted.nearby && release.at.block != wanted.touch.block) continue;
             if (!wanted.seen.insert(&release).second) continue;
             if (covers(release, wanted.touch, wanted.with_fence)) {
                 wanted.found = release;
@@ -191,12 +193,17 @@ Path ordered_by_release(const Touch& touch, bool was_write) {
     }
     const auto own = acquires_of_block.find(at.block);
     const uint32_t limit = own == acquires_of_block.end() ? 0 : uint32_t(own->second.size());
-    Wanted wanted{touch, with_fence, {}, {}};
+    // Most of what is ordered within a block is so without the others, each of which may have a long history.
+    if (touch.block == at.block) {
+        Wanted nearby{touch, with_fence, true, {}, {}};
+        if (search(at, limit, nearby)) return Path::Complete;
+    }
+    Wanted wanted{touch, with_fence, false, {}, {}};
     if (search(at, limit, wanted)) {
         known[key] = wanted.found;
         return Path::Complete;
     }
-    Wanted without_fence{touch, false, {}, {}};
+    Wanted without_fence{touch, false, false, {}, {}};
     return with_fence && search(at, limit, without_fence) ? Path::Unfenced : Path::None;
 }
 
