@@ -334,7 +334,7 @@ static_assert(kSlots >= kChunks, "a row must fit into the ring");
 static_assert(kSlots < 3 * kChunks, "a third row might arrive");
 
 // Packs of weight in registers; the others come from L2, so many ahead. The two kinds alternate: what comes from L2 has
-// twice the time that it would have one behind the other.
+// nearly twice the time that it would have one behind the other.
 constexpr int kHeldWeights = 14, kStreamedWeights = kLanePacks - kHeldWeights, kWeightsAhead = 3;
 static_assert(kStreamedWeights % kWeightsAhead == 0, "each has its register in every row");
 
