@@ -25,6 +25,10 @@ FIRST = (
     "test_training.py",
 )
 
+# As harness.process sets them for a judge: torch's threads in the tests' own processes would spin where three tests
+# share two cores.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 # What tests judge is not kept where their user's evaluations are. Processes of pytest-xdist get it from their first.
 if "PYTEST_XDIST_WORKER" not in os.environ:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.submission import read_submission
-from tests.helpers import ROOT, has_cuda, judged_with_all_detectors, run_eval
+from tests.helpers import ALL_DETECTORS, ROOT, has_cuda, judged_with_all_detectors, run_eval
 
 FORM = ROOT / "tests" / "hostile" / "form"
 PROBLEM = Path(__file__).parent / "fixtures" / "problems" / "small_layernorm.py"
@@ -13,6 +13,7 @@ SUBMISSIONS = sorted((ROOT / "submissions").rglob("*.py"))
 SHIPPED = [path for path in SUBMISSIONS if has_cuda(path)]
 GPU_ONLY = [path for path in SUBMISSIONS if read_submission(path).gpu_language]
 CPU_ONLY = [path for path in SUBMISSIONS if path not in SHIPPED + GPU_ONLY]
+CANDIDATES = sorted((ROOT / "benchmarks" / "candidates").glob("*.py"))
 SEED = ROOT.parent / "shared" / "seeds" / "004_submission.py"
 
 
@@ -63,6 +64,13 @@ def test_a_shipped_submission_is_accepted_on_every_case_with_all_detectors_silen
         assert [c["name"] for c in evaluation["cases"] if c["status"] != "passed"] == []
         assert len(evaluation["cases"]) >= 15
         assert any(c["counts"] for c in evaluation["cases"])
+
+
+@pytest.mark.parametrize("path", CANDIDATES, ids=lambda p: p.stem)
+def test_a_candidate_is_accepted_where_it_differs_from_what_is_shipped(path):
+    """On a row that its own kernel takes, with all detectors."""
+    run = run_eval(path, "--problem", "layernorm", "-k", "one row", *ALL_DETECTORS)
+    assert run.code == 0, run.results
 
 
 def test_a_shipped_submission_without_cuda_is_accepted_on_the_cpu():
