@@ -165,6 +165,13 @@ def test_an_element_that_is_kept_may_be_zero(tmp_path):
     assert run.code == 0, run.results
 
 
+def test_what_is_added_up_in_16_bits_is_what_two_passes_give():
+    """Drawn so that a column's sum is small beside its 37 terms: the passes must not differ by what a dtype rounds."""
+    words = ("--problem", "layernorm_train_dtypes", "--device", "cpu", "-k", "bf16, D = 1", "--seed", 8018287213944526)
+    run = run_eval(ROOT / "tests/fixtures/wrong/layernorm_train_dtypes/control.py", *words)
+    assert run.code == 0, run.results
+
+
 def test_every_training_problem_ships_a_plain_and_a_fast_submission():
     for path in PROBLEMS.glob("*.py"):
         problem = load_problem(path, 0)

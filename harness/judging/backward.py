@@ -17,9 +17,9 @@ from harness.oracle.data import Data
 from harness.oracle.draw import Drawn
 from harness.reasons import Reason
 
-# After a backward pass and one with three times its upstream gradient (harness.worker.calls), so many times the
+# After a backward pass and one with twice its upstream gradient (harness.worker.calls), so many times the
 # first's gradients stand in `.grad`.
-ACCUMULATED = 4
+ACCUMULATED = 3
 
 # torch.autograd.gradcheck's own defaults, in float64.
 GRADCHECK_EPS = 1e-6

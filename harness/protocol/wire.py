@@ -191,7 +191,7 @@ class Stage(Struct, frozen=True, tag="stage"):
     - `forward`: gives the outputs;
     - `step`: gives outputs and gradients;
     - `backward`: gives gradients; `Prepare` has done the forward;
-    - `accumulate`: gives what two backward passes leave in `.grad`, the second with three times the upstream gradients.
+    - `accumulate`: gives what two backward passes leave in `.grad`, the second with twice the upstream gradients.
 
     `results` are the forms that the null kernel returns. `alone` says that the reference returns one tensor, not in a
     tuple or list. `train` is the model's mode. `constants` stand between the inputs. `model` counts those that were

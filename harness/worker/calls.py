@@ -16,8 +16,9 @@ Call = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 
 
 # What the upstream gradients are multiplied by in the passes that add up in `.grad`; harness.judging.backward knows
-# the sum.
-ACCUMULATED = (1, 3)
+# the sum. Powers of two, which no dtype rounds: three times an upstream in 16 bits is off in every element, and the sum
+# over many rows by more than one of the upstream itself may be.
+ACCUMULATED = (1, 2)
 
 
 class InAContainer(KernelgateError):
