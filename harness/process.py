@@ -8,15 +8,17 @@ import signal
 from harness.isolation.levels import protect_judge
 from harness.paths import judge_cache
 
+# Read when torch is loaded. Threads of the judge that have nothing to do must not spin beside what is timed. But to
+# draw a round's data takes many short operations, and four times as long where a thread sleeps after each. 50 µs outlast
+# the gap between two, and are a four-hundredth of a round on a CPU.
+SPINS_BRIEFLY = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "2000"}
+
 
 def prepare() -> None:
     """Set up this one. SIGTERM then raises KeyboardInterrupt, as if somebody had pressed Ctrl-C: what was started is
     ended, and what was measured is reported."""
-    # Read when torch is loaded. Threads of the judge that have nothing to do must not spin beside what is timed; but to
-    # draw a round's data takes many short operations, and four times as long where a thread sleeps after each. 50 µs
-    # outlast the gap between two, and are a four-hundredth of a round on a CPU.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+    for name, value in SPINS_BRIEFLY.items():
+        os.environ.setdefault(name, value)
     # A reference may load torch's compiler, which makes itself a folder: not among temporary files.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(judge_cache()))
     # Some start what they run with this ignored, and how a worker ended would then be nobody's to know.

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.process import SPINS_BRIEFLY
 from tests import machine
 
 # The files that take longest, for the others to fill the cores beside them. The documents judge a third of what
@@ -25,10 +26,9 @@ FIRST = (
     "test_training.py",
 )
 
-# As harness.process sets them for a judge: torch's threads in the tests' own processes would spin where three tests
-# share two cores.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+# Torch's threads in the tests' own processes, as in a judge: they would spin where three tests share two cores.
+for name, value in SPINS_BRIEFLY.items():
+    os.environ.setdefault(name, value)
 
 # What tests judge is not kept where their user's evaluations are. Processes of pytest-xdist get it from their first.
 if "PYTEST_XDIST_WORKER" not in os.environ:

@@ -30,6 +30,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
+from harness.process import SPINS_BRIEFLY
+
 ROOT = Path(__file__).resolve().parent.parent
 _FILES = 3  # of each request: standard output, standard error, and where the process's number and exit code are written
 _MAX_BYTES = 1 << 20
@@ -46,8 +48,7 @@ class EvalServer:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.eval_server", str(theirs.fileno())],
                 cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=[theirs.fileno()],
-                # As harness.process sets them.
-                env={**os.environ, "OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "2000", **environment},
+                env={**os.environ, **SPINS_BRIEFLY, **environment},
             )  # fmt: skip
 
     def end(self) -> None:
