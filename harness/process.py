@@ -9,8 +9,8 @@ from harness.isolation.levels import protect_judge
 from harness.paths import judge_cache
 
 # Read when torch is loaded. Threads of the judge that have nothing to do must not spin beside what is timed. But to
-# draw a round's data takes many short operations, and four times as long where a thread sleeps after each. 50 µs outlast
-# the gap between two, and are a four-hundredth of a round on a CPU.
+# draw a round's data takes many short operations, and four times as long where a thread sleeps after each. 50 µs
+# outlast the gap between two, and are a four-hundredth of a round on a CPU.
 SPINS_BRIEFLY = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "2000"}
 
 
