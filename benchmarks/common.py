@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import shlex
+import statistics
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,6 +16,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
+
+# Medians in microseconds of one run of a submission: by case, called and captured.
+Times = dict[str, float]
 
 # Exit code of a script that ran out of its --limit-s: its file holds what was done until then. (EX_TEMPFAIL)
 INCOMPLETE = 75
@@ -78,3 +82,10 @@ def save(path: Path | None, content: dict[str, Any], **environment: Any) -> None
 
 def seconds_of(samples: Sequence[float]) -> str:
     return ", ".join(f"{value:.1f}" for value in samples)
+
+
+def times_over(base: Sequence[Times], runs: Sequence[Times]) -> list[float]:
+    """How long each of `runs` took, 1 being the median of `base`: the geometric mean of the cases that all have."""
+    shared = set.intersection(*(set(times) for times in (*base, *runs)))
+    usual_us = {case: statistics.median(times[case] for times in base) for case in shared}
+    return [statistics.geometric_mean([times[case] / usual_us[case] for case in shared]) for times in runs]

@@ -3,16 +3,22 @@
 
     python benchmarks/full_machine.py [SUBMISSION] [--count N] [--alone N] [--jobs N] [--device D] [--no-timing]
 
+Choose GPUs by CUDA_VISIBLE_DEVICES, and processors by taskset.
+
 The submissions are copies of one whose kernels are named anew, so that each is built. All are judged by one run of
 `eval.py FOLDER`, then `--alone` others by a run each. Printed are the run's seconds; how long the device was busy, from
 the first case of a submission to its last time; the seconds of all builds over the processors; and what the run may
 take by both: 1.2 times the one or 1.3 times the other, whichever is larger.
+
+All copies do the same, so their times also show what builds do to a timing: those of copies that ended while others
+were built, of those that ended later, and of those that ran alone stand beside each other.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -21,7 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from common import ROOT, evaluate, save, seconds_of
+import msgspec
+from common import ROOT, Times, evaluate, save, seconds_of, times_over
 
 DEFAULT = ROOT / "submissions" / "layernorm" / "rung4_vectorised_registers.py"
 BUSY_TIMES, BUILD_TIMES = 1.2, 1.3
@@ -32,8 +39,10 @@ class Watched:
     """When what happened to each submission."""
 
     begun_s: dict[str, float] = field(default_factory=dict)
+    ended_s: dict[str, float] = field(default_factory=dict)
     busy_s: dict[str, float] = field(default_factory=dict)
     build_s: dict[str, float] = field(default_factory=dict)
+    times_us: dict[str, Times] = field(default_factory=dict)
     statuses: list[str] = field(default_factory=list)
 
     def __call__(self, event: object) -> None:
@@ -44,10 +53,31 @@ class Watched:
             case Judging():
                 self.begun_s.setdefault(event.submission, time.monotonic())
             case Finished(evaluation):
-                begun_s = self.begun_s.get(evaluation.submission, time.monotonic())
+                self.ended_s[evaluation.submission] = time.monotonic()
+                begun_s = self.begun_s.setdefault(evaluation.submission, time.monotonic())
                 self.busy_s[evaluation.submission] = time.monotonic() - begun_s
+                self.times_us[evaluation.submission] = times_us_of(msgspec.to_builtins(evaluation))
                 self.build_s[evaluation.submission] = evaluation.build.seconds if evaluation.build else 0.0
                 self.statuses.append(status_of(evaluation))
+
+    def times_us_by_builds(self) -> tuple[list[Times], list[Times]]:
+        """Of the submissions that ended while another was built, and of the others. A build ends before the first case
+        of its submission begins."""
+        last_build_s = max(self.begun_s.values(), default=0.0)
+        while_building = [name for name, ended_s in self.ended_s.items() if ended_s < last_build_s]
+        later = [name for name in self.ended_s if name not in while_building]
+        return [self.times_us[name] for name in while_building], [self.times_us[name] for name in later]
+
+
+def times_us_of(evaluation: dict[str, Any]) -> Times:
+    """What an evaluation, as JSON has it, was timed at."""
+    times_us = {}
+    for case in evaluation["cases"]:
+        if timing := case.get("timing"):
+            times_us[case["name"]] = timing["median_us"]
+            if captured := timing["captured"]:
+                times_us[f"{case['name']}, captured"] = captured["median_us"]
+    return times_us
 
 
 def write_variants(source: str, folder: Path, names: Sequence[str]) -> list[Path]:
@@ -82,26 +112,28 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     source = arguments.submission.read_text()
     (first,) = write_variants(source, folder, ["first"])
     judged_s([first], arguments, Watched())  # what all need is built, and torch's compiler has what it keeps
-    alone_s = [_alone_s(path, arguments) for path in write_variants(source, folder, _names("alone", arguments.alone))]
+    alone = [_alone(path, arguments) for path in write_variants(source, folder, _names("alone", arguments.alone))]
     watched = Watched()
     together_s = judged_s(write_variants(source, folder, _names("variant", arguments.count)), arguments, watched)
     busy_s, build_s = sum(watched.busy_s.values()), sum(watched.build_s.values())
     lanes = arguments.jobs or max(1, len(visible_gpus()))
     processors = len(os.sched_getaffinity(0))
+    while_building, later = watched.times_us_by_builds()
     return {
         "submission": arguments.submission.stem, "count": arguments.count, "processors": processors, "lanes": lanes,
-        "together_s": together_s, "busy_s": busy_s, "build_s": build_s, "alone_s": alone_s,
+        "together_s": together_s, "busy_s": busy_s, "build_s": build_s, "alone_s": [seconds for seconds, _ in alone],
         "may_take_s": max(BUSY_TIMES * busy_s / lanes, BUILD_TIMES * build_s / processors),
         "timed": arguments.timing,
+        "times_us": {"alone": [times for _, times in alone], "while building": while_building, "later": later},
     }  # fmt: skip
 
 
-def _alone_s(path: Path, arguments: argparse.Namespace) -> float:
-    """Seconds of `eval.py` for one submission."""
+def _alone(path: Path, arguments: argparse.Namespace) -> tuple[float, Times]:
+    """Seconds of `eval.py` for one submission, and what it was timed at."""
     begun_s = time.monotonic()
     device = ["--device", arguments.device] if arguments.device else []
-    evaluate(path, "--problem", "layernorm", *device, *([] if arguments.timing else ["--no-timing"]))
-    return time.monotonic() - begun_s
+    results = evaluate(path, "--problem", "layernorm", *device, *([] if arguments.timing else ["--no-timing"]))
+    return time.monotonic() - begun_s, times_us_of(results["evaluations"][0])
 
 
 def _names(word: str, count: int) -> list[str]:
@@ -140,7 +172,23 @@ def main() -> int:
     print(f"  builds took {found['build_s']:.1f} s, on {found['processors']} processors")
     print(f"  one after another: {seconds_of(found['alone_s'])} s each; "
           f"{alone_s * found['count'] / found['together_s']:.2f} times as fast together")  # fmt: skip
+    for line in beside_builds(found["times_us"]):
+        print(f"  {line}")
     return 0
+
+
+def beside_builds(times_us: dict[str, list[Times]]) -> list[str]:
+    """A line for each way in which copies were timed; none where nothing was."""
+    base = times_us["alone"]
+    if not any(base):
+        return []
+    lines = []
+    for way, runs in times_us.items():
+        if runs:
+            ratios = times_over(base, runs)
+            lines.append(f"timed {way}: {statistics.median(ratios):.4f} [{min(ratios):.4f}, {max(ratios):.4f}] of the "
+                         f"usual time alone, {len(runs)} runs")  # fmt: skip
+    return lines
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ FAST = (
     "submissions/rmsnorm/read_once.py",
     "submissions/rmsnorm_train/read_once.py",
     "submissions/bias_gelu/vectorised.py",
+    "submissions/layernorm_train_dtypes/row_on_chip.py",
     "submissions/bias_gelu_train/columns_in_registers.py",
 )
 

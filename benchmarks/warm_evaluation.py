@@ -5,7 +5,8 @@
 
 Runs eval.py once to fill the caches and then N times in each of the ways below, and prints the seconds of each run
 and their median. Where nothing can be timed, as on the emulator, the verdict is all there is. The file is written
-anew after each way.
+anew after each way. Hosts differ in what Python and torch alone take to start, so a run of each way follows one of the
+shortest program that uses the device, and their ratio is printed too.
 """
 
 import argparse
@@ -25,6 +26,7 @@ TIMED = {
     "--quick, the first timed case against eager": ["--quick"],
 }
 VERDICT = {"the verdict alone, --no-timing": ["--no-timing"]}
+SHORTEST = "import torch; torch.zeros(1, device='{device}')"
 
 
 def parser():
@@ -47,6 +49,14 @@ def seconds(words):
     return elapsed
 
 
+def shortest_s(device):
+    """Wall time of a program that imports torch and makes a tensor where the submission runs."""
+    words = [sys.executable, "-c", SHORTEST.format(device="cuda" if device == "cuda" else "cpu")]
+    started = time.perf_counter()
+    subprocess.run(words, check=True)
+    return time.perf_counter() - started
+
+
 def main():
     arguments, options = parser().parse_known_args()
     options = of_one_problem(arguments.submission, options)
@@ -57,10 +67,17 @@ def main():
         "timed_cases": sum(bool(case["timing"]) for case in cases), "ways": {},
     }  # fmt: skip
     for label, more in {**(TIMED if measured["timed_cases"] else {}), **VERDICT}.items():
-        runs = [seconds([str(arguments.submission), *options, *more]) for _ in range(arguments.runs)]
-        measured["ways"][label] = {"seconds": runs, "median_s": statistics.median(runs)}
+        shortest, runs = [], []
+        for _ in range(arguments.runs):
+            shortest.append(shortest_s(first["device"]))
+            runs.append(seconds([str(arguments.submission), *options, *more]))
+        median_s, shortest_median_s = statistics.median(runs), statistics.median(shortest)
+        measured["ways"][label] = {
+            "seconds": runs, "median_s": median_s, "shortest_s": shortest, "ratio": median_s / shortest_median_s,
+        }  # fmt: skip
         save(arguments.json, measured)
-        print(f"{label:40s} median {statistics.median(runs):5.1f} s   runs {seconds_of(runs)}", flush=True)
+        ratio = f"{median_s / shortest_median_s:.2f} times torch and a tensor, {seconds_of(shortest)} s"
+        print(f"{label:40s} median {median_s:5.1f} s   runs {seconds_of(runs)}   {ratio}", flush=True)
 
 
 if __name__ == "__main__":

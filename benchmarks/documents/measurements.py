@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from common import times_over
+
 from documents.age import KERNELS, TIMING, VERDICTS, older
 from harness.paths import PROBLEMS, ROOT
 from harness.report.figures import duration
@@ -285,12 +287,17 @@ def warm(folder: Path) -> str:
     """Seconds of a second evaluation, process start included."""
     content = _warm(folder)
     rows = [
-        [way, f"{entry['median_s']:.1f} s", ", ".join(f"{s:.1f}" for s in entry["seconds"])]
+        [
+            way,
+            f"{entry['median_s']:.1f} s",
+            ", ".join(f"{s:.1f}" for s in entry["seconds"]),
+            f"{entry['ratio']:.2f} of {_range(entry['shortest_s'])}" if "ratio" in entry else "",
+        ]
         for way, entry in content["ways"].items()
     ]
     what = f"`{content['submission']}` on {content['device']}, {content['cases']} cases, {content['timed_cases']} timed"
     where = f"{machine(content['environment'])}.{older(content['environment'], TIMING)}"
-    return f"{what}; {where}\n\n" + _rows("evaluation | median | runs", rows)
+    return f"{what}; {where}\n\n" + _rows("evaluation | median | runs | times torch and a tensor alone", rows)
 
 
 def _warm_checks(folder: Path) -> Iterator[list[str]]:
@@ -355,8 +362,20 @@ def full_machine(folder: Path) -> str:
         ["a build beside others", f"{content['build_s'] / content['count']:.1f} s"],
         ["of the run the device was idle", f"{1 - content['busy_s'] / content['lanes'] / content['together_s']:.0%}"],
     ]
+    rows += [[f"timed {way}", shown] for way, shown in _beside_builds(content.get("times_us", {}))]
     what = f"{machine(content['environment'])}. Copies of `{content['submission']}` under names of their own."
     return f"{what}\n\n" + _rows("what | measured", rows)
+
+
+def _beside_builds(times_us: dict[str, list[dict[str, float]]]) -> Iterator[tuple[str, str]]:
+    """How long copies took that were timed in each way, over the median of those that ran alone."""
+    base = times_us.get("alone", [])
+    if not any(base):
+        return
+    for way, runs in times_us.items():
+        if runs:
+            ratios = times_over(base, runs)
+            yield way, f"{statistics.median(ratios):.4f} [{min(ratios):.4f}, {max(ratios):.4f}], {len(runs)} copies"
 
 
 def _range(seconds: list[float]) -> str:
