@@ -1172,9 +1172,9 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 }
 """
 
-# Host code is not optimised unless it is asked for; a call took 8.9 us without and 7.0 us with it. sm_90a by name: torch
-# asks for the GPU's plain architecture, which lacks setmaxnreg. Others run what is for sm_80, or compile it when it is
-# loaded.
+# Host code is not optimised unless it is asked for; a call took 8.9 us without and 7.0 us with it. sm_90a by name:
+# torch asks for the GPU's plain architecture, which lacks setmaxnreg. Other GPUs run what is for sm_80, or compile it
+# when it is loaded.
 layer_norm = load_inline(
     name="layernorm_speed_of_light",
     cpp_sources=CPP,
