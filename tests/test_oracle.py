@@ -381,3 +381,36 @@ def test_a_step_in_16_bits_has_room_for_eager(name):
                 shares[case.name, expected.form.name] = expected.reference_error / expected.tolerance
     assert len(shares) > 30
     assert {named: share for named, share in shares.items() if share > 0.25} == {}
+
+
+class InFloat32(torch.nn.Module):
+    """What is rounded to 16 bits in between, and what is not, shows in its operators alone."""
+
+    def __init__(self, between):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.linspace(0.5, 1.5, 64))
+        self.between = between
+
+    def forward(self, x):
+        return (x.to(self.between) * 1.1).float() * self.weight
+
+
+@pytest.mark.parametrize("between, ok", [(torch.float32, False), (torch.bfloat16, True)])
+def test_a_result_of_fp32_may_be_rounded_where_the_reference_rounds(between, ok):
+    """And nowhere else, where 16 bits and fp32 stand beside each other."""
+    model, x = InFloat32(between), torch.randn(32, 64, generator=torch.Generator().manual_seed(5)).bfloat16()
+    (expected,) = oracle.expect(model, [x], 3)
+    assert expected.form.dtype == torch.float32
+    weight = model.weight.detach()
+    assert oracle.compare((x.float() * 1.1) * weight, expected).ok
+    assert oracle.compare((x * 1.1).float() * weight, expected).ok == ok
+
+
+def test_forms_that_are_known_get_the_tolerance_of_what_is_drawn():
+    """With fp32 beside 16 bits the reference runs in its own types for that; it leaves what it is given as it was."""
+    model, x = InFloat32(torch.float32), torch.randn(32, 64).bfloat16()
+    given = x.clone()
+    (drawn_one,) = oracle.expect(model, [x], 3)
+    (known,) = oracle.expect_more(model, [x], 3, [drawn_one.form])
+    assert known.tolerance == drawn_one.tolerance
+    assert torch.equal(x, given)

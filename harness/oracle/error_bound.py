@@ -18,7 +18,8 @@ E[x^2] - m^2 on data with a large mean does not.
 
 16 bits. Sums are kept in float32, and inputs are given in 16 bits and not rounded again. So dp is float32's
 roundoff, each operator's result is perturbed by that of the 16 bits, and the second term is one rounding of
-the result.
+the result. Where float32 stands beside them, as in weights, that holds for those results that the reference
+itself has in 16 bits, and an output of float32 is rounded as one (see harness.oracle.result_dtypes).
 
 Sums. Wherever f adds terms up, in a product of matrices, a mean or the statistics of a norm, the sum is
 perturbed by what adding its terms one after the other rounds away. With 4,096 terms that is more than the
@@ -53,6 +54,7 @@ from torch.utils._pytree import tree_map_only
 from harness.oracle.operators import Operators
 from harness.oracle.outputs import Expected, Form, exact_outputs, outputs_of
 from harness.oracle.pieces import pieces
+from harness.oracle.result_dtypes import Calls, ResultDtypes, common, recorded
 from harness.oracle.rounded_sums import RoundedSums
 from harness.oracle.step_by_step import STEP_BY_STEP
 from harness.problem.values import DEFAULT_TOLERANCE_FACTOR
@@ -96,23 +98,34 @@ def _zeros_and_ones(like: torch.Tensor, generator: torch.Generator) -> torch.Ten
 
 
 class _RoundedResults(Operators):
-    """Perturbs each operator's result by a relative `eps` / 2, signs at random. Views stay, and what is written in
-    place. With `step_by_step` also the results inside of operators that are in STEP_BY_STEP."""
+    """Perturbs each operator's result by a relative `eps` / 2, signs at random. Views stay, what is written in place,
+    and what the reference has in a finer dtype, as `dtypes` knows. With `step_by_step` also the results inside of
+    operators that are in STEP_BY_STEP."""
 
-    def __init__(self, eps: float, generator: torch.Generator, *, step_by_step: bool) -> None:
+    def __init__(
+        self, eps: float, generator: torch.Generator, *, step_by_step: bool, dtypes: ResultDtypes | None = None
+    ) -> None:
         super().__init__()
         self._eps = eps
         self._generator = generator
         self._step_by_step = step_by_step
+        self._calls = Calls(dtypes or {})
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if self._step_by_step and func in STEP_BY_STEP:
             with self:
                 return STEP_BY_STEP[func](*args, **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
+        dtypes = self._calls.next(func)
         if func._schema.is_mutable or any(returned.alias_info for returned in func._schema.returns):
             return result
-        return tree_map_only(torch.Tensor, lambda t: _perturbed(t, self._eps, self._generator), result)
+        own = iter(dtypes or [])
+
+        def rounded(tensor: torch.Tensor) -> torch.Tensor:
+            fine = _eps_of(next(own, None)) < self._eps
+            return tensor if fine else _perturbed(tensor, self._eps, self._generator)
+
+        return tree_map_only(torch.Tensor, rounded, result)
 
 
 def _finite_max(tensor: torch.Tensor, taken_off: torch.Tensor | None = None) -> float:
@@ -153,15 +166,17 @@ def expect(
     number of error bounds in a tolerance. At most `draws` perturbations are drawn, the first of those that a case of
     its size needs: fewer give a tolerance that is no larger.
     """
-    returned = model(*inputs)
+    with recorded() as dtypes:
+        returned = model(*inputs)
     own, alone = outputs_of(returned), isinstance(returned, torch.Tensor)
     named = zip(own, names(len(own)), strict=True)
     forms = [Form(tuple(o.shape), o.stride(), o.dtype, name, alone=alone) for o, name in named]
-    exact, bounds = _exact(model, inputs, forms, seed, stores, draws)
+    known = dtypes if _is_mixed(model, inputs, forms) else None
+    exact, bounds = _exact(model, inputs, forms, seed, stores, draws, known)
     eps = _working_eps(inputs, forms)
     return [
         # Eager may be exact (D = 1), and a ratio to nothing says nothing: half an ulp at least.
-        Expected(e, form, factor * bound, max(_finite_max(o, e), eps / 2 * _finite_max(e)))
+        Expected(e, form, factor * bound, max(_finite_max(o, e), _own_eps(form, eps, known) / 2 * _finite_max(e)))
         for o, e, form, bound in zip(own, exact, forms, bounds, strict=True)
     ]
 
@@ -176,8 +191,13 @@ def expect_more(
     stores: bool = False,
     factor: float = DEFAULT_TOLERANCE_FACTOR,
 ) -> list[Expected]:
-    """As `expect`, for outputs whose `forms` are known: the reference does not run in its own dtype."""
-    exact, bounds = _exact(model, inputs, forms, seed, stores)
+    """As `expect`, for outputs whose `forms` are known: the reference runs in its own dtype only to see where it
+    rounds to 16 bits and where not."""
+    known = None
+    if _is_mixed(model, inputs, forms):
+        with recorded() as known:
+            copy.deepcopy(model)(*[t.clone(memory_format=torch.preserve_format) for t in inputs])
+    exact, bounds = _exact(model, inputs, forms, seed, stores, dtypes=known)
     return [Expected(*each) for each in zip(exact, forms, [factor * bound for bound in bounds], strict=True)]
 
 
@@ -188,16 +208,20 @@ def _exact(
     seed: int,
     stores: bool,
     draws: int = MOST_DRAWS,
+    dtypes: ResultDtypes | None = None,
 ) -> tuple[list[torch.Tensor], list[float]]:
-    """The float64 outputs and the error bound of each."""
+    """The float64 outputs and the error bound of each. `dtypes`, where not all are alike, are those of the results of
+    the reference's operators."""
     copies = _Copies(model, inputs)
     model64, inputs64 = copies.model, copies.fresh_inputs()
-    exact = exact_outputs(model64, inputs64)
+    with recorded() as in_float64:
+        exact = exact_outputs(model64, inputs64)
     changing = {t.untyped_storage().data_ptr() for t in (*inputs64, *model64.parameters(), *model64.buffers())}
     exact = [t.clone() if t.untyped_storage().data_ptr() in changing else t for t in exact]
     generator = torch.Generator(exact[0].device).manual_seed(seed)
     eps = _working_eps(inputs, forms)
     kept_eps = min(eps, SUMS_EPS)  # of what is kept inside an operator
+    both = common(dtypes, in_float64) if dtypes else None
     moves = [0.0] * len(exact)
     for number in range(min(draws, _draws(inputs, exact))):
         if number:
@@ -206,13 +230,14 @@ def _exact(
         inside = number % 2 == 1 and eps == kept_eps and not stores
         if not inside:
             inputs64 = _perturb_all(model64, inputs64, kept_eps, generator)
-        with _rounding(eps, generator, stores=stores, inside=inside), warnings.catch_warnings():
+        with _rounding(eps, generator, stores=stores, inside=inside, dtypes=both), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # rows of one element have no degree of freedom
             moved = exact_outputs(model64, inputs64)
         moves = [max(move, _finite_max(m, e)) for move, m, e in zip(moves, moved, exact, strict=True)]
-    rounding = max(eps / 2, ROUNDING_EPS * kept_eps)
     bounds = [
-        move + rounding * _finite_max(e) if form.dtype.is_floating_point else 0.0
+        move + max(_own_eps(form, eps, dtypes) / 2, ROUNDING_EPS * kept_eps) * _finite_max(e)
+        if form.dtype.is_floating_point
+        else 0.0
         for move, e, form in zip(moves, exact, forms, strict=True)
     ]
     return exact, bounds
@@ -258,7 +283,9 @@ def _perturb_all(
 
 
 @contextlib.contextmanager
-def _rounding(eps: float, generator: torch.Generator, *, stores: bool, inside: bool) -> Iterator[None]:
+def _rounding(
+    eps: float, generator: torch.Generator, *, stores: bool, inside: bool, dtypes: ResultDtypes | None
+) -> Iterator[None]:
     """Within it, sums are perturbed by what an implementation with machine epsilon `eps` rounds, and results of
     operators where they are stored, coarser than sums, or are to be looked at `inside`."""
     kept_eps = min(eps, SUMS_EPS)
@@ -268,7 +295,7 @@ def _rounding(eps: float, generator: torch.Generator, *, stores: bool, inside: b
         if stores:
             rounded.enter_context(_RoundedResults(ROUNDING_EPS * kept_eps, generator, step_by_step=True))
         if eps > kept_eps:
-            rounded.enter_context(_RoundedResults(eps, generator, step_by_step=False))
+            rounded.enter_context(_RoundedResults(eps, generator, step_by_step=False, dtypes=dtypes))
         elif inside:
             rounded.enter_context(_RoundedResults(eps, generator, step_by_step=True))
         yield
@@ -278,3 +305,22 @@ def _working_eps(inputs: Sequence[torch.Tensor], outputs: Sequence[Form]) -> flo
     """Machine epsilon of the coarsest floating dtype that goes in or comes out."""
     dtypes = [t.dtype for t in inputs] + [form.dtype for form in outputs]
     return max((torch.finfo(d).eps for d in dtypes if d.is_floating_point), default=0.0)
+
+
+def _is_mixed(model: torch.nn.Module, inputs: Sequence[torch.Tensor], outputs: Sequence[Form]) -> bool:
+    """Whether 16 bits and finer floating dtypes stand beside each other."""
+    dtypes = [t.dtype for t in (*inputs, *_tensors(model))] + [form.dtype for form in outputs]
+    coarse = {_eps_of(dtype) > SUMS_EPS for dtype in dtypes if dtype.is_floating_point}
+    return len(coarse) > 1
+
+
+def _own_eps(form: Form, eps: float, dtypes: ResultDtypes | None) -> float:
+    """Machine epsilon of an output where dtypes are mixed; `eps` where not."""
+    return eps if dtypes is None else _eps_of(form.dtype)
+
+
+def _eps_of(dtype: torch.dtype | None) -> float:
+    """Its machine epsilon; infinite where it is not known, 0 for integers."""
+    if dtype is None:
+        return math.inf
+    return torch.finfo(dtype).eps if dtype.is_floating_point else 0.0

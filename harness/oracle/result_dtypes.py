@@ -1,0 +1,62 @@
+"""In which dtype a reference has each operator's results: what it rounds to 16 bits on its way, and what not."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from harness.oracle.operators import Operators
+
+# By operator, for each of its calls in turn, the dtypes of the tensors that it gave.
+ResultDtypes = Mapping[Any, Sequence[Sequence[torch.dtype]]]
+
+# It runs as other operators where sums are looked at, so that calls would be counted wrongly.
+ATTENTION = "scaled_dot_product"
+
+
+class _Recorder(Operators):
+    """Notes the dtypes of all results."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: dict[Any, list[list[torch.dtype]]] = defaultdict(list)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.seen[func].append([t.dtype for t in tree_leaves(result) if isinstance(t, torch.Tensor)])
+        return result
+
+
+@contextmanager
+def recorded() -> Iterator[ResultDtypes]:
+    """Gives what is filled as operators run within it."""
+    with _Recorder() as recorder:
+        yield recorder.seen
+
+
+def common(own: ResultDtypes, in_float64: ResultDtypes) -> ResultDtypes:
+    """Those of `own` that belong to the same calls in a run in float64: of operators that both called as often. Casts
+    are not among them, since nothing is cast to what it is."""
+    if any(ATTENTION in str(func) for func in own):
+        return {}
+    return {func: calls for func, calls in own.items() if len(calls) == len(in_float64.get(func, ()))}
+
+
+class Calls:
+    """Which call of its operator each one is, as a reference runs once."""
+
+    def __init__(self, dtypes: ResultDtypes) -> None:
+        self._dtypes = dtypes
+        self._count: Counter[Any] = Counter()
+
+    def next(self, func: Any) -> Sequence[torch.dtype] | None:
+        """The dtypes of what this call of `func` gives in the reference's own run; None where that is not known."""
+        number = self._count[func]
+        self._count[func] += 1
+        calls = self._dtypes.get(func, ())
+        return calls[number] if number < len(calls) else None
