@@ -39,6 +39,7 @@ class Watched:
     """When what happened to each submission."""
 
     begun_s: dict[str, float] = field(default_factory=dict)
+    timed_s: dict[str, float] = field(default_factory=dict)
     ended_s: dict[str, float] = field(default_factory=dict)
     busy_s: dict[str, float] = field(default_factory=dict)
     build_s: dict[str, float] = field(default_factory=dict)
@@ -46,12 +47,14 @@ class Watched:
     statuses: list[str] = field(default_factory=list)
 
     def __call__(self, event: object) -> None:
-        from harness.events import Finished, Judging
+        from harness.events import Finished, Judging, TimesBegin
         from harness.verdict import status_of
 
         match event:
             case Judging():
                 self.begun_s.setdefault(event.submission, time.monotonic())
+            case TimesBegin():
+                self.timed_s[event.submission] = time.monotonic()
             case Finished(evaluation):
                 self.ended_s[evaluation.submission] = time.monotonic()
                 begun_s = self.begun_s.setdefault(evaluation.submission, time.monotonic())
@@ -59,6 +62,13 @@ class Watched:
                 self.times_us[evaluation.submission] = times_us_of(msgspec.to_builtins(evaluation))
                 self.build_s[evaluation.submission] = evaluation.build.seconds if evaluation.build else 0.0
                 self.statuses.append(status_of(evaluation))
+                print(f"{len(self.statuses)}: {evaluation.submission} {self.statuses[-1]}, built in "
+                      f"{self.build_s[evaluation.submission]:.1f} s, judged in "
+                      f"{self.busy_s[evaluation.submission]:.1f} s", flush=True)  # fmt: skip
+
+    def timing_s(self) -> float:
+        """Of the seconds that the device was busy those in which submissions were timed."""
+        return sum(self.ended_s[name] - timed_s for name, timed_s in self.timed_s.items() if name in self.ended_s)
 
     def times_us_by_builds(self) -> tuple[list[Times], list[Times]]:
         """Of the submissions that ended while another was built, and of the others. A build ends before the first case
@@ -120,12 +130,19 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     processors = len(os.sched_getaffinity(0))
     while_building, later = watched.times_us_by_builds()
     return {
-        "submission": arguments.submission.stem, "count": arguments.count, "processors": processors, "lanes": lanes,
-        "together_s": together_s, "busy_s": busy_s, "build_s": build_s, "alone_s": [seconds for seconds, _ in alone],
+        "submission": arguments.submission.stem,
+        "count": arguments.count,
+        "processors": processors,
+        "lanes": lanes,
+        "together_s": together_s,
+        "busy_s": busy_s,
+        "timing_s": watched.timing_s(),
+        "build_s": build_s,
+        "alone_s": [seconds for seconds, _ in alone],
         "may_take_s": max(BUSY_TIMES * busy_s / lanes, BUILD_TIMES * build_s / processors),
         "timed": arguments.timing,
         "times_us": {"alone": [times for _, times in alone], "while building": while_building, "later": later},
-    }  # fmt: skip
+    }
 
 
 def _alone(path: Path, arguments: argparse.Namespace) -> tuple[float, Times]:
@@ -169,6 +186,7 @@ def main() -> int:
     )
     print(f"  the device was busy for {found['busy_s']:.1f} s on {found['lanes']} lanes, idle for "
           f"{1 - found['busy_s'] / found['lanes'] / found['together_s']:.0%}")  # fmt: skip
+    print(f"  of these {found['timing_s']:.1f} s went into times")
     print(f"  builds took {found['build_s']:.1f} s, on {found['processors']} processors")
     print(f"  one after another: {seconds_of(found['alone_s'])} s each; "
           f"{alone_s * found['count'] / found['together_s']:.2f} times as fast together")  # fmt: skip
