@@ -414,3 +414,27 @@ def test_forms_that_are_known_get_the_tolerance_of_what_is_drawn():
     (known,) = oracle.expect_more(model, [x], 3, [drawn_one.form])
     assert known.tolerance == drawn_one.tolerance
     assert torch.equal(x, given)
+
+
+class Autocast(torch.nn.Module):
+    """fp32 goes in and comes out, and between them are 16 bits."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(256, 64)
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.linear(x).float().softmax(-1)
+
+
+def test_a_reference_under_autocast_may_be_computed_as_it_is_and_in_fp32():
+    torch.manual_seed(7)
+    model, x = Autocast(), torch.randn(64, 256)
+    (expected,) = oracle.expect(model, [x], 3)
+    (known,) = oracle.expect_more(model, [x], 3, [expected.form])
+    assert known.tolerance == expected.tolerance
+    assert expected.reference_error < 0.5 * expected.tolerance
+    with torch.no_grad():
+        assert oracle.compare(model.linear(x).softmax(-1), expected).ok
+        assert not oracle.compare(model.linear(x[:, :128].repeat(1, 2)).softmax(-1), expected).ok

@@ -18,8 +18,9 @@ E[x^2] - m^2 on data with a large mean does not.
 
 16 bits. Sums are kept in float32, and inputs are given in 16 bits and not rounded again. So dp is float32's
 roundoff, each operator's result is perturbed by that of the 16 bits, and the second term is one rounding of
-the result. Where float32 stands beside them, as in weights, that holds for those results that the reference
-itself has in 16 bits, and an output of float32 is rounded as one (see harness.oracle.result_dtypes).
+the result. Where float32 stands beside them, as in weights or outside of autocast, that holds for those results
+that the reference itself has in 16 bits, and an output of float32 is rounded as one (see
+harness.oracle.result_dtypes).
 
 Sums. Wherever f adds terms up, in a product of matrices, a mean or the statistics of a norm, the sum is
 perturbed by what adding its terms one after the other rounds away. With 4,096 terms that is more than the
@@ -54,7 +55,7 @@ from torch.utils._pytree import tree_map_only
 from harness.oracle.operators import Operators
 from harness.oracle.outputs import Expected, Form, exact_outputs, outputs_of
 from harness.oracle.pieces import pieces
-from harness.oracle.result_dtypes import Calls, ResultDtypes, common, recorded
+from harness.oracle.result_dtypes import Calls, ResultDtypes, coarsest, common, recorded
 from harness.oracle.rounded_sums import RoundedSums
 from harness.oracle.step_by_step import STEP_BY_STEP
 from harness.problem.values import DEFAULT_TOLERANCE_FACTOR
@@ -170,7 +171,8 @@ def expect(
         returned = model(*inputs)
     own, alone = outputs_of(returned), isinstance(returned, torch.Tensor)
     named = zip(own, names(len(own)), strict=True)
-    forms = [Form(tuple(o.shape), o.stride(), o.dtype, name, alone=alone) for o, name in named]
+    between = coarsest(dtypes, than=SUMS_EPS)
+    forms = [Form(tuple(o.shape), o.stride(), o.dtype, name, alone=alone, between=between) for o, name in named]
     known = dtypes if _is_mixed(model, inputs, forms) else None
     exact, bounds = _exact(model, inputs, forms, seed, stores, draws, known)
     eps = _working_eps(inputs, forms)
@@ -302,14 +304,19 @@ def _rounding(
 
 
 def _working_eps(inputs: Sequence[torch.Tensor], outputs: Sequence[Form]) -> float:
-    """Machine epsilon of the coarsest floating dtype that goes in or comes out."""
-    dtypes = [t.dtype for t in inputs] + [form.dtype for form in outputs]
-    return max((torch.finfo(d).eps for d in dtypes if d.is_floating_point), default=0.0)
+    """Machine epsilon of the coarsest floating dtype that goes in, comes out or is between."""
+    return max(map(_eps_of, _dtypes(inputs, outputs)), default=0.0)
+
+
+def _dtypes(tensors: Sequence[torch.Tensor], outputs: Sequence[Form]) -> list[torch.dtype]:
+    """Of tensors, of outputs, and of what is between them."""
+    between = [form.between for form in outputs if form.between is not None]
+    return [t.dtype for t in tensors] + [form.dtype for form in outputs] + between
 
 
 def _is_mixed(model: torch.nn.Module, inputs: Sequence[torch.Tensor], outputs: Sequence[Form]) -> bool:
     """Whether 16 bits and finer floating dtypes stand beside each other."""
-    dtypes = [t.dtype for t in (*inputs, *_tensors(model))] + [form.dtype for form in outputs]
+    dtypes = _dtypes([*inputs, *_tensors(model)], outputs)
     coarse = {_eps_of(dtype) > SUMS_EPS for dtype in dtypes if dtype.is_floating_point}
     return len(coarse) > 1
 

@@ -22,6 +22,8 @@ class Form:
     """The probability with which an element may be 0 instead of what is expected."""
     alone: bool = False
     """Whether the reference returns it as it is, and not in a tuple or list."""
+    between: torch.dtype | None = None
+    """The coarsest dtype of results on the way to all outputs, where that has 16 bits or fewer: under autocast."""
 
     @property
     def nbytes(self) -> int:

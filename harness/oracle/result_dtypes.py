@@ -47,6 +47,12 @@ def common(own: ResultDtypes, in_float64: ResultDtypes) -> ResultDtypes:
     return {func: calls for func, calls in own.items() if len(calls) == len(in_float64.get(func, ()))}
 
 
+def coarsest(own: ResultDtypes, than: float) -> torch.dtype | None:
+    """The floating dtype with the largest machine epsilon, if that is larger `than` this."""
+    dtypes = {dtype for calls in own.values() for call in calls for dtype in call if dtype.is_floating_point}
+    return max((d for d in dtypes if torch.finfo(d).eps > than), key=lambda d: torch.finfo(d).eps, default=None)
+
+
 class Calls:
     """Which call of its operator each one is, as a reference runs once."""
 
