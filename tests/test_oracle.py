@@ -438,3 +438,25 @@ def test_a_reference_under_autocast_may_be_computed_as_it_is_and_in_fp32():
     with torch.no_grad():
         assert oracle.compare(model.linear(x).softmax(-1), expected).ok
         assert not oracle.compare(model.linear(x[:, :128].repeat(1, 2)).softmax(-1), expected).ok
+
+
+class CastBetween(torch.nn.Module):
+    """As Llama's RMSNorm: what is normalised in fp32 is cast to 16 bits before an fp32 weight makes it fp32 again."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.linspace(0.5, 1.5, 256))
+
+    def forward(self, x):
+        wide = x.to(self.weight.dtype)
+        return self.weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-6)).to(x.dtype)
+
+
+def test_where_a_reference_casts_to_16_bits_in_between_its_own_rounding_passes_and_none_does():
+    model, x = CastBetween(), torch.randn(64, 256, generator=torch.Generator().manual_seed(5)).bfloat16()
+    (expected,) = oracle.expect(model, [x], 3)
+    assert expected.form.dtype == torch.float32
+    assert expected.reference_error < 0.25 * expected.tolerance
+    with torch.no_grad():
+        assert oracle.compare(model(x), expected).ok
+        assert oracle.compare(model(x.float()), expected).ok

@@ -55,7 +55,7 @@ from torch.utils._pytree import tree_map_only
 from harness.oracle.operators import Operators
 from harness.oracle.outputs import Expected, Form, exact_outputs, outputs_of
 from harness.oracle.pieces import pieces
-from harness.oracle.result_dtypes import Calls, ResultDtypes, coarsest, common, recorded
+from harness.oracle.result_dtypes import Calls, Recorder, ResultDtypes, coarsest, common
 from harness.oracle.rounded_sums import RoundedSums
 from harness.oracle.step_by_step import STEP_BY_STEP
 from harness.problem.values import DEFAULT_TOLERANCE_FACTOR
@@ -167,13 +167,13 @@ def expect(
     number of error bounds in a tolerance. At most `draws` perturbations are drawn, the first of those that a case of
     its size needs: fewer give a tolerance that is no larger.
     """
-    with recorded() as dtypes:
+    with Recorder() as own_run:
         returned = model(*inputs)
     own, alone = outputs_of(returned), isinstance(returned, torch.Tensor)
     named = zip(own, names(len(own)), strict=True)
-    between = coarsest(dtypes, than=SUMS_EPS)
+    between = coarsest(own_run.seen, than=SUMS_EPS)
     forms = [Form(tuple(o.shape), o.stride(), o.dtype, name, alone=alone, between=between) for o, name in named]
-    known = dtypes if _is_mixed(model, inputs, forms) else None
+    known = _known(own_run) if _is_mixed(model, inputs, forms) else None
     exact, bounds = _exact(model, inputs, forms, seed, stores, draws, known)
     eps = _working_eps(inputs, forms)
     return [
@@ -197,8 +197,9 @@ def expect_more(
     rounds to 16 bits and where not."""
     known = None
     if _is_mixed(model, inputs, forms):
-        with recorded() as known:
+        with Recorder() as own_run:
             copy.deepcopy(model)(*[t.clone(memory_format=torch.preserve_format) for t in inputs])
+        known = _known(own_run)
     exact, bounds = _exact(model, inputs, forms, seed, stores, dtypes=known)
     return [Expected(*each) for each in zip(exact, forms, [factor * bound for bound in bounds], strict=True)]
 
@@ -216,14 +217,14 @@ def _exact(
     the reference's operators."""
     copies = _Copies(model, inputs)
     model64, inputs64 = copies.model, copies.fresh_inputs()
-    with recorded() as in_float64:
+    with Recorder() as in_float64:
         exact = exact_outputs(model64, inputs64)
     changing = {t.untyped_storage().data_ptr() for t in (*inputs64, *model64.parameters(), *model64.buffers())}
     exact = [t.clone() if t.untyped_storage().data_ptr() in changing else t for t in exact]
     generator = torch.Generator(exact[0].device).manual_seed(seed)
     eps = _working_eps(inputs, forms)
     kept_eps = min(eps, SUMS_EPS)  # of what is kept inside an operator
-    both = common(dtypes, in_float64) if dtypes else None
+    both = common(dtypes, in_float64.seen) if dtypes else None
     moves = [0.0] * len(exact)
     for number in range(min(draws, _draws(inputs, exact))):
         if number:
@@ -319,6 +320,11 @@ def _is_mixed(model: torch.nn.Module, inputs: Sequence[torch.Tensor], outputs: S
     dtypes = _dtypes([*inputs, *_tensors(model)], outputs)
     coarse = {_eps_of(dtype) > SUMS_EPS for dtype in dtypes if dtype.is_floating_point}
     return len(coarse) > 1
+
+
+def _known(own_run: Recorder) -> ResultDtypes | None:
+    """The dtypes of all results; None where others were rounded as well, so that any result may have been."""
+    return None if own_run.rounds_between else own_run.seen
 
 
 def _own_eps(form: Form, eps: float, dtypes: ResultDtypes | None) -> float:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,25 +17,34 @@ ResultDtypes = Mapping[Any, Sequence[Sequence[torch.dtype]]]
 # It runs as other operators where sums are looked at, so that calls would be counted wrongly.
 ATTENTION = "scaled_dot_product"
 
+_CASTS = (torch.ops.aten._to_copy.default,)
+_PASSING_ON = (torch.ops.aten.copy_.default, torch.ops.aten.detach.default)
 
-class _Recorder(Operators):
-    """Notes the dtypes of all results."""
+
+class Recorder(Operators):
+    """Notes what operators give as they run within it."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: dict[Any, list[list[torch.dtype]]] = defaultdict(list)
+        self.rounds_between = False
+        """Whether what was cast to a coarser dtype was used again: nothing in float64 shows where that rounds."""
+        self._rounded: dict[int, torch.Tensor] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        self.seen[func].append([t.dtype for t in tree_leaves(result) if isinstance(t, torch.Tensor)])
+        given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        results = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
+        self.seen[func].append([t.dtype for t in results])
+        if func in _CASTS and _eps_of(results[0].dtype) > _eps_of(given[0].dtype):
+            self._rounded[results[0].untyped_storage().data_ptr()] = results[0]  # held, or others would lie there
+        elif self._rounded and func not in _PASSING_ON:
+            self.rounds_between |= any(t.untyped_storage().data_ptr() in self._rounded for t in given)
         return result
 
 
-@contextmanager
-def recorded() -> Iterator[ResultDtypes]:
-    """Gives what is filled as operators run within it."""
-    with _Recorder() as recorder:
-        yield recorder.seen
+def _eps_of(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
 
 
 def common(own: ResultDtypes, in_float64: ResultDtypes) -> ResultDtypes:
