@@ -460,3 +460,36 @@ def test_where_a_reference_casts_to_16_bits_in_between_its_own_rounding_passes_a
     with torch.no_grad():
         assert oracle.compare(model(x), expected).ok
         assert oracle.compare(model(x.float()), expected).ok
+
+
+class SaysFloat(torch.nn.Module):
+    """As many references write it, whatever they are given."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.LayerNorm(256)
+
+    def forward(self, x):
+        scale = torch.arange(256) / 256 + torch.ones(256, dtype=torch.float32)
+        return (self.norm(x.float()) @ torch.diag(scale)).softmax(-1, dtype=torch.float32).to(x.dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_reference_that_says_float_is_computed_in_float64(dtype):
+    """It stands for the oracle's float64, or operators would be given both; nothing is rounded to fp32."""
+    x = torch.randn(64, 256, generator=torch.Generator().manual_seed(5)).to(dtype)
+    (expected,) = oracle.expect(SaysFloat(), [x], 3)
+    normed = torch.nn.functional.layer_norm(x.double(), (256,))
+    exact = (normed * (torch.arange(256).double() / 256 + 1)).softmax(-1)
+    assert float((expected.values - exact).abs().max()) < 1e-14
+    assert 0 < expected.reference_error < expected.tolerance / 2
+
+
+def test_float_in_a_reference_of_float64_is_meant_as_it_stands():
+    class Rounds(torch.nn.Module):
+        def forward(self, x):
+            return x.float().double()
+
+    x = torch.randn(8, 8, dtype=torch.float64)
+    (expected,) = oracle.expect(Rounds(), [x], 3)
+    assert torch.equal(expected.values, x.float().double())

@@ -3,6 +3,7 @@
 from harness.oracle.comparison import Comparison, compare, compare_all
 from harness.oracle.error_bound import expect, expect_more
 from harness.oracle.outputs import Expected, Form, exact_outputs, outputs_of, same_strides
+from harness.oracle.widened import may_be_widened
 
 __all__ = [
     "Comparison",
@@ -13,6 +14,7 @@ __all__ = [
     "exact_outputs",
     "expect",
     "expect_more",
+    "may_be_widened",
     "outputs_of",
     "same_strides",
 ]

@@ -58,6 +58,7 @@ from harness.oracle.pieces import pieces
 from harness.oracle.result_dtypes import Calls, Recorder, ResultDtypes, coarsest, common
 from harness.oracle.rounded_sums import RoundedSums
 from harness.oracle.step_by_step import STEP_BY_STEP
+from harness.oracle.widened import may_be_widened
 from harness.problem.values import DEFAULT_TOLERANCE_FACTOR
 
 # Rounding of the result and of partial sums, in eps of the output's scale. The reference itself needs four: eager on a
@@ -217,8 +218,9 @@ def _exact(
     the reference's operators."""
     copies = _Copies(model, inputs)
     model64, inputs64 = copies.model, copies.fresh_inputs()
+    widened = may_be_widened([*inputs, *_tensors(model)])
     with Recorder() as in_float64:
-        exact = exact_outputs(model64, inputs64)
+        exact = exact_outputs(model64, inputs64, widened=widened)
     changing = {t.untyped_storage().data_ptr() for t in (*inputs64, *model64.parameters(), *model64.buffers())}
     exact = [t.clone() if t.untyped_storage().data_ptr() in changing else t for t in exact]
     generator = torch.Generator(exact[0].device).manual_seed(seed)
@@ -235,7 +237,7 @@ def _exact(
             inputs64 = _perturb_all(model64, inputs64, kept_eps, generator)
         with _rounding(eps, generator, stores=stores, inside=inside, dtypes=both), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # rows of one element have no degree of freedom
-            moved = exact_outputs(model64, inputs64)
+            moved = exact_outputs(model64, inputs64, widened=widened)
         moves = [max(move, _finite_max(m, e)) for move, m, e in zip(moves, moved, exact, strict=True)]
     bounds = [
         move + max(_own_eps(form, eps, dtypes) / 2, ROUNDING_EPS * kept_eps) * _finite_max(e)

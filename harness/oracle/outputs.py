@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+
+from harness.oracle.widened import Widened
 
 
 @dataclass(frozen=True)
@@ -59,9 +62,14 @@ def outputs_of(result: object) -> list[torch.Tensor]:
     return tensors
 
 
-def exact_outputs(model64: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """The outputs of a reference in float64; integers and booleans become float64, too."""
-    return [t.double() for t in outputs_of(model64(*[t.double() if t.is_floating_point() else t for t in inputs]))]
+def exact_outputs(
+    model64: torch.nn.Module, inputs: Sequence[torch.Tensor], *, widened: bool = True
+) -> list[torch.Tensor]:
+    """The outputs of a reference in float64; integers and booleans become float64, too. `widened` where float32 in the
+    reference's text stands for float64 as well, see `may_be_widened`."""
+    with Widened() if widened else contextlib.nullcontext():
+        returned = model64(*[t.double() if t.is_floating_point() else t for t in inputs])
+    return [t.double() for t in outputs_of(returned)]
 
 
 def same_strides(shape: Sequence[int], got: Sequence[int], expected: Sequence[int]) -> bool:

@@ -23,6 +23,7 @@ def in_float64(model: torch.nn.Module) -> Exact:
 
     @torch.no_grad()
     def outputs(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        return oracle.exact_outputs(model64, inputs)
+        widened = oracle.may_be_widened([*inputs, *model.parameters(), *model.buffers()])
+        return oracle.exact_outputs(model64, inputs, widened=widened)
 
     return outputs
