@@ -17,6 +17,7 @@ from harness import Pool, Result, Source, Stage, evaluate
 from harness.errors import UsageError
 from harness.lanes.clock import Clock
 from harness.lanes.options import Given, Options
+from harness.lanes.standby import Standby
 from harness.plan import Arguments
 from harness.reasons import Reason
 from harness.report.formats import json as results_json
@@ -343,6 +344,19 @@ def test_cancelling_the_task_ends_what_runs():
         running = asyncio.run(cancelled(pool, Reached(), others))
         assert [process for process in running if is_alive(process)] == []
         assert pool.run([RIGHT])[0].status == "accepted"
+
+
+def test_a_judging_process_that_was_killed_unnoticed_costs_nobody_anything(monkeypatch):
+    """asyncio learns of an end a moment after it. What it was given then, it had not begun."""
+    others = lanes()
+    with one_thread(), Pool(1, **OPTIONS) as pool:
+        assert pool.run([RIGHT])[0].status == "accepted"
+        (lane,) = lanes(others)
+        lane.kill()
+        lane.wait(LIMIT_S)
+        monkeypatch.setattr(Standby, "is_alive", True)
+        assert pool.run([RIGHT])[0].status == "accepted"
+        monkeypatch.undo()
 
 
 def test_threads_share_a_pool(pool):

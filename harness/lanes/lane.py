@@ -21,6 +21,10 @@ class LaneEnded(HarnessError):
     """The lane's process has ended, and nobody had asked it to."""
 
 
+class NeverBegan(LaneEnded):
+    """It had ended before it began what it was given: it was killed while it judged nothing."""
+
+
 class Lane(Standby):
     """A process that judges one submission after the other. What ends it costs the one that it judges."""
 
@@ -41,10 +45,16 @@ class Lane(Standby):
         return lane
 
     async def judge(self, job: Job, asks: Asks) -> Judged | NotJudged:
-        """What the lane says of the job. Raises LaneEnded."""
+        """What the lane says of the job. Raises LaneEnded; NeverBegan where another may be given the job."""
         await self.tell(encode(job))
+        begun = False
         while True:
-            match await self._hear():
+            try:
+                heard = await self._hear()
+            except LaneEnded as ended:
+                raise ended if begun else NeverBegan(str(ended)) from ended
+            begun = True
+            match heard:
                 case Begins(stage):
                     await self.tell(encode(Proceed(await asks(stage))))
                 case Judged() | NotJudged() as last:

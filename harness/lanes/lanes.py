@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from harness.errors import HarnessError, KernelgateError, UsageError, name_of, one_line
 from harness.lanes.clock import Clock, Turn
-from harness.lanes.lane import Lane, LaneEnded
+from harness.lanes.lane import Lane, LaneEnded, NeverBegan
 from harness.lanes.options import Options
 from harness.lanes.sources import Source
 from harness.lanes.stages import Stage
-from harness.lanes.wire import Job, NotJudged
+from harness.lanes.wire import Job, Judged, NotJudged
 from harness.plan import named_problem
 from harness.reasons import Reason
 from harness.report.formats import json as results_json
@@ -154,12 +154,13 @@ class Lanes:
     async def _evaluation(self, asked: _Asked, seat: _Seat, turn: Turn) -> Evaluation:
         """Raises UsageError and HarnessError where it cannot be judged."""
         try:
-            lane = await seat.lane()
-            asked.began_s = time.monotonic()
             with asked.source.as_file(Path(self._folder.name)) as path:
-                async with asyncio.timeout(asked.limit_s) as limit:
-                    job = Job(path=str(path), options=asked.options)
-                    said = await lane.judge(job, partial(_asks, asked, turn, limit))
+                job = Job(path=str(path), options=asked.options)
+                try:
+                    said = await self._said(asked, seat, turn, job)
+                except NeverBegan:  # somebody had killed the lane, and it was given the job before that was noticed
+                    await seat.clear()
+                    said = await self._said(asked, seat, turn, job)
         except TimeoutError:
             await seat.clear()
             raise HarnessError(
@@ -172,6 +173,12 @@ class Lanes:
         if isinstance(said, NotJudged):
             raise HarnessError(said.message)
         return results_json.loads(bytes(said.results)).evaluations[0]
+
+    async def _said(self, asked: _Asked, seat: _Seat, turn: Turn, job: Job) -> Judged | NotJudged:
+        lane = await seat.lane()
+        asked.began_s = time.monotonic()
+        async with asyncio.timeout(asked.limit_s) as limit:
+            return await lane.judge(job, partial(_asks, asked, turn, limit))
 
 
 class _OfCaller(Exception):
