@@ -59,7 +59,8 @@ def one_thread():
 def lanes(beside=()):
     """The processes that judge, of all pools of this one; without those `beside`."""
     children = psutil.Process().children()
-    return [child for child in children if child not in beside and "harness.lanes.judging" in child.cmdline()]
+    alive = [child for child in children if child not in beside and is_alive(child)]
+    return [child for child in alive if "harness.lanes.judging" in child.cmdline()]
 
 
 def is_alive(process):
@@ -346,13 +347,13 @@ def test_cancelling_the_task_ends_what_runs():
         assert pool.run([RIGHT])[0].status == "accepted"
 
 
-def test_a_judging_process_that_was_killed_unnoticed_costs_nobody_anything(monkeypatch):
+def test_a_judging_process_that_was_ended_unnoticed_costs_nobody_anything(monkeypatch):
     """asyncio learns of an end a moment after it. What it was given then, it had not begun."""
     others = lanes()
     with one_thread(), Pool(1, **OPTIONS) as pool:
         assert pool.run([RIGHT])[0].status == "accepted"
         (lane,) = lanes(others)
-        lane.kill()
+        lane.terminate()  # which ends what it has started, too
         lane.wait(LIMIT_S)
         monkeypatch.setattr(Standby, "is_alive", True)
         assert pool.run([RIGHT])[0].status == "accepted"
