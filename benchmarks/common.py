@@ -9,7 +9,7 @@ import shlex
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +89,13 @@ def times_over(base: Sequence[Times], runs: Sequence[Times]) -> list[float]:
     shared = set.intersection(*(set(times) for times in (*base, *runs)))
     usual_us = {case: statistics.median(times[case] for times in base) for case in shared}
     return [statistics.geometric_mean([times[case] / usual_us[case] for case in shared]) for times in runs]
+
+
+def spread_by_way(times_us: dict[str, list[Times]]) -> Iterator[tuple[str, str]]:
+    """For each way in which copies of a submission were timed, how long they took over the median of those "alone": the
+    median, the least and the most. Nothing where nothing was timed."""
+    base = times_us.get("alone", [])
+    for way, runs in times_us.items() if any(base) else ():
+        if runs:
+            ratios = times_over(base, runs)
+            yield way, f"{statistics.median(ratios):.4f} [{min(ratios):.4f}, {max(ratios):.4f}], {len(runs)} copies"

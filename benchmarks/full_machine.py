@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import statistics
 import sys
 import tempfile
 import time
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from common import ROOT, Times, evaluate, save, seconds_of, times_over
+from common import ROOT, Times, evaluate, save, seconds_of, spread_by_way
 
 DEFAULT = ROOT / "submissions" / "layernorm" / "rung4_vectorised_registers.py"
 BUSY_TIMES, BUILD_TIMES = 1.2, 1.3
@@ -190,23 +189,9 @@ def main() -> int:
     print(f"  builds took {found['build_s']:.1f} s, on {found['processors']} processors")
     print(f"  one after another: {seconds_of(found['alone_s'])} s each; "
           f"{alone_s * found['count'] / found['together_s']:.2f} times as fast together")  # fmt: skip
-    for line in beside_builds(found["times_us"]):
-        print(f"  {line}")
+    for way, spread in spread_by_way(found["times_us"]):
+        print(f"  timed {way}, over the usual time alone: {spread}")
     return 0
-
-
-def beside_builds(times_us: dict[str, list[Times]]) -> list[str]:
-    """A line for each way in which copies were timed; none where nothing was."""
-    base = times_us["alone"]
-    if not any(base):
-        return []
-    lines = []
-    for way, runs in times_us.items():
-        if runs:
-            ratios = times_over(base, runs)
-            lines.append(f"timed {way}: {statistics.median(ratios):.4f} [{min(ratios):.4f}, {max(ratios):.4f}] of the "
-                         f"usual time alone, {len(runs)} runs")  # fmt: skip
-    return lines
 
 
 if __name__ == "__main__":

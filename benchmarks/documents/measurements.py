@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from common import times_over
+from common import spread_by_way
 
 from documents.age import KERNELS, TIMING, VERDICTS, older
 from harness.paths import PROBLEMS, ROOT
@@ -362,20 +362,9 @@ def full_machine(folder: Path) -> str:
         ["a build beside others", f"{content['build_s'] / content['count']:.1f} s"],
         ["of the run the device was idle", f"{1 - content['busy_s'] / content['lanes'] / content['together_s']:.0%}"],
     ]
-    rows += [[f"timed {way}", shown] for way, shown in _beside_builds(content.get("times_us", {}))]
+    rows += [[f"timed {way}", shown] for way, shown in spread_by_way(content.get("times_us", {}))]
     what = f"{machine(content['environment'])}. Copies of `{content['submission']}` under names of their own."
     return f"{what}\n\n" + _rows("what | measured", rows)
-
-
-def _beside_builds(times_us: dict[str, list[dict[str, float]]]) -> Iterator[tuple[str, str]]:
-    """How long copies took that were timed in each way, over the median of those that ran alone."""
-    base = times_us.get("alone", [])
-    if not any(base):
-        return
-    for way, runs in times_us.items():
-        if runs:
-            ratios = times_over(base, runs)
-            yield way, f"{statistics.median(ratios):.4f} [{min(ratios):.4f}, {max(ratios):.4f}], {len(runs)} copies"
 
 
 def _range(seconds: list[float]) -> str:

@@ -55,7 +55,7 @@ from torch.utils._pytree import tree_map_only
 from harness.oracle.operators import Operators
 from harness.oracle.outputs import Expected, Form, exact_outputs, outputs_of
 from harness.oracle.pieces import pieces
-from harness.oracle.result_dtypes import Calls, Recorder, ResultDtypes, coarsest, common
+from harness.oracle.result_dtypes import Calls, Recorder, ResultDtypes, coarsest, common, eps_of
 from harness.oracle.rounded_sums import RoundedSums
 from harness.oracle.step_by_step import STEP_BY_STEP
 from harness.oracle.widened import may_be_widened
@@ -124,8 +124,12 @@ class _RoundedResults(Operators):
         own = iter(dtypes or [])
 
         def rounded(tensor: torch.Tensor) -> torch.Tensor:
-            fine = _eps_of(next(own, None)) < self._eps
-            return tensor if fine else _perturbed(tensor, self._eps, self._generator)
+            dtype = next(own, None)
+            return (
+                tensor
+                if dtype is not None and eps_of(dtype) < self._eps
+                else _perturbed(tensor, self._eps, self._generator)
+            )
 
         return tree_map_only(torch.Tensor, rounded, result)
 
@@ -308,7 +312,7 @@ def _rounding(
 
 def _working_eps(inputs: Sequence[torch.Tensor], outputs: Sequence[Form]) -> float:
     """Machine epsilon of the coarsest floating dtype that goes in, comes out or is between."""
-    return max(map(_eps_of, _dtypes(inputs, outputs)), default=0.0)
+    return max(map(eps_of, _dtypes(inputs, outputs)), default=0.0)
 
 
 def _dtypes(tensors: Sequence[torch.Tensor], outputs: Sequence[Form]) -> list[torch.dtype]:
@@ -320,7 +324,7 @@ def _dtypes(tensors: Sequence[torch.Tensor], outputs: Sequence[Form]) -> list[to
 def _is_mixed(model: torch.nn.Module, inputs: Sequence[torch.Tensor], outputs: Sequence[Form]) -> bool:
     """Whether 16 bits and finer floating dtypes stand beside each other."""
     dtypes = _dtypes([*inputs, *_tensors(model)], outputs)
-    coarse = {_eps_of(dtype) > SUMS_EPS for dtype in dtypes if dtype.is_floating_point}
+    coarse = {eps_of(dtype) > SUMS_EPS for dtype in dtypes if dtype.is_floating_point}
     return len(coarse) > 1
 
 
@@ -331,11 +335,4 @@ def _known(own_run: Recorder) -> ResultDtypes | None:
 
 def _own_eps(form: Form, eps: float, dtypes: ResultDtypes | None) -> float:
     """Machine epsilon of an output where dtypes are mixed; `eps` where not."""
-    return eps if dtypes is None else _eps_of(form.dtype)
-
-
-def _eps_of(dtype: torch.dtype | None) -> float:
-    """Its machine epsilon; infinite where it is not known, 0 for integers."""
-    if dtype is None:
-        return math.inf
-    return torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
+    return eps if dtypes is None else eps_of(form.dtype)

@@ -17,7 +17,7 @@ ResultDtypes = Mapping[Any, Sequence[Sequence[torch.dtype]]]
 # It runs as other operators where sums are looked at, so that calls would be counted wrongly.
 ATTENTION = "scaled_dot_product"
 
-_CASTS = (torch.ops.aten._to_copy.default,)
+_CAST = torch.ops.aten._to_copy.default
 _PASSING_ON = (torch.ops.aten.copy_.default, torch.ops.aten.detach.default)
 
 
@@ -36,14 +36,15 @@ class Recorder(Operators):
         given = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
         results = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
         self.seen[func].append([t.dtype for t in results])
-        if func in _CASTS and _eps_of(results[0].dtype) > _eps_of(given[0].dtype):
+        if func is _CAST and eps_of(results[0].dtype) > eps_of(given[0].dtype):
             self._rounded[results[0].untyped_storage().data_ptr()] = results[0]  # held, or others would lie there
         elif self._rounded and func not in _PASSING_ON:
             self.rounds_between |= any(t.untyped_storage().data_ptr() in self._rounded for t in given)
         return result
 
 
-def _eps_of(dtype: torch.dtype) -> float:
+def eps_of(dtype: torch.dtype) -> float:
+    """Its machine epsilon; 0 for integers."""
     return torch.finfo(dtype).eps if dtype.is_floating_point else 0.0
 
 
@@ -57,8 +58,8 @@ def common(own: ResultDtypes, in_float64: ResultDtypes) -> ResultDtypes:
 
 def coarsest(own: ResultDtypes, than: float) -> torch.dtype | None:
     """The floating dtype with the largest machine epsilon, if that is larger `than` this."""
-    dtypes = {dtype for calls in own.values() for call in calls for dtype in call if dtype.is_floating_point}
-    return max((d for d in dtypes if torch.finfo(d).eps > than), key=lambda d: torch.finfo(d).eps, default=None)
+    dtypes = {dtype for calls in own.values() for call in calls for dtype in call}
+    return max((dtype for dtype in dtypes if eps_of(dtype) > than), key=eps_of, default=None)
 
 
 class Calls:
