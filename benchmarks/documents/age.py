@@ -18,6 +18,9 @@ class Change:
     what: str
 
 
+# This moves both times and counts.
+RING = Change("2026-11-26T10:03:45+00:00", "long rows of `layernorm/speed_of_light` went through a ring")
+
 # What moves times.
 TIMING = (
     Change("2026-11-22T09:23:07+00:00", "rounds on a GPU were lengthened from 3 ms to 6 ms"),
@@ -25,6 +28,7 @@ TIMING = (
     Change("2026-11-22T23:02:17+00:00", "each row of fewer than 1,024 elements changed in one element per round"),
     Change("2026-11-25T02:32:08+00:00", "a round had as many calls as graphs and contexts leave memory for"),
     Change("2026-11-25T09:46:46+00:00", "parameters of 1 MiB or more lay elsewhere in each round"),
+    RING,
 )
 # What moves counts and what a sanitizer sees.
 KERNELS = (
@@ -32,6 +36,7 @@ KERNELS = (
         "2026-11-22T09:14:03+00:00",
         "`layernorm`, `rmsnorm`, `layernorm_options` and `add_layernorm` used programmatic dependent launch",
     ),
+    RING,
 )
 # What moves verdicts.
 VERDICTS = (
@@ -40,6 +45,7 @@ VERDICTS = (
         "each case was called more than once, findings were told at once, and the corpus grew by these attacks",
     ),
     Change("2026-11-25T02:30:09+00:00", "a stopped worker's time was read once its threads had left the processors"),
+    Change("2026-11-26T10:57:38+00:00", "gradients in 16 bits and results of mixed types had tolerances of their own"),
 )
 
 
