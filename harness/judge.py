@@ -13,10 +13,11 @@ import msgspec
 
 from harness import against, verdict
 from harness.device.base import Device
-from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, of_the_judge
+from harness.errors import HarnessError, Inconclusive, Stopped, SubmissionError, memory_is_said, of_the_judge
 from harness.events import Building, DeviceTaken, OnEvent, TimesBegin, Timing
 from harness.explanations import FailingCases
 from harness.fitting import fit, room_on
+from harness.isolation.sandbox import Worker
 from harness.isolation.starter import Starter
 from harness.judging import closer_look, replaced
 from harness.judging.baselines import Baselines
@@ -77,6 +78,7 @@ class Judge:
         self._settings = settings
         self._on_event = on_event
         self._baselines: Baselines | None = None
+        self._next: Worker | None = None
         self._null: Runner | None = None
         self._timer: Timer | None = None
         if self._timed:
@@ -92,16 +94,23 @@ class Judge:
         self._draws.end_ahead()
         if not self._leaves_builds:
             self._builds.end()
-        if self._null:
-            self._null.end()
-        if self._baselines:
-            self._baselines.end()
+        for ended in (self._next, self._null, self._baselines):
+            if ended:
+                ended.end()
 
-    def _start(self, kind: str, path: Path, sha256: str = "", rehearsed: bool = False, check: bool = False) -> Runner:
-        """With `check` under all detectors, whatever the settings say."""
+    def _start(
+        self,
+        kind: str,
+        path: Path,
+        sha256: str = "",
+        rehearsed: bool = False,
+        check: bool = False,
+        worker: Worker | None = None,
+    ) -> Runner:
+        """With `check` under all detectors, whatever the settings say. In `worker`, if there is one."""
         settings = replace(self._settings, check=check or self._settings.check)
         request = load_request(kind, path, self._problem, settings)
-        worker = self._starter.take(keeps_compile_cache=kind in against.COMPILED)
+        worker = worker or self._starter.take(keeps_compile_cache=kind in against.COMPILED)
         rehearsal = self._rehearsal() if rehearsed else ()
         return Runner(self._device, worker, request, sha256, self._settings.timeout_s, self._builds, rehearsal)
 
@@ -118,6 +127,14 @@ class Judge:
                 self._null.finish_loading()
             self._baselines.finish_loading()
 
+    def _require_next(self) -> None:
+        """Wait until the next submission's worker has loaded; without one that cannot be started."""
+        try:
+            if self._next:
+                self._next.wait_until_ready()
+        except HarnessError:  # the next submission meets what stands in the way
+            self._next = None
+
     def _ready_timer(self) -> Timer:
         assert self._null is not None
         if self._timer is None:  # which measures the bandwidth
@@ -126,14 +143,20 @@ class Judge:
 
     # ------------------------------------------------------------------ one submission
 
-    def evaluate(self, submission: Submission, following: Sequence[Submission] = ()) -> verdict.Evaluation:
+    def evaluate(
+        self, submission: Submission, following: Sequence[Submission] = (), *, starts_next: bool = False
+    ) -> verdict.Evaluation:
         """Judge one submission, and have the `following` built beside it. Whatever it does
-        becomes a verdict; raises HarnessError and UsageError only for what is not its doing."""
+        becomes a verdict; raises HarnessError and UsageError only for what is not its doing. With `starts_next` the
+        worker of the next one loads meanwhile, and does nothing while this one is timed."""
         self._on_event(Building(submission.name))
+        started, self._next = self._next, None
         with of_the_judge("A process that had run nothing yet"):
-            runner = self._start("submission", submission.path, submission.sha256, bool(submission.gpu_language))
+            runner = self._start(
+                "submission", submission.path, submission.sha256, bool(submission.gpu_language), worker=started
+            )
         try:
-            evaluation = self._evaluate(submission, runner, following)
+            evaluation = self._evaluate(submission, runner, following, starts_next=starts_next)
         finally:
             runner.end()
         evaluation = self._excused(evaluation)
@@ -142,7 +165,9 @@ class Judge:
             return msgspec.structs.replace(evaluation, printed=everything)
         return evaluation
 
-    def _evaluate(self, submission: Submission, runner: Runner, following: Sequence[Submission]) -> verdict.Evaluation:
+    def _evaluate(
+        self, submission: Submission, runner: Runner, following: Sequence[Submission], *, starts_next: bool
+    ) -> verdict.Evaluation:
         common: dict[str, Any] = dict(
             problem=self._problem.name,
             submission=submission.name,
@@ -162,6 +187,8 @@ class Judge:
             return _refusal(error, {**common, "cases": [], **said})
         finally:
             self._builds.end(submission)
+        if starts_next:  # once this one has loaded, which it would slow
+            self._next = self._starter.take()
         self._builds.begin_further_ahead(following, check=self._settings.check)
         correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings, self._refusals)
         with self._device.turns.shared(partial(self._taken, submission)):
@@ -228,6 +255,7 @@ class Judge:
         except SubmissionError as error:
             return _refusal(error, common)
         self._finish_loading()
+        self._require_next()
         self._on_event(TimesBegin(submission.name))
         with self._device.turns.alone(partial(self._taken, submission)):
             return self._time_cases(submission, runner, common, results)

@@ -47,6 +47,11 @@ def judge_cache() -> Path:
     return cache_root() / "judge"
 
 
+def bytecode_cache() -> Path:
+    """Bytecode of installations that have none."""
+    return cache_root() / "bytecode"
+
+
 def compile_cache() -> Path:
     """torch.compile's caches, written by baselines only."""
     return cache_root() / "compile"

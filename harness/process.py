@@ -7,6 +7,7 @@ import signal
 
 from harness.isolation.levels import protect_judge
 from harness.paths import judge_cache
+from harness.storage import bytecode
 
 # Read when torch is loaded. Threads of the judge that have nothing to do must not spin beside what is timed. But to
 # draw a round's data takes many short operations, and four times as long where a thread sleeps after each. 50 µs
@@ -19,6 +20,7 @@ def prepare() -> None:
     ended, and what was measured is reported."""
     for name, value in SPINS_BRIEFLY.items():
         os.environ.setdefault(name, value)
+    bytecode.keep()
     # A reference may load torch's compiler, which makes itself a folder: not among temporary files.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(judge_cache()))
     # Some start what they run with this ignored, and how a worker ended would then be nobody's to know.

@@ -28,7 +28,6 @@ from harness.submission import Submission
 from harness.verdict import SCHEMA, Accepted, Errored, Evaluation, Results, digest_of_cases
 
 if TYPE_CHECKING:
-    from harness.judge import Judge
     from harness.problem import Case, Problem
 
 INTERRUPTED = "Stopped by the keyboard or by SIGTERM; what had not finished says nothing."
@@ -301,10 +300,12 @@ def _judged(
                     following = [] if timed and device.is_cpu else [*waiting, *behind][: most_ahead()]
                     # What the device still lacks for the next one would be missing in its build.
                     following = [each for each in following if _is_ready_for(each, group, plan)]
-                    # Beside timed calls no worker is started, which another submission could reach before it is used.
                     if waiting and not timed and not starter.forks:
                         starter.start_ahead(workers=2 if following else 1, compilers=0)
-                    evaluation, sound = _contained(judge, submission, following, group, plan)
+                    # A submission that is timed could reach a worker that waits for another one, but for namespaces.
+                    starts_next = bool(waiting) and timed and not device.is_cpu and group.isolation.private_tree
+                    judged = partial(judge.evaluate, submission, following, starts_next=starts_next)
+                    evaluation, sound = _contained(judged, submission, group, plan)
                     if plan.sanitize and isinstance(evaluation, Accepted):
                         evaluation = sanitized(evaluation, submission, problem, cases, group.device, on_event)
                     yield msgspec.structs.replace(evaluation, **of_all)
@@ -319,12 +320,12 @@ def _is_ready_for(submission: Submission, group: Group, plan: RunPlan) -> bool:
 
 
 def _contained(
-    judge: Judge, submission: Submission, following: Sequence[Submission], group: Group, plan: RunPlan
+    judged: Callable[[], Evaluation], submission: Submission, group: Group, plan: RunPlan
 ) -> tuple[Evaluation, bool]:
     """An evaluation, and whether the judge can go on: an error of the harness itself costs the others nothing."""
     try:
         with full_is_said():
-            evaluation: Evaluation = judge.evaluate(submission, following)
+            evaluation = judged()
         # After it the baselines, too, start anew: they may be in the middle of something, and hold much.
         return evaluation, evaluation.reason != Reason.NOT_ENOUGH_MEMORY
     except (HarnessError, UsageError):

@@ -61,7 +61,7 @@ ALLOWED = {
     | {"settings", "storage", "submission", "tools", "verdict"},
     "plan": {"against", "device", "errors", "events", "isolation", "paths", "settings", "submission", "tools"},
     "crash": set(),
-    "process": {"isolation", "paths"},
+    "process": {"isolation", "paths", "storage"},
     "installed": set(),
     "tools": LEAVES | {"build", "events", "judging", "problem", "protocol", "submission", "timing"},
     "judge": LEAVES

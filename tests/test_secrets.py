@@ -10,8 +10,9 @@ import torch
 
 from harness.device.host import HostDevice
 from harness.device.memory_file import MemoryFile
+from harness.errors import HarnessError
 from harness.oracle import expect
-from harness.timing.data import unpredictable
+from harness.timing.data import keystream, unpredictable
 from harness.timing.data.case_data import prepare_case
 from harness.timing.data.data_set import DataSet
 from tests.helpers import ROOT
@@ -19,52 +20,60 @@ from tests.helpers import ROOT
 CPU = torch.device("cpu")
 
 
-def test_the_keystream_is_that_of_the_standard():
-    """RFC 8439, appendix A.1: test vectors 1 and 2 of the block function, and 4, whose key is not zero."""
-    zeros = torch.zeros(8, dtype=torch.int32)
-    stream = bytes(unpredictable.keystream(zeros, 0, 2).view(torch.uint8).tolist())
-    assert stream[:64].hex() == (
+def of_the_kernel(tmp_path, key, first, count):
+    """Words of the keystream as bytes, by the function that torch compiles for a GPU, compiled for a CPU."""
+    words = ", ".join(str(word) for word in np.frombuffer(key, dtype=np.int32))
+    program = f"""
+#include <cstdio>
+{keystream.SOURCE}
+int main() {{
+  for (int index = {first}; index != {first + count}; ++index) {{
+    const unsigned word = chacha20_word<int>(index, {words});
+    std::fwrite(&word, sizeof word, 1, stdout);
+  }}
+}}
+"""
+    source, binary = tmp_path / "words.cpp", tmp_path / "words"
+    source.write_text(program)
+    subprocess.run(["g++", "-w", "-o", binary, source], check=True)
+    return subprocess.run([binary], check=True, capture_output=True).stdout
+
+
+def test_the_keystream_is_that_of_the_standard(tmp_path):
+    """RFC 8439, appendix A.1: test vectors 1 and 2 of the block function, and 3, whose key is not zero."""
+    assert of_the_kernel(tmp_path, bytes(32), 0, 32).hex() == (
         "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
         "da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586"
-    )
-    assert stream[64:].hex() == (
         "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"
         "29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f"
     )
-    one = torch.zeros(8, dtype=torch.int32)
-    one[7] = 1 << 24
-    third = bytes(unpredictable.keystream(one, 1, 1).view(torch.uint8).tolist())
-    assert third.hex() == (
+    assert of_the_kernel(tmp_path, bytes(31) + b"\1", 16, 16).hex() == (
         "3aeb5224ecf849929b9d828db1ced4dd832025e8018b8160b82284f3c949aa5a"
         "8eca00bbb4a73bdad192b5c42f73f2fd4e273644c8b36125a64addeb006c13a0"
     )
 
 
-def test_a_keystream_in_pieces_is_the_same(monkeypatch):
-    key = torch.arange(8, dtype=torch.int32)
-    whole = unpredictable.keystream(key, 0, 5)
-    monkeypatch.setattr(unpredictable, "PIECE_BLOCKS", 2)
-    for count in (0, 1, 32, 33, 80):
-        assert torch.equal(unpredictable.stretch(key, count), whole[:count])
-    with pytest.raises(ValueError, match="32 bits"):
-        unpredictable.keystream(key, 1 << 32, 1)
+def test_torch_finds_the_kernel_in_its_source():
+    """By its name, which a pattern takes from the text."""
+    assert torch.cuda.jiterator._CodeParser(keystream.SOURCE).function_name == "chacha20_word"
 
 
-def test_a_supply_gives_each_word_once_and_takes_a_new_key_for_each_filling(monkeypatch):
-    """As on a GPU, where draws share what one key gives."""
-    monkeypatch.setattr(unpredictable, "FILLING_WORDS", 96)
-    keys = [bytes([number]) * unpredictable.KEY_BYTES for number in (1, 2, 3)]
-    drawn = iter(keys)
-    monkeypatch.setattr(unpredictable.os, "urandom", lambda count: next(drawn)[:count])
-    first, second, third = (
-        unpredictable.stretch(torch.frombuffer(bytearray(key), dtype=torch.int32), 200) for key in keys
-    )
-    supply = unpredictable.Supply(CPU)
-    assert torch.equal(supply.take(50), first[:50])
-    assert torch.equal(supply.take(46), first[50:96])
-    assert torch.equal(supply.take(60), second[:60])
-    assert torch.equal(supply.take(97), third[:97]), "more than a filling"
-    assert torch.equal(supply.take(36), second[60:96])
+def test_a_draw_on_a_gpu_has_a_key_of_its_own(monkeypatch):
+    keys = []
+    monkeypatch.setattr(unpredictable, "keystream", lambda key, count, device: keys.append((key, count)))
+    for count in (3, 3, 5):
+        unpredictable.words(count, torch.device("cuda"))
+    assert [count for _, count in keys] == [3, 3, 5]
+    assert len({key for key, _ in keys}) == 3 and {len(key) for key, _ in keys} == {32}
+
+
+def test_a_kernel_that_gives_wrong_numbers_is_refused(monkeypatch):
+    """It may have been exchanged where torch keeps it."""
+    monkeypatch.setattr(torch.cuda.jiterator, "_create_jit_fn", lambda *_, **__: lambda index, **_words: index * 0)
+    with pytest.raises(HarnessError, match="PYTORCH_KERNEL_CACHE_PATH"):
+        keystream.keystream(bytes(32), 4, CPU)
+    with pytest.raises(ValueError, match="2,147,483,649 words"):
+        keystream.keystream(bytes(32), (1 << 31) + 1, CPU)
 
 
 @pytest.mark.parametrize("below", [1, 3, 1000, 1 << 31, 1 << 40])
