@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long one run takes over many submissions that nobody has built, beside what it would take one after another.
 
-    python benchmarks/full_machine.py [SUBMISSION] [--count N] [--alone N] [--jobs N] [--device D] [--no-timing]
+    python benchmarks/full_machine.py [SUBMISSION] [--count N] [--alone N] [--jobs N] [--device D] [--quick | --no-timing]
 
 Choose GPUs by CUDA_VISIBLE_DEVICES, and processors by taskset.
 
@@ -106,7 +106,13 @@ def judged_s(paths: Sequence[Path], arguments: argparse.Namespace, watched: Watc
 
     begun_s = time.monotonic()
     plan = make_plan(
-        Arguments(paths=tuple(paths), problem="layernorm", device=arguments.device, timing=arguments.timing)
+        Arguments(
+            paths=tuple(paths),
+            problem="layernorm",
+            device=arguments.device,
+            timing=arguments.timing,
+            effort="quick" if arguments.quick else "usual",
+        )
     )
     run_side_by_side(plan, arguments.jobs or usual_jobs(plan), watched)
     seconds = time.monotonic() - begun_s
@@ -140,6 +146,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "alone_s": [seconds for seconds, _ in alone],
         "may_take_s": max(BUSY_TIMES * busy_s / lanes, BUILD_TIMES * build_s / processors),
         "timed": arguments.timing,
+        "effort": "quick" if arguments.quick else "usual",
         "times_us": {"alone": [times for _, times in alone], "while building": while_building, "later": later},
     }
 
@@ -148,7 +155,8 @@ def _alone(path: Path, arguments: argparse.Namespace) -> tuple[float, Times]:
     """Seconds of `eval.py` for one submission, and what it was timed at."""
     begun_s = time.monotonic()
     device = ["--device", arguments.device] if arguments.device else []
-    results = evaluate(path, "--problem", "layernorm", *device, *([] if arguments.timing else ["--no-timing"]))
+    timing = ["--quick"] if arguments.quick else [] if arguments.timing else ["--no-timing"]
+    results = evaluate(path, "--problem", "layernorm", *device, *timing)
     return time.monotonic() - begun_s, times_us_of(results["evaluations"][0])
 
 
@@ -163,6 +171,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--alone", type=int, default=3, help="submissions that are judged one after another")
     parser.add_argument("--jobs", type=int, help="as eval.py has it")
     parser.add_argument("--device", choices=["cuda", "cpu", "emulator"], help="as eval.py has it")
+    parser.add_argument("--quick", action="store_true", help="as eval.py has it")
     parser.add_argument("--no-timing", dest="timing", action="store_false", help="verdicts only")
     parser.add_argument("--json", type=Path, help="where to keep what was measured")
     return parser
