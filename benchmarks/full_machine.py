@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long one run takes over many submissions that nobody has built, beside what it would take one after another.
 
-    python benchmarks/full_machine.py [SUBMISSION] [--count N] [--alone N] [--jobs N] [--device D] [--quick | --no-timing]
+    python benchmarks/full_machine.py [SUBMISSION] [--count N] [--alone N] [--jobs N] [--device D] [--quick]
 
 Choose GPUs by CUDA_VISIBLE_DEVICES, and processors by taskset.
 

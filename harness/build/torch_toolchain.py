@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
 import subprocess
 import sys
+import tempfile
 from functools import cache
 from pathlib import Path
 
+from harness.build import lean
 from harness.build.compiler_output import kernel_resources, short_errors
 from harness.build.extension import BuildFailed
 from harness.protocol.extension import Extension
@@ -44,11 +47,12 @@ class TorchToolchain:
         import torch
 
         self._architecture = (architecture or architecture_here()) if cuda else ""
+        self._headers = Path(torch.__file__).parent / "include"
         self._torch = f"{torch.__version__} {torch.version.cuda} {torch._C._GLIBCXX_USE_CXX11_ABI}"
 
     def fingerprint(self) -> str:
         parts = [
-            "torch toolchain 1",
+            "torch toolchain 2",
             self._torch,
             sys.version,
             platform.machine(),
@@ -61,11 +65,21 @@ class TorchToolchain:
         return "\n".join(parts)
 
     def compile(self, extension: Extension, module_name: str, folder: Path) -> tuple[Path, tuple[KernelResources, ...]]:
-        """See harness.build.extension.Toolchain."""
+        """See harness.build.extension.Toolchain. Sources of kernels are tried with less of torch's headers first."""
         if extension.cuda_sources and not self._architecture:
             raise BuildFailed(
                 "load_inline was given cuda_sources, and this run is on the CPU. Use --device cuda or emulator."
             )
+        if lean.may_do(extension):
+            with contextlib.suppress(BuildFailed, OSError), tempfile.TemporaryDirectory(dir=folder) as headers:
+                lean.write(Path(headers), self._headers, extension)
+                return self.compile_by_torch(extension, module_name, folder, headers)
+        return self.compile_by_torch(extension, module_name, folder)
+
+    def compile_by_torch(
+        self, extension: Extension, module_name: str, folder: Path, *headers: str
+    ) -> tuple[Path, tuple[KernelResources, ...]]:
+        """Built by torch, with folders of `headers` before its own. Raises BuildFailed."""
         request = {
             "name": module_name,
             "cpp_sources": [source.located for source in extension.cpp_sources],
@@ -74,7 +88,7 @@ class TorchToolchain:
             "extra_cflags": list(extension.extra_cflags),
             "extra_cuda_cflags": [*extension.extra_cuda_cflags, *self._NVCC_FLAGS],
             "extra_ldflags": list(extension.extra_ldflags),
-            "extra_include_paths": list(extension.extra_include_paths),
+            "extra_include_paths": [*headers, *extension.extra_include_paths],
             "build_directory": str(folder),
             # Not every torch knows it.
             **({"no_implicit_headers": True} if extension.no_implicit_headers else {}),

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from harness.build.lean import PYTHON
 from harness.device.emulator import building, explaining, lean_errors, paths
 from harness.errors import NOT_PARSED
 
@@ -30,8 +31,6 @@ TEXTS = {
     CUDA: f"{_WITHOUT_PYTHON}{_DEVICE}#include <emu/bind.h>\n",
     LEAN: f"{_LEANLY}{_DEVICE}#include <emu/bind.h>\n",
 }
-# A CUDA source that includes <torch/extension.h> mostly wants its tensors; one that says any of this wants Python.
-PYTHON = re.compile(r"\b(py::|pybind11|PYBIND11_|Py(?!Torch\b)[A-Z_]|THP[A-Z])")
 # The dispatcher, which lean/ leaves out until a source includes it, and torch's own headers that build on more.
 _OF_DISPATCHER = re.compile(r"\bTORCH_LIBRARY|\bIValue\b")
 _DISPATCHER = re.compile(r"^\s*#\s*include\s*<torch/library\.h>", re.MULTILINE)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.build.lean import PYTHON
 from harness.device.emulator import (
     binding,
     building,
@@ -163,9 +164,7 @@ class EmulatorToolchain:
     @staticmethod
     def _plain_binding(extension: Extension, cuda: Sequence[SourceText], module_name: str) -> str:
         """What binds the functions behind `cuda` in one unit, for half of the time; empty where it takes two."""
-        alone = (
-            not cuda or _kept_flags(extension.extra_cflags) or any(preludes.PYTHON.search(piece.text) for piece in cuda)
-        )
+        alone = not cuda or _kept_flags(extension.extra_cflags) or any(PYTHON.search(piece.text) for piece in cuda)
         return "" if alone else binding.without_pybind11(extension, module_name)
 
     def _built(
@@ -235,7 +234,7 @@ class EmulatorToolchain:
         """Write a unit's source into `folder`; how to compile it."""
         source = folder / f"{unit.name}.cpp"
         body = "\n".join(piece.located for piece in unit.pieces)
-        if unit.name == "cuda" and preludes.PYTHON.search(body):
+        if unit.name == "cuda" and PYTHON.search(body):
             body = f"#undef EMU_WITHOUT_PYTHON\n{body}"
         bound = f"\n#line 1 {json.dumps(_bindings_of(extension))}\n{unit.binding}" if unit.binding else ""
         source.write_text(body + bound)
