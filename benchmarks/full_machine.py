@@ -44,6 +44,8 @@ class Watched:
     build_s: dict[str, float] = field(default_factory=dict)
     times_us: dict[str, Times] = field(default_factory=dict)
     statuses: list[str] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
+    """Why those that were not accepted were not."""
 
     def __call__(self, event: object) -> None:
         from harness.events import Finished, Judging, TimesBegin
@@ -58,12 +60,16 @@ class Watched:
                 self.ended_s[evaluation.submission] = time.monotonic()
                 begun_s = self.begun_s.setdefault(evaluation.submission, time.monotonic())
                 self.busy_s[evaluation.submission] = time.monotonic() - begun_s
-                self.times_us[evaluation.submission] = times_us_of(msgspec.to_builtins(evaluation))
+                if times_us := times_us_of(msgspec.to_builtins(evaluation)):
+                    self.times_us[evaluation.submission] = times_us
                 self.build_s[evaluation.submission] = evaluation.build.seconds if evaluation.build else 0.0
                 self.statuses.append(status_of(evaluation))
                 print(f"{len(self.statuses)}: {evaluation.submission} {self.statuses[-1]}, built in "
                       f"{self.build_s[evaluation.submission]:.1f} s, judged in "
                       f"{self.busy_s[evaluation.submission]:.1f} s", flush=True)  # fmt: skip
+                if self.statuses[-1] != "accepted":  # all are alike, and right
+                    self.refused[evaluation.submission] = f"{evaluation.reason}: {evaluation.message}"
+                    print(f"   {self.refused[evaluation.submission]}", flush=True)
 
     def timing_s(self) -> float:
         """Of the seconds that the device was busy those in which submissions were timed."""
@@ -73,8 +79,8 @@ class Watched:
         """Of the submissions that ended while another was built, and of the others. A build ends before the first case
         of its submission begins."""
         last_build_s = max(self.begun_s.values(), default=0.0)
-        while_building = [name for name, ended_s in self.ended_s.items() if ended_s < last_build_s]
-        later = [name for name in self.ended_s if name not in while_building]
+        while_building = [name for name in self.times_us if self.ended_s[name] < last_build_s]
+        later = [name for name in self.times_us if name not in while_building]
         return [self.times_us[name] for name in while_building], [self.times_us[name] for name in later]
 
 
@@ -100,7 +106,7 @@ def write_variants(source: str, folder: Path, names: Sequence[str]) -> list[Path
 
 
 def judged_s(paths: Sequence[Path], arguments: argparse.Namespace, watched: Watched) -> float:
-    """Seconds of a run over these. Ends this process where one is not accepted."""
+    """Seconds of a run over these."""
     from harness.plan import Arguments, make_plan
     from harness.shares import run_side_by_side, usual_jobs
 
@@ -115,10 +121,7 @@ def judged_s(paths: Sequence[Path], arguments: argparse.Namespace, watched: Watc
         )
     )
     run_side_by_side(plan, arguments.jobs or usual_jobs(plan), watched)
-    seconds = time.monotonic() - begun_s
-    if wrong := [status for status in watched.statuses if status != "accepted"]:
-        sys.exit(f"{len(wrong)} of {len(watched.statuses)} submissions are not accepted.")
-    return seconds
+    return time.monotonic() - begun_s
 
 
 def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -126,7 +129,10 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
     source = arguments.submission.read_text()
     (first,) = write_variants(source, folder, ["first"])
-    judged_s([first], arguments, Watched())  # what all need is built, and torch's compiler has what it keeps
+    ready = Watched()
+    judged_s([first], arguments, ready)  # what all need is built, and torch's compiler has what it keeps
+    if ready.refused:
+        sys.exit("The submission is not accepted, so its copies are not judged.")
     alone = [_alone(path, arguments) for path in write_variants(source, folder, _names("alone", arguments.alone))]
     watched = Watched()
     together_s = judged_s(write_variants(source, folder, _names("variant", arguments.count)), arguments, watched)
@@ -145,6 +151,7 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "build_s": build_s,
         "alone_s": [seconds for seconds, _ in alone],
         "may_take_s": max(BUSY_TIMES * busy_s / lanes, BUILD_TIMES * build_s / processors),
+        "refused": watched.refused,
         "timed": arguments.timing,
         "effort": "quick" if arguments.quick else "usual",
         "times_us": {"alone": [times for _, times in alone], "while building": while_building, "later": later},
@@ -198,6 +205,8 @@ def main() -> int:
     print(f"  builds took {found['build_s']:.1f} s, on {found['processors']} processors")
     print(f"  one after another: {seconds_of(found['alone_s'])} s each; "
           f"{alone_s * found['count'] / found['together_s']:.2f} times as fast together")  # fmt: skip
+    if found["refused"]:
+        print(f"  {len(found['refused'])} copies were not accepted: {found['refused']}")
     for way, spread in spread_by_way(found["times_us"]):
         print(f"  timed {way}, over the usual time alone: {spread}")
     return 0

@@ -250,12 +250,12 @@ class Judge:
         self, submission: Submission, runner: Runner, common: dict, results: list[verdict.Case]
     ) -> verdict.Evaluation:
         self._draws.end_ahead()
+        self._require_next()
         try:
             runner.worker.pause()  # what it does meanwhile would slow the copies that measure the bandwidth
         except SubmissionError as error:
             return _refusal(error, common)
         self._finish_loading()
-        self._require_next()
         self._on_event(TimesBegin(submission.name))
         with self._device.turns.alone(partial(self._taken, submission)):
             return self._time_cases(submission, runner, common, results)

@@ -220,7 +220,7 @@ def test_checks_count_what_is_asked_and_hide_no_miss(tmp_path):
         for name, got, must in (("a", "accepted", "rejected crashed"), ("b", "accepted", "accepted"))
     ]
     warm = {"submission": "mine", "device": "cuda", "cases": 3, "timed_cases": 1,
-            "ways": {"timed": {"seconds": [7.0, 7.2], "median_s": 7.1}}}  # fmt: skip
+            "ways": {"timed, --quick": {"seconds": [7.0, 7.2], "median_s": 7.1, "ratio": 1.9}}}  # fmt: skip
     files = {
         "clock_accuracy": {"environment": environment, "rows": rows},
         "hostile": {"environment": {"cuda": environment}, "outcomes": outcomes},
@@ -232,7 +232,7 @@ def test_checks_count_what_is_asked_and_hide_no_miss(tmp_path):
     assert "one CUDA graph of all calls, over 50 µs | within 2% | 1 of 2; +1.0% to +4.0% | 2026-01-02 |" in text
     assert "a CUDA graph of each call, over 50 µs | within 2% | 1 of 2; -1.0% to +2.0% | 2026-01-02 |" in text
     assert "launched one by one, over 50 µs | within 2% | 2 of 2; -1.9% to +1.0% | 2026-01-02 |" in text
-    assert "| under 6 s | 7.1 s | 2026-01-02 |" in text
+    assert "| at most 2 times torch and a tensor | 7.1 s, 1.90 times | 2026-01-02 |" in text
     assert "2 files: 1 hostile accepted, 1 of 1 controls; 1 as named" in text
     assert "`f/a` on cuda got accepted, and must get rejected crashed" in measurements.table("hostile", tmp_path)
 

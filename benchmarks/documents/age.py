@@ -47,6 +47,13 @@ VERDICTS = (
     Change("2026-11-25T02:30:09+00:00", "a stopped worker's time was read once its threads had left the processors"),
     Change("2026-11-26T10:57:38+00:00", "gradients in 16 bits and results of mixed types had tolerances of their own"),
 )
+# What moves how long builds and evaluations take.
+SPEED = (
+    Change(
+        "2026-11-26T13:07:41+00:00", "a GPU drew a round's numbers by one kernel, and bytecode was kept in the cache"
+    ),
+    Change("2026-11-26T13:55:35+00:00", "sources of kernels were compiled with less of torch's headers"),
+)
 
 
 def older(environment: dict[str, Any], changes: Iterable[Change]) -> str:
