@@ -36,9 +36,10 @@ def extensions(path):
     from harness.protocol.extension import SourceText
 
     for extension in written(path):
-        yield path.stem, extension
+        yield path.stem, extension  # without kernels both build alike
         first = SourceText(EXTENSION_HEADER)
-        yield f"{path.stem}, torch/extension.h", replace(extension, cuda_sources=(first, *extension.cuda_sources))
+        if extension.cuda_sources:
+            yield f"{path.stem}, torch/extension.h", replace(extension, cuda_sources=(first, *extension.cuda_sources))
 
 
 def seconds(build, extension):

@@ -380,10 +380,7 @@ def full_machine(folder: Path) -> str:
 
 def build_speed(folder: Path) -> str:
     """Cold builds beside those of torch's load_inline."""
-    path = folder / "build_speed.json"
-    if not path.exists():
-        raise NotMeasured(f"Not measured yet: `python benchmarks/build_speed.py --json {_relative(path)}`.")
-    content = json.loads(path.read_text())
+    content = measured(folder / "build_speed.json", "build_speed")
     rows = [
         [name, seconds_of(entry["seconds"]), seconds_of(entry["load_inline_s"]), f"{entry['ratio']:.2f}"]
         for name, entry in content.items()
