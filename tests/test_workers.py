@@ -199,6 +199,34 @@ def test_a_hold_allows_no_processes_but_a_worker_s_own():
         Hold(sleeping.family, own_processes=0).pause()
 
 
+@pytest.mark.parametrize("still_known", [True, False])
+def test_what_another_worker_leaves_as_it_ends_is_no_process_of_this_one(still_known):
+    """A worker that builds ends by itself, and for a moment the judge has what was below it. Once nobody knows the
+    worker any more, it may be anybody's."""
+    processes.adopt_orphans()
+    other = subprocess.Popen(["sh", "-c", "sleep 100 & echo $!"], start_new_session=True, stdout=subprocess.PIPE)
+    orphan = int(other.stdout.readline())
+    other.stdout.close()
+    others = [Family(other, living=list)] if still_known else []
+    with Sleeping() as sleeping:
+        sleeping.family._living = lambda: others
+        try:
+            deadline = time.monotonic() + 10
+            while orphan not in processes.adopted(keep=[]) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            hold = Hold(sleeping.family, own_processes=1)
+            if still_known:
+                hold.require_alone()
+                hold.pause()
+                hold.resume()
+            else:
+                with pytest.raises(SubmissionError, match="1 processes that it started"):
+                    hold.require_alone()
+        finally:
+            os.kill(orphan, signal.SIGKILL)
+            other.wait()
+
+
 def test_a_hold_sees_a_process_that_was_started_since_the_last_one():
     process = subprocess.Popen(["sh", "-c", "read line; sleep 100 & exec sleep 100"], stdin=subprocess.PIPE,
                                start_new_session=True)  # fmt: skip

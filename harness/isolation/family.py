@@ -71,8 +71,10 @@ class Family:
 
     def _orphans(self) -> list[int]:
         # A worker that is being forked looks like an orphan until its number is known: `exists` waits for that.
-        known = {family._process.pid for family in {*self._living(), self} if family.exists}
-        return processes.adopted(keep=known)
+        others = {family._process.pid for family in {*self._living()} - {self} if family.exists}
+        # Each leads a session. What one that has ended leaves for a moment, as bubblewrap does with the first process
+        # of a private tree, is its own, and must not be taken for this one's.
+        return processes.adopted(keep={*others, self._process.pid}, sessions=others)
 
     def _wait_for_its_end(self) -> None:
         """An orphan that traces it as a debugger does hides its end from us for as long as the orphan lives."""

@@ -82,13 +82,14 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def adopted(keep: Iterable[int]) -> list[int]:
-    """Children of this process that came to it by adoption: in a group of their own, and not in `keep`."""
-    kept, own_group = set(keep), os.getpgrp()
+def adopted(keep: Iterable[int], sessions: Iterable[int] = ()) -> list[int]:
+    """Children of this process that came to it by adoption: in a group of their own, and not in `keep`; none that
+    belongs to one of `sessions`, which nobody can join."""
+    kept, others, own_group = set(keep), set(sessions), os.getpgrp()
     found = []
     for pid in _children(os.getpid()):
         with contextlib.suppress(ProcessLookupError):
-            if pid not in kept and os.getpgid(pid) != own_group:
+            if pid not in kept and os.getpgid(pid) != own_group and os.getsid(pid) not in others:
                 found.append(pid)
     return found
 
