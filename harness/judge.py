@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -150,11 +151,8 @@ class Judge:
         becomes a verdict; raises HarnessError and UsageError only for what is not its doing. With `starts_next` the
         worker of the next one loads meanwhile, and does nothing while this one is timed."""
         self._on_event(Building(submission.name))
-        started, self._next = self._next, None
         with of_the_judge("A process that had run nothing yet"):
-            runner = self._start(
-                "submission", submission.path, submission.sha256, bool(submission.gpu_language), worker=started
-            )
+            runner = self._start_submission(submission)
         try:
             evaluation = self._evaluate(submission, runner, following, starts_next=starts_next)
         finally:
@@ -164,6 +162,16 @@ class Judge:
             everything = printed_since(runner.worker, 0, "", everything=True)
             return msgspec.structs.replace(evaluation, printed=everything)
         return evaluation
+
+    def _start_submission(self, submission: Submission) -> Runner:
+        """In the worker that was started for it, if there is one that nobody has killed since. Raises SubmissionError,
+        which is not the submission's doing."""
+        started, self._next = self._next, None
+        start = partial(self._start, "submission", submission.path, submission.sha256, bool(submission.gpu_language))
+        if started:
+            with contextlib.suppress(SubmissionError):
+                return start(worker=started)
+        return start()
 
     def _evaluate(
         self, submission: Submission, runner: Runner, following: Sequence[Submission], *, starts_next: bool

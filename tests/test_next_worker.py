@@ -93,13 +93,16 @@ def test_a_worker_that_was_started_for_nobody_is_ended(judging):
         os.kill(pid, 0)
 
 
-def test_a_worker_that_ends_while_it_loads_costs_nobody_a_verdict(judging, monkeypatch):
+@pytest.mark.parametrize("ready", [False, True])
+def test_a_worker_that_is_killed_before_it_is_used_costs_nobody_a_verdict(judging, monkeypatch, ready):
     judge, (one, two), _events, starter = judging
     take, taken = starter.take, []
 
     def second_killed(**options) -> Worker:
         taken.append(take(**options))
         if len(taken) == 2:
+            if ready:
+                taken[1].wait_until_ready()
             os.kill(taken[1].pid, signal.SIGKILL)
         return taken[-1]
 
