@@ -14,7 +14,7 @@ import msgspec
 
 from harness import against, verdict
 from harness.device.base import Device
-from harness.errors import HarnessError, Inconclusive, Stopped, SubmissionError, memory_is_said, of_the_judge
+from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, of_the_judge
 from harness.events import Building, DeviceTaken, OnEvent, TimesBegin, Timing
 from harness.explanations import FailingCases
 from harness.fitting import fit, room_on
@@ -79,7 +79,6 @@ class Judge:
         self._settings = settings
         self._on_event = on_event
         self._baselines: Baselines | None = None
-        self._next: Worker | None = None
         self._null: Runner | None = None
         self._timer: Timer | None = None
         if self._timed:
@@ -95,9 +94,10 @@ class Judge:
         self._draws.end_ahead()
         if not self._leaves_builds:
             self._builds.end()
-        for ended in (self._next, self._null, self._baselines):
-            if ended:
-                ended.end()
+        if self._null:
+            self._null.end()
+        if self._baselines:
+            self._baselines.end()
 
     def _start(
         self,
@@ -127,14 +127,6 @@ class Judge:
             with of_the_judge(NULL_KERNEL):
                 self._null.finish_loading()
             self._baselines.finish_loading()
-
-    def _require_next(self) -> None:
-        """Wait until the next submission's worker has loaded; without one that cannot be started."""
-        try:
-            if self._next:
-                self._next.wait_until_ready()
-        except HarnessError:  # the next submission meets what stands in the way
-            self._next = None
 
     def _ready_timer(self) -> Timer:
         assert self._null is not None
@@ -166,9 +158,8 @@ class Judge:
     def _start_submission(self, submission: Submission) -> Runner:
         """In the worker that was started for it, if there is one that nobody has killed since. Raises SubmissionError,
         which is not the submission's doing."""
-        started, self._next = self._next, None
         start = partial(self._start, "submission", submission.path, submission.sha256, bool(submission.gpu_language))
-        if started:
+        if started := self._starter.take_next():
             with contextlib.suppress(SubmissionError):
                 return start(worker=started)
         return start()
@@ -196,7 +187,7 @@ class Judge:
         finally:
             self._builds.end(submission)
         if starts_next:  # once this one has loaded, which it would slow
-            self._next = self._starter.take()
+            self._starter.start_next()
         self._builds.begin_further_ahead(following, check=self._settings.check)
         correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings, self._refusals)
         with self._device.turns.shared(partial(self._taken, submission)):
@@ -258,7 +249,7 @@ class Judge:
         self, submission: Submission, runner: Runner, common: dict, results: list[verdict.Case]
     ) -> verdict.Evaluation:
         self._draws.end_ahead()
-        self._require_next()
+        self._starter.require_next()
         try:
             runner.worker.pause()  # what it does meanwhile would slow the copies that measure the bandwidth
         except SubmissionError as error:

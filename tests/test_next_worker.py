@@ -84,11 +84,11 @@ def test_the_next_submission_runs_in_the_worker_that_was_started_for_it(judging,
 
 
 def test_a_worker_that_was_started_for_nobody_is_ended(judging):
-    judge, (one, two), _events, _starter = judging
+    judge, (one, two), _events, starter = judging
     judge.evaluate(one, [two], starts_next=True)
-    pid = judge._next.pid
+    pid = starter._next.pid
     os.kill(pid, 0)
-    judge.__exit__(None, None, None)
+    starter.end()
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 

@@ -308,7 +308,7 @@ def _warm_checks(folder: Path) -> Iterator[list[str]]:
     device, date = content["device"], content["environment"]["date"][:10]
     for way, entry in content["ways"].items():
         times = next(times for words, times in WARM_TIMES.items() if words in way)
-        of_torch = f"at most {times:g} times torch and a tensor"
+        of_torch = f"at most {times:g} times torch and a tensor" if "ratio" in entry else ""
         target = of_torch if device == "cuda" else f"at most {WARM_S} s" if device == "emulator" else ""
         what = f"a warm evaluation of `{content['submission']}` on {device}, {content['cases']} cases, {way}"
         ratio = f", {entry['ratio']:.2f} times" if device == "cuda" and "ratio" in entry else ""

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from harness.errors import HarnessError
 from harness.isolation.launch import Zygote
 from harness.isolation.levels import Isolation
 from harness.isolation.sandbox import Worker
@@ -65,6 +66,7 @@ class Starter:
         self._isolation = isolation
         self._readable = readable
         self._waiting: dict[bool, list[Worker]] = {False: [], True: []}
+        self._next: Worker | None = None
         self._zygote: Zygote | None = None
 
     def start_ahead(self, workers: int, compilers: int) -> None:
@@ -81,6 +83,23 @@ class Starter:
                 return worker
             worker.end()  # its zygote was killed before it forked this one
         return self._start(keeps_compile_cache)
+
+    def start_next(self) -> None:
+        """Start the worker of the submission that comes next; `take_next` gives it."""
+        self._next = self._next or self.take()
+
+    def require_next(self) -> None:
+        """Wait until that worker has loaded; without one that cannot be started."""
+        try:
+            if self._next:
+                self._next.wait_until_ready()
+        except HarnessError:  # the next submission meets what stands in the way
+            self._next = None
+
+    def take_next(self) -> Worker | None:
+        """It, if it was started."""
+        worker, self._next = self._next, None
+        return worker
 
     def _start(self, keeps_compile_cache: bool) -> Worker:
         return Worker(
