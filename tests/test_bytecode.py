@@ -68,6 +68,12 @@ def test_what_the_user_says_about_bytecode_stays(installed, tmp_path):
     assert told == elsewhere
 
 
+def test_a_process_that_such_a_one_starts_keeps_bytecode_too(installed):
+    kept = installed.parent.parent / "cache" / "bytecode"
+    cached, there, _told = loaded(installed, "-B", PYTHONPYCACHEPREFIX=str(kept))
+    assert cached.startswith(f"{kept}/") and there
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder to somebody else")
 def test_bytecode_in_a_folder_of_somebody_else_is_not_loaded(installed):
     kept = installed.parent.parent / "cache" / "bytecode"
