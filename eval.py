@@ -11,6 +11,9 @@ if __name__ == "__main__":
     if missing := what_is_missing():
         print(f"eval.py: {missing}", file=sys.stderr)
         sys.exit(3)  # as harness.exits has it, which may be out of reach
+    from harness.storage import bytecode
+
+    bytecode.keep()  # of what is imported from here on
     from harness.cli import main
 
     code = main()

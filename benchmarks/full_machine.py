@@ -11,7 +11,7 @@ the first case of a submission to its last time; the seconds of all builds over 
 take by both: 1.2 times the one or 1.3 times the other, whichever is larger.
 
 All copies do the same, so their times also show what builds do to a timing: those of copies that ended while others
-were built, of those that ended later, and of those that ran alone stand beside each other.
+were built stand beside those of `--again` copies that are judged again, in one run that builds nothing.
 """
 
 from __future__ import annotations
@@ -75,13 +75,11 @@ class Watched:
         """Of the seconds that the device was busy those in which submissions were timed."""
         return sum(self.ended_s[name] - timed_s for name, timed_s in self.timed_s.items() if name in self.ended_s)
 
-    def times_us_by_builds(self) -> tuple[list[Times], list[Times]]:
-        """Of the submissions that ended while another was built, and of the others. A build ends before the first case
-        of its submission begins."""
+    def times_us_beside_builds(self) -> list[Times]:
+        """Of the submissions that ended while another was built: a build ends before the first case of its submission
+        begins."""
         last_build_s = max(self.begun_s.values(), default=0.0)
-        while_building = [name for name in self.times_us if self.ended_s[name] < last_build_s]
-        later = [name for name in self.times_us if name not in while_building]
-        return [self.times_us[name] for name in while_building], [self.times_us[name] for name in later]
+        return [times_us for name, times_us in self.times_us.items() if self.ended_s[name] < last_build_s]
 
 
 def times_us_of(evaluation: dict[str, Any]) -> Times:
@@ -133,13 +131,16 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     judged_s([first], arguments, ready)  # what all need is built, and torch's compiler has what it keeps
     if ready.refused:
         sys.exit("The submission is not accepted, so its copies are not judged.")
-    alone = [_alone(path, arguments) for path in write_variants(source, folder, _names("alone", arguments.alone))]
-    watched = Watched()
-    together_s = judged_s(write_variants(source, folder, _names("variant", arguments.count)), arguments, watched)
+    alone_s = [_alone_s(path, arguments) for path in write_variants(source, folder, _names("alone", arguments.alone))]
+    watched, again = Watched(), Watched()
+    variants = write_variants(source, folder, _names("variant", arguments.count))
+    together_s = judged_s(variants, arguments, watched)
+    if arguments.again and watched.times_us:
+        print("Again, with nothing to build:", flush=True)
+        judged_s(variants[: arguments.again], arguments, again)
     busy_s, build_s = sum(watched.busy_s.values()), sum(watched.build_s.values())
     lanes = arguments.jobs or max(1, len(visible_gpus()))
     processors = len(os.sched_getaffinity(0))
-    while_building, later = watched.times_us_by_builds()
     return {
         "submission": arguments.submission.stem,
         "count": arguments.count,
@@ -149,22 +150,22 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "busy_s": busy_s,
         "timing_s": watched.timing_s(),
         "build_s": build_s,
-        "alone_s": [seconds for seconds, _ in alone],
+        "alone_s": alone_s,
         "may_take_s": max(BUSY_TIMES * busy_s / lanes, BUILD_TIMES * build_s / processors),
         "refused": watched.refused,
         "timed": arguments.timing,
         "effort": "quick" if arguments.quick else "usual",
-        "times_us": {"alone": [times for _, times in alone], "while building": while_building, "later": later},
+        "times_us": {"alone": list(again.times_us.values()), "while building": watched.times_us_beside_builds()},
     }
 
 
-def _alone(path: Path, arguments: argparse.Namespace) -> tuple[float, Times]:
-    """Seconds of `eval.py` for one submission, and what it was timed at."""
+def _alone_s(path: Path, arguments: argparse.Namespace) -> float:
+    """Seconds of `eval.py` for one submission."""
     begun_s = time.monotonic()
     device = ["--device", arguments.device] if arguments.device else []
     timing = ["--quick"] if arguments.quick else [] if arguments.timing else ["--no-timing"]
-    results = evaluate(path, "--problem", "layernorm", *device, *timing)
-    return time.monotonic() - begun_s, times_us_of(results["evaluations"][0])
+    evaluate(path, "--problem", "layernorm", *device, *timing)
+    return time.monotonic() - begun_s
 
 
 def _names(word: str, count: int) -> list[str]:
@@ -176,6 +177,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("submission", nargs="?", type=Path, default=DEFAULT)
     parser.add_argument("--count", type=int, default=64, help="submissions in one run")
     parser.add_argument("--alone", type=int, default=3, help="submissions that are judged one after another")
+    parser.add_argument("--again", type=int, default=16, help="of those in one run so many again, if they are timed")
     parser.add_argument("--jobs", type=int, help="as eval.py has it")
     parser.add_argument("--device", choices=["cuda", "cpu", "emulator"], help="as eval.py has it")
     parser.add_argument("--quick", action="store_true", help="as eval.py has it")

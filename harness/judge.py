@@ -95,9 +95,11 @@ class Judge:
         if not self._leaves_builds:
             self._builds.end()
         if self._null:
-            self._null.end()
+            self._null.worker.kill()  # a process with a CUDA context takes a while to go: all at once
         if self._baselines:
             self._baselines.end()
+        if self._null:
+            self._null.end()
 
     def _start(
         self,
@@ -137,16 +139,16 @@ class Judge:
     # ------------------------------------------------------------------ one submission
 
     def evaluate(
-        self, submission: Submission, following: Sequence[Submission] = (), *, starts_next: bool = False
+        self, submission: Submission, following: Sequence[Submission] = (), *, next_workers: int = 0
     ) -> verdict.Evaluation:
         """Judge one submission, and have the `following` built beside it. Whatever it does
-        becomes a verdict; raises HarnessError and UsageError only for what is not its doing. With `starts_next` the
-        worker of the next one loads meanwhile, and does nothing while this one is timed."""
+        becomes a verdict; raises HarnessError and UsageError only for what is not its doing. Workers of the next ones,
+        `next_workers`, load meanwhile, and do nothing while this one is timed."""
         self._on_event(Building(submission.name))
         with of_the_judge("A process that had run nothing yet"):
             runner = self._start_submission(submission)
         try:
-            evaluation = self._evaluate(submission, runner, following, starts_next=starts_next)
+            evaluation = self._evaluate(submission, runner, following, next_workers)
         finally:
             runner.end()
         evaluation = self._excused(evaluation)
@@ -165,7 +167,7 @@ class Judge:
         return start()
 
     def _evaluate(
-        self, submission: Submission, runner: Runner, following: Sequence[Submission], *, starts_next: bool
+        self, submission: Submission, runner: Runner, following: Sequence[Submission], next_workers: int
     ) -> verdict.Evaluation:
         common: dict[str, Any] = dict(
             problem=self._problem.name,
@@ -186,8 +188,8 @@ class Judge:
             return _refusal(error, {**common, "cases": [], **said})
         finally:
             self._builds.end(submission)
-        if starts_next:  # once this one has loaded, which it would slow
-            self._starter.start_next()
+        if next_workers:  # once this one has loaded, which they would slow
+            self._starter.start_next(next_workers)
         self._builds.begin_further_ahead(following, check=self._settings.check)
         correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings, self._refusals)
         with self._device.turns.shared(partial(self._taken, submission)):

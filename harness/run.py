@@ -18,6 +18,7 @@ from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, JudgeFailed, KernelgateError, UsageError, name_of
 from harness.events import Building, EmulatorBuilding, Finished, LeftOut, Loading, OnEvent, Queued, nobody
 from harness.garbage import no_garbage_collection
+from harness.isolation.sandbox import PROCESSORS
 from harness.isolation.starter import Starter, kept_zygotes
 from harness.judging.building import Ahead, most_ahead
 from harness.plan import Group, RunPlan
@@ -32,6 +33,10 @@ if TYPE_CHECKING:
 
 INTERRUPTED = "Stopped by the keyboard or by SIGTERM; what had not finished says nothing."
 
+
+# Times are taken once the next submissions' workers have loaded, which takes longer than most verdicts. Several that
+# load together are waited for once. Each has a CUDA context, and keeps some processors busy while it loads.
+NEXT_WORKERS = max(1, min(3, len(PROCESSORS) // 4))
 
 # So many submissions are imported before the emulator is built, each in a process of its own. A mistake in one of many
 # is found while the others are judged.
@@ -303,8 +308,9 @@ def _judged(
                     if waiting and not timed and not starter.forks:
                         starter.start_ahead(workers=2 if following else 1, compilers=0)
                     # A submission that is timed could reach a worker that waits for another one, but for namespaces.
-                    starts_next = bool(waiting) and timed and not device.is_cpu and group.isolation.private_tree
-                    judged = partial(judge.evaluate, submission, following, starts_next=starts_next)
+                    waits_safely = timed and not device.is_cpu and group.isolation.private_tree
+                    next_workers = min(len(waiting), NEXT_WORKERS) if waits_safely else 0
+                    judged = partial(judge.evaluate, submission, following, next_workers=next_workers)
                     evaluation, sound = _contained(judged, submission, group, plan)
                     if plan.sanitize and isinstance(evaluation, Accepted):
                         evaluation = sanitized(evaluation, submission, problem, cases, group.device, on_event)

@@ -76,7 +76,7 @@ def test_the_next_submission_runs_in_the_worker_that_was_started_for_it(judging,
         return taken[-1]
 
     monkeypatch.setattr(starter, "take", recorded)
-    assert judge.evaluate(one, [two], starts_next=True).reason is None
+    assert judge.evaluate(one, [two], next_workers=1).reason is None
     before = len(taken)
     assert judge.evaluate(two).reason is None
     assert len(taken) == before, "the second submission started a worker of its own"
@@ -85,8 +85,8 @@ def test_the_next_submission_runs_in_the_worker_that_was_started_for_it(judging,
 
 def test_a_worker_that_was_started_for_nobody_is_ended(judging):
     judge, (one, two), _events, starter = judging
-    judge.evaluate(one, [two], starts_next=True)
-    pid = starter._next.pid
+    judge.evaluate(one, [two], next_workers=1)
+    pid = starter._next[0].pid
     os.kill(pid, 0)
     starter.end()
     with pytest.raises(ProcessLookupError):
@@ -107,6 +107,24 @@ def test_a_worker_that_is_killed_before_it_is_used_costs_nobody_a_verdict(judgin
         return taken[-1]
 
     monkeypatch.setattr(starter, "take", second_killed)
-    assert judge.evaluate(one, [two], starts_next=True).reason is None
+    assert judge.evaluate(one, [two], next_workers=1).reason is None
     assert judge.evaluate(two).reason is None
     assert len(taken) == 3
+
+
+def test_workers_of_several_submissions_load_together_and_are_used_one_after_the_other(judging, monkeypatch):
+    judge, (one, two), _events, starter = judging
+    take, taken = starter.take, []
+
+    def recorded(**options) -> Worker:
+        taken.append(take(**options))
+        return taken[-1]
+
+    monkeypatch.setattr(starter, "take", recorded)
+    assert judge.evaluate(one, [two], next_workers=2).reason is None
+    assert len(taken) == 3
+    for _ in range(2):
+        assert judge.evaluate(two, next_workers=0).reason is None
+    assert len(taken) == 3
+    assert judge.evaluate(one).reason is None
+    assert len(taken) == 4

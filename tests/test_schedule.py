@@ -156,6 +156,22 @@ def test_the_fastest_probe_chooses_the_calls_and_who_is_slow_at_first_is_probed_
     assert player.buffers_for == [50]
 
 
+def test_one_probe_is_enough_where_a_round_of_the_fewest_calls_is_long():
+    own, eager = contender(), contender("eager", trusted=True)
+    player = ScriptedPlayer({"submission": itertools.repeat(450.0), "eager": itertools.repeat(2_000.0)})
+    schedule_of(player, own, eager).measure(budget_s=0.0, half_width=0.01, least_rounds=6)
+    assert player.rounds_of("submission") == [2, 16] + [2] * 6
+    assert player.rounds_of("eager") == [2, 2] + [2] * 6
+
+
+def test_who_was_slow_in_an_only_probe_has_the_calls_that_its_rounds_ask_for():
+    own = contender()
+    times = [450.0, 450.0, *[50.0] * 20]
+    player = ScriptedPlayer({"submission": times})
+    schedule_of(player, own).measure(budget_s=0.0, half_width=0.01, least_rounds=6)
+    assert player.rounds_of("submission") == [2, 16] + [2] * schedule.ROUNDS_TO_RESTART + [20] * 6
+
+
 def test_all_start_again_when_one_became_faster():
     own, eager = contender(), contender("eager", trusted=True)
     times = {"submission": [*[250.0] * CHOOSING, *[50.0] * 20], "eager": itertools.repeat(100.0)}

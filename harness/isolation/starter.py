@@ -66,7 +66,7 @@ class Starter:
         self._isolation = isolation
         self._readable = readable
         self._waiting: dict[bool, list[Worker]] = {False: [], True: []}
-        self._next: Worker | None = None
+        self._next: list[Worker] = []
         self._zygote: Zygote | None = None
 
     def start_ahead(self, workers: int, compilers: int) -> None:
@@ -84,22 +84,23 @@ class Starter:
             worker.end()  # its zygote was killed before it forked this one
         return self._start(keeps_compile_cache)
 
-    def start_next(self) -> None:
-        """Start the worker of the submission that comes next; `take_next` gives it."""
-        self._next = self._next or self.take()
+    def start_next(self, count: int) -> None:
+        """Start the workers of the next `count` submissions together, once none is left of those started before;
+        `take_next` gives them."""
+        if not self._next:
+            self._next = [self.take() for _ in range(count)]
 
     def require_next(self) -> None:
-        """Wait until that worker has loaded; without one that cannot be started."""
-        try:
-            if self._next:
-                self._next.wait_until_ready()
-        except HarnessError:  # the next submission meets what stands in the way
-            self._next = None
+        """Wait until these have loaded; without those that cannot be started."""
+        for worker in list(self._next):
+            try:
+                worker.wait_until_ready()
+            except HarnessError:  # the next submission meets what stands in the way
+                self._next.remove(worker)
 
     def take_next(self) -> Worker | None:
-        """It, if it was started."""
-        worker, self._next = self._next, None
-        return worker
+        """One of them, if there is one."""
+        return self._next.pop(0) if self._next else None
 
     def _start(self, keeps_compile_cache: bool) -> Worker:
         return Worker(

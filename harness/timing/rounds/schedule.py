@@ -10,7 +10,7 @@ import numpy as np
 from harness.errors import Inconclusive
 from harness.garbage import no_garbage_collection
 from harness.reasons import Reason
-from harness.timing.rounds.calls import LONGEST_ROUND, choose_calls, most_calls
+from harness.timing.rounds.calls import LONGEST_ROUND, MIN_CALLS, choose_calls, most_calls
 from harness.timing.rounds.conditions import Looks, are_spoiled
 from harness.timing.rounds.contender import Contender
 from harness.timing.rounds.null_cost import Cost, NullCost
@@ -19,7 +19,8 @@ from harness.timing.rounds.running import Running
 
 # Calls of the first round, and of the probes from which the number of calls is chosen. A contender whose first round
 # was long keeps to the first number. The fastest probe counts: a round that a busy machine slowed would choose few
-# calls, and few calls say little.
+# calls, and few calls say little. Where the first probe gives all the fewest calls, it is the only one: if it was slow,
+# all start again.
 FIRST_CALLS = 2
 PROBE_CALLS = 16
 PROBES = 2
@@ -117,7 +118,9 @@ class Schedule:
         calls = {p.contender.name: first if p.elapsed_s > longest_s else probe for p in warmed_up}
         for _ in range(PROBES):
             self._probe(calls)
-        chosen = self._calls_for_estimates()
+            chosen = self._calls_for_estimates()
+            if max(chosen.values()) == MIN_CALLS:  # a round is long already
+                break
         for contender in self._running.contenders:
             contender.calls = chosen[contender.name]
         self._player.use_buffers_for(max(chosen.values()))
