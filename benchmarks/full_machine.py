@@ -3,7 +3,8 @@
 
     python benchmarks/full_machine.py [SUBMISSION] [--count N] [--alone N] [--jobs N] [--device D] [--quick]
 
-Choose GPUs by CUDA_VISIBLE_DEVICES, and processors by taskset.
+Choose GPUs by CUDA_VISIBLE_DEVICES, and processors by taskset. Where several GPUs are chosen, all of this is measured
+on the first of them with its share of the processors, and then one run over as many copies on all.
 
 The submissions are copies of one whose kernels are named anew, so that each is built. All are judged by one run of
 `eval.py FOLDER`, then `--alone` others by a run each. Printed are the run's seconds; how long the device was busy, from
@@ -17,7 +18,9 @@ were built stand beside those of `--again` copies that are judged again, in one 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -125,12 +128,13 @@ def judged_s(paths: Sequence[Path], arguments: argparse.Namespace, watched: Watc
 def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from harness.device.choose import visible_gpus
 
+    if arguments.jobs is None and len(gpus := visible_gpus()) > 1:
+        return {**_measured_on(gpus[0], len(gpus), arguments, folder), "several": _on_several(arguments, folder)}
     source = arguments.submission.read_text()
+    # What all need is built here, and torch's compiler has what it keeps. In a process of its own: one that stayed on a
+    # GPU would be taken for another user of it, beside whom rounds are played again.
     (first,) = write_variants(source, folder, ["first"])
-    ready = Watched()
-    judged_s([first], arguments, ready)  # what all need is built, and torch's compiler has what it keeps
-    if ready.refused:
-        sys.exit("The submission is not accepted, so its copies are not judged.")
+    _alone_s(first, arguments)
     alone_s = [_alone_s(path, arguments) for path in write_variants(source, folder, _names("alone", arguments.alone))]
     watched, again = Watched(), Watched()
     variants = write_variants(source, folder, _names("variant", arguments.count))
@@ -138,11 +142,22 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if arguments.again and watched.times_us:
         print("Again, with nothing to build:", flush=True)
         judged_s(variants[: arguments.again], arguments, again)
-    busy_s, build_s = sum(watched.busy_s.values()), sum(watched.build_s.values())
-    lanes = arguments.jobs or max(1, len(visible_gpus()))
-    processors = len(os.sched_getaffinity(0))
+    lanes = arguments.jobs or 1
     return {
         "submission": arguments.submission.stem,
+        **_together(arguments, together_s, watched, lanes),
+        "alone_s": alone_s,
+        "timed": arguments.timing,
+        "effort": "quick" if arguments.quick else "usual",
+        "times_us": {"alone": list(again.times_us.values()), "while building": watched.times_us_beside_builds()},
+    }
+
+
+def _together(arguments: argparse.Namespace, together_s: float, watched: Watched, lanes: int) -> dict[str, Any]:
+    """What is told of one run over all copies."""
+    busy_s, build_s = sum(watched.busy_s.values()), sum(watched.build_s.values())
+    processors = len(os.sched_getaffinity(0))
+    return {
         "count": arguments.count,
         "processors": processors,
         "lanes": lanes,
@@ -150,21 +165,50 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         "busy_s": busy_s,
         "timing_s": watched.timing_s(),
         "build_s": build_s,
-        "alone_s": alone_s,
         "may_take_s": max(BUSY_TIMES * busy_s / lanes, BUILD_TIMES * build_s / processors),
         "refused": watched.refused,
-        "timed": arguments.timing,
-        "effort": "quick" if arguments.quick else "usual",
-        "times_us": {"alone": list(again.times_us.values()), "while building": watched.times_us_beside_builds()},
     }
 
 
-def _alone_s(path: Path, arguments: argparse.Namespace) -> float:
-    """Seconds of `eval.py` for one submission."""
-    begun_s = time.monotonic()
+def _measured_on(gpu: str, gpus: int, arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """What this program measures on one of the GPUs, by a process that leaves with its contexts."""
+    out = folder / "one.json"
+    words = ["--count", arguments.count, "--alone", arguments.alone, "--again", arguments.again, "--json", out]
+    chosen = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, chosen[: len(chosen) // gpus])
+    try:
+        subprocess.run(
+            [sys.executable, __file__, arguments.submission, *map(str, words), *_how(arguments)],
+            env={**os.environ, "CUDA_VISIBLE_DEVICES": gpu},
+            check=True,
+        )
+    finally:
+        os.sched_setaffinity(0, chosen)
+    return json.loads(out.read_text())
+
+
+def _on_several(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """One run over copies that nobody has built, on all GPUs."""
+    from harness.device.choose import visible_gpus
+
+    watched = Watched()
+    variants = write_variants(arguments.submission.read_text(), folder, _names("several", arguments.count))
+    together_s = judged_s(variants, arguments, watched)
+    return _together(arguments, together_s, watched, len(visible_gpus()))
+
+
+def _how(arguments: argparse.Namespace) -> list[str]:
+    """Options of eval.py that say how is judged."""
     device = ["--device", arguments.device] if arguments.device else []
-    timing = ["--quick"] if arguments.quick else [] if arguments.timing else ["--no-timing"]
-    evaluate(path, "--problem", "layernorm", *device, *timing)
+    return [*device, *(["--quick"] if arguments.quick else [] if arguments.timing else ["--no-timing"])]
+
+
+def _alone_s(path: Path, arguments: argparse.Namespace) -> float:
+    """Seconds of `eval.py` for one submission. Ends this process when it is not accepted."""
+    begun_s = time.monotonic()
+    (evaluation,) = evaluate(path, "--problem", "layernorm", *_how(arguments))["evaluations"]
+    if evaluation["status"] != "accepted":
+        sys.exit(f"{path.name} is not accepted, so its copies say nothing: {evaluation['message']}")
     return time.monotonic() - begun_s
 
 
@@ -197,7 +241,16 @@ def main() -> int:
         with cache.in_use():
             found = measure(arguments, Path(folder))
     save(arguments.json, found)
-    alone_s = sum(found["alone_s"]) / len(found["alone_s"]) if found["alone_s"] else float("nan")
+    _tell(found)
+    if several := found.get("several"):
+        times = found["together_s"] / several["together_s"]
+        print(
+            f"{several['count']} on {several['lanes']} GPUs: {several['together_s']:.1f} s, {times:.2f} times as fast"
+        )
+    return 0
+
+
+def _tell(found: dict[str, Any]) -> None:
     print(
         f"{found['count']} of {found['submission']}: {found['together_s']:.1f} s, may take {found['may_take_s']:.1f} s"
     )
@@ -205,13 +258,14 @@ def main() -> int:
           f"{1 - found['busy_s'] / found['lanes'] / found['together_s']:.0%}")  # fmt: skip
     print(f"  of these {found['timing_s']:.1f} s went into times")
     print(f"  builds took {found['build_s']:.1f} s, on {found['processors']} processors")
-    print(f"  one after another: {seconds_of(found['alone_s'])} s each; "
-          f"{alone_s * found['count'] / found['together_s']:.2f} times as fast together")  # fmt: skip
+    if found["alone_s"]:
+        alone_s = sum(found["alone_s"]) / len(found["alone_s"])
+        print(f"  one after another: {seconds_of(found['alone_s'])} s each; "
+              f"{alone_s * found['count'] / found['together_s']:.2f} times as fast together")  # fmt: skip
     if found["refused"]:
         print(f"  {len(found['refused'])} copies were not accepted: {found['refused']}")
     for way, spread in spread_by_way(found["times_us"]):
         print(f"  timed {way}, over the usual time alone: {spread}")
-    return 0
 
 
 if __name__ == "__main__":

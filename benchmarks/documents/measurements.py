@@ -15,7 +15,7 @@ from typing import Any
 
 from common import seconds_of, spread_by_way
 
-from documents.age import KERNELS, SPEED, TIMING, VERDICTS, older
+from documents.age import KERNELS, SPEED, TIMING, VERDICTS, WARM_SPEED, older
 from harness.paths import PROBLEMS, ROOT
 from harness.report.figures import duration
 from harness.verdict import Accepted, Baseline, CasePassed, CaseTiming, Results
@@ -298,7 +298,7 @@ def warm(folder: Path) -> str:
         for way, entry in content["ways"].items()
     ]
     what = f"`{content['submission']}` on {content['device']}, {content['cases']} cases, {content['timed_cases']} timed"
-    changes = SPEED[:1] if content["device"] == "cuda" else ()  # of both kinds, builds are there
+    changes = WARM_SPEED if content["device"] == "cuda" else ()
     where = f"{machine(content['environment'])}.{older(content['environment'], (*TIMING, *changes))}"
     return f"{what}; {where}\n\n" + _rows("evaluation | median | runs | times torch and a tensor alone", rows)
 
@@ -362,18 +362,22 @@ def full_machine(folder: Path) -> str:
     each_s, alone_s = content["together_s"] / content["count"], statistics.mean(content["alone_s"])
     rows = [
         [f"{content['count']} in one run, each", f"{each_s:.1f} s"],
-        ["one after another, each", _range(content["alone_s"])],
+        ["one by one, each with a start of eval.py", _range(content["alone_s"])],
         ["as fast together", f"{alone_s / each_s:.2f} times"],
         ["a build beside others", f"{content['build_s'] / content['count']:.1f} s"],
         ["of the run the device was idle", f"{1 - content['busy_s'] / content['lanes'] / content['together_s']:.0%}"],
     ]
+    if several := content.get("several"):
+        times = content["together_s"] / content["count"] * several["count"] / several["together_s"]
+        rows.append([f"{several['count']} on {several['lanes']} GPUs", f"{several['together_s']:.0f} s"])
+        rows.append(["times as fast as one GPU", f"{times:.2f}"])
     if content.get("timed"):
         bound = "all, and the larger of 1.2 times the device's busy time and 1.3 times the builds over the processors"
         rows.insert(1, [bound, f"{content['together_s']:.0f} s and {content['may_take_s']:.0f} s"])
     rows += [[f"timed {way}, times the one alone", shown] for way, shown in spread_by_way(content.get("times_us", {}))]
     what = f"{machine(content['environment'])}. Copies of `{content['submission']}` under names of their own."
     quick = " Timed as `--quick` does." if content.get("effort") == "quick" else ""
-    if "gpu" in content["environment"]:
+    if content["environment"].get("gpu"):
         quick += older(content["environment"], SPEED)
     return f"{what}{quick}\n\n" + _rows("what | measured", rows)
 
