@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,8 +13,8 @@ import msgspec
 
 from harness import against, verdict
 from harness.device.base import Device
-from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, of_the_judge
-from harness.events import Building, DeviceTaken, OnEvent, TimesBegin, Timing
+from harness.errors import Inconclusive, Stopped, SubmissionError, of_the_judge
+from harness.events import Building, DeviceTaken, OnEvent, TimesBegin
 from harness.explanations import FailingCases
 from harness.fitting import fit, room_on
 from harness.isolation.sandbox import Worker
@@ -26,17 +25,14 @@ from harness.judging.building import Ahead, Builds
 from harness.judging.correctness import Correctness
 from harness.judging.printed import printed_since
 from harness.judging.runner import Runner, load_request, precompilation
-from harness.notes import SUBMISSION, DetectorsSilent, MayRun, NotCaptured, Note, NotTimed, OneCaseTimed, TooNoisyToRank
+from harness.notes import DetectorsSilent, MayRun, Note, NotTimed
 from harness.oracle.draw import Draws
 from harness.problem import Case, Problem
 from harness.protocol.wire import Loaded, Precompilation
 from harness.reasons import Reason
 from harness.settings import VERDICT_TIMEOUTS, Settings
 from harness.submission import Submission
-from harness.timing import stats
-from harness.timing.case_times import CaseTimes, timing_result
-from harness.timing.rounds.clock import NULL_KERNEL
-from harness.timing.timer import Timer
+from harness.timing.contest import Contest, TimedCases
 
 DEVICE_FILLED = (
     "It got no memory of the GPU, of which others hold at least half. Run it again when there is room, or on another."
@@ -65,11 +61,10 @@ class Judge:
         problem = replace(problem, allowed_ops=problem.allowed_ops | replaced.with_relatives(self._may_run))
         self._problem = problem
         could_be_timed = [case.name for case in cases if case.timed] if settings.timing and device.can_time else []
-        self._timed = could_be_timed[:1] if settings.one_timed_case else could_be_timed
-        self._untimed = len(could_be_timed) - len(self._timed)
+        timed = could_be_timed[:1] if settings.one_timed_case else could_be_timed
         contenders = 2 + len(compared_with)  # the submission and the null kernel
         room = room_on(device.torch_device)
-        fitted = [fit(problem, case, device, contenders if case.name in self._timed else 0, room) for case in cases]
+        fitted = [fit(problem, case, device, contenders if case.name in timed else 0, room) for case in cases]
         self._refusals = {each.case.name: each.refusal for each in fitted if each.refusal}
         self._smaller: list[Note] = [each.note for each in fitted if each.note]
         self._cases = cases = [each.case for each in fitted]
@@ -78,14 +73,13 @@ class Judge:
         self._draws.compute_ahead(cases, further=device.name != "emulator")  # where each case gets some of them
         self._settings = settings
         self._on_event = on_event
-        self._baselines: Baselines | None = None
-        self._null: Runner | None = None
-        self._timer: Timer | None = None
-        if self._timed:
-            self._null = self._start("null_kernel", problem.path)
-            self._baselines = Baselines(compared_with, self._start, problem, device, settings)
-            ready = [case for case in cases if case.name in self._timed and case.name not in self._refusals]
-            self._baselines.precompile(ready)
+        self._contest: Contest | None = None
+        if timed:
+            ready = [case for case in cases if case.name in timed and case.name not in self._refusals]
+            null = self._start("null_kernel", problem.path)
+            baselines = Baselines(compared_with, self._start, problem, device, settings)
+            chosen = TimedCases(ready, untimed=len(could_be_timed) - len(timed))
+            self._contest = Contest(problem, device, settings, chosen, null, baselines)
 
     def __enter__(self) -> Judge:
         return self
@@ -94,12 +88,8 @@ class Judge:
         self._draws.end_ahead()
         if not self._leaves_builds:
             self._builds.end()
-        if self._null:
-            self._null.worker.kill()  # a process with a CUDA context takes a while to go: all at once
-        if self._baselines:
-            self._baselines.end()
-        if self._null:
-            self._null.end()
+        if self._contest:
+            self._contest.end()
 
     def _start(
         self,
@@ -121,20 +111,6 @@ class Judge:
         """All forms of calls, each once: what the kernels of some languages are compiled for when they are launched."""
         forms = [precompilation(self._problem, form) for case in self._cases for form in self._draws.cases_called(case)]
         return list({repr(form): form for form in forms}.values())
-
-    def _finish_loading(self) -> None:
-        """Of whom the submission is timed with."""
-        assert self._null is not None and self._baselines is not None
-        if self._timer is None:
-            with of_the_judge(NULL_KERNEL):
-                self._null.finish_loading()
-            self._baselines.finish_loading()
-
-    def _ready_timer(self) -> Timer:
-        assert self._null is not None
-        if self._timer is None:  # which measures the bandwidth
-            self._timer = Timer(self._device, self._problem, self._settings, self._null)
-        return self._timer
 
     # ------------------------------------------------------------------ one submission
 
@@ -203,10 +179,10 @@ class Judge:
         if correctness.not_judged:
             return _refusal(correctness.not_judged, common)
         if correctness.out_of_time:
-            return _refusal(self._out_of_time(correctness.results), common)
-        if not self._timed:
-            return verdict.Accepted(**common, not_timed=self._why_not_timed())
-        return self._time(submission, runner, common, correctness.results)
+            return _refusal(_out_of_time(correctness.results, self._settings.verdict_s), common)
+        if not self._contest:
+            return verdict.Accepted(**common, not_timed=_why_not_timed(self._settings, self._device))
+        return self._time(submission, runner, self._contest, common)
 
     def _taken(self, submission: Submission) -> None:
         self._on_event(DeviceTaken(submission.name, self._device.name))
@@ -233,72 +209,19 @@ class Judge:
         silent = [DetectorsSilent(case=failed.name)] if looked and not finding else []
         return {"finding": finding, "notes": [*common["notes"], *silent]}
 
-    def _out_of_time(self, results: Sequence[verdict.Case]) -> Inconclusive:
-        """Cases that were run are right, and not all were. No rejection: the reference's own time is in it."""
-        run = sum(isinstance(case, verdict.CasePassed) for case in results)
-        message = (
-            f"{run} of {len(results)} cases were judged, and are right, in {self._settings.verdict_s:g} s. --timeout "
-            f"gives all of them {VERDICT_TIMEOUTS} times as long as one call; -k chooses fewer."
-        )
-        return Inconclusive(Reason.TIMED_OUT, message)
-
-    def _why_not_timed(self) -> NotTimed:
-        if not self._settings.timing:
-            return NotTimed.NOT_ASKED
-        return NotTimed.NO_CASE if self._device.can_time else NotTimed.EMULATED
-
-    def _time(
-        self, submission: Submission, runner: Runner, common: dict, results: list[verdict.Case]
-    ) -> verdict.Evaluation:
+    def _time(self, submission: Submission, runner: Runner, contest: Contest, common: dict) -> verdict.Evaluation:
         self._draws.end_ahead()
         self._starter.require_next()
+        common |= {"cases": list(common["cases"])}
         try:
             runner.worker.pause()  # what it does meanwhile would slow the copies that measure the bandwidth
-        except SubmissionError as error:
+            contest.finish_loading()
+            self._on_event(TimesBegin(submission.name))
+            with self._device.turns.alone(partial(self._taken, submission)):
+                times = contest.time(submission.name, runner, self._draws, common["cases"], self._on_event)
+        except Stopped as error:
             return _refusal(error, common)
-        self._finish_loading()
-        self._on_event(TimesBegin(submission.name))
-        with self._device.turns.alone(partial(self._taken, submission)):
-            return self._time_cases(submission, runner, common, results)
-
-    def _time_cases(
-        self, submission: Submission, runner: Runner, common: dict, results: list[verdict.Case]
-    ) -> verdict.Evaluation:
-        timer = self._ready_timer()
-        assert self._baselines is not None
-        notes: list[Note] = [*common["notes"]]
-        if self._untimed:
-            notes.append(OneCaseTimed(case=self._timed[0], untimed=self._untimed))
-        timed: list[CaseTimes] = []
-        cases = list(results)
-        for position, case in enumerate(self._cases):
-            if case.name not in self._timed:
-                continue
-            self._on_event(Timing(submission.name, case.name))
-            try:
-                with memory_is_said(f"the times of case '{case.name}'"):
-                    baselines, left_out = self._baselines.right_on(case.name, partial(self._draws.draw, case))
-                    times, *parts = timer.time_case(runner, baselines, self._draws.forms(case), case.name)
-            except Stopped as error:
-                return _refusal(error, {**common, "cases": cases})
-            notes += [*left_out, *times.notes]
-            timed.append(times)
-            part_results = {part.part: timing_result(part, timer.copy_bandwidth) for part in parts}
-            cases[position] = _with_timing(results[position], timing_result(times, timer.copy_bandwidth), part_results)
-            notes += [note for part in parts for note in part.notes]
-        common |= {"cases": cases, "notes": [*self._baselines.notes, *_together(notes)]}
-        captured = [times.captured for times in timed if times.captured]
-        of_graphs = verdict.Geomeans(**_geomeans(captured)) if captured and len(captured) == len(timed) else None
-        return _noted_if_wide(verdict.Accepted(**common, **_geomeans(timed), captured=of_graphs))
-
-
-def _noted_if_wide(accepted: verdict.Accepted) -> verdict.Accepted:
-    """With a note where the speedup that decides its rank is not known well enough."""
-    if not accepted.has_wide_speedup:
-        return accepted
-    assert accepted.geomean_speedup is not None and accepted.geomean_interval is not None
-    note = TooNoisyToRank(reaches={"eager": verdict.reach(accepted.geomean_speedup, accepted.geomean_interval)})
-    return msgspec.structs.replace(accepted, notes=[*accepted.notes, note])
+        return times.added_to(verdict.Accepted(**common))
 
 
 def _build(loaded: Loaded) -> verdict.Build | None:
@@ -324,43 +247,17 @@ def _overall(error: SubmissionError, results: Sequence[verdict.Case]) -> Submiss
     return SubmissionError(error.reason, message)
 
 
-def _with_timing(case: verdict.Case, timing: verdict.CaseTiming, parts: dict[str, verdict.CaseTiming]) -> verdict.Case:
-    assert isinstance(case, verdict.CasePassed)
-    fields = {name: getattr(case, name) for name in case.__struct_fields__}
-    return verdict.CasePassed(**{**fields, "timing": timing, "parts": parts})
+def _out_of_time(results: Sequence[verdict.Case], verdict_s: float) -> Inconclusive:
+    """Cases that were run are right, and not all were. No rejection: the reference's own time is in it."""
+    run = sum(isinstance(case, verdict.CasePassed) for case in results)
+    message = (
+        f"{run} of {len(results)} cases were judged, and are right, in {verdict_s:g} s. --timeout gives all of them "
+        f"{VERDICT_TIMEOUTS} times as long as one call; -k chooses fewer."
+    )
+    return Inconclusive(Reason.TIMED_OUT, message)
 
 
-def _together(notes: Sequence[Note]) -> list[Note]:
-    """`notes`, in one for all cases where an implementation has no captured time on several, and for the same reason.
-    The first of them says where it stands."""
-    cases: dict[tuple[str, str], list[str]] = {}
-    for note in notes:
-        if isinstance(note, NotCaptured):
-            cases.setdefault((note.implementation, note.why), []).extend(note.cases)
-    merged: list[Note] = []
-    for note in notes:
-        if isinstance(note, NotCaptured):
-            named = list(dict.fromkeys(cases.pop((note.implementation, note.why), [])))
-            note = NotCaptured(implementation=note.implementation, why=note.why, cases=named)
-            if not named:
-                continue
-        merged.append(note)
-    return merged
-
-
-def _geomeans(timed: Sequence[CaseTimes]) -> dict:
-    """Geometric means over eager, and over each case's fastest baseline, with their intervals."""
-    over_eager = [(t.samples_us("eager"), t.samples_us(SUBMISSION)) for t in timed if "eager" in t.contenders]
-    over_best = []
-    for times in timed:
-        others = [times.samples_us(name) for name in times.baselines]
-        if others:
-            over_best.append((min(others, key=statistics.median), times.samples_us(SUBMISSION)))
-    fields: dict = {}
-    if len(over_eager) == len(timed):
-        mean = stats.geomean_speedup(over_eager)
-        fields |= dict(geomean_speedup=mean.ratio, geomean_interval=mean.interval)
-    if len(over_best) == len(timed):
-        mean = stats.geomean_speedup(over_best)
-        fields |= dict(geomean_speedup_over_best=mean.ratio, geomean_over_best_interval=mean.interval)
-    return fields
+def _why_not_timed(settings: Settings, device: Device) -> NotTimed:
+    if not settings.timing:
+        return NotTimed.NOT_ASKED
+    return NotTimed.NO_CASE if device.can_time else NotTimed.EMULATED

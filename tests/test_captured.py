@@ -14,11 +14,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from harness import judge, notes
+from harness import notes
 from harness.errors import Inconclusive, NotCaptured, SubmissionError
 from harness.protocol.handshake import Handshake, PeerStatus
 from harness.protocol.wire import Capture, Captured, Play
 from harness.reasons import Reason
+from harness.timing import contest
 from harness.timing.case_times import CaseTimes, timing_result
 from harness.timing.concluding import captured_fault
 from harness.timing.rounds.contender import Contender
@@ -219,7 +220,7 @@ def test_one_note_names_all_cases_on_which_something_cannot_be_captured():
     first, second = (notes.NotCaptured(implementation="eager", why="it waits", cases=[name]) for name in "ab")
     other = notes.NotCaptured(implementation="eager", why="too noisy", cases=["b"])
     between = notes.Sentence(text="between")
-    assert judge._together([first, between, second, other]) == [
+    assert contest.together([first, between, second, other]) == [
         notes.NotCaptured(implementation="eager", why="it waits", cases=["a", "b"]), between, other,
     ]  # fmt: skip
 

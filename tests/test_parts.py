@@ -8,7 +8,7 @@ import msgspec
 import pytest
 import torch
 
-from harness import judge, oracle
+from harness import oracle
 from harness.device.bandwidth import Bandwidth
 from harness.errors import Inconclusive, SubmissionError
 from harness.notes import SUBMISSION, Disturbed, FasterThanMemory, TooNoisyToRank
@@ -19,7 +19,7 @@ from harness.oracle.reference import Reference
 from harness.problem import Case
 from harness.protocol.wire import Differentiation
 from harness.reasons import Reason
-from harness.timing import concluding
+from harness.timing import concluding, contest
 from harness.timing.case_times import CaseTimes, timing_result
 from harness.timing.part import Part
 from harness.timing.rounds.contender import Contender, ProcessorTime
@@ -304,7 +304,7 @@ def test_a_rank_needs_a_speedup_that_is_known_within_a_tenth_on_either_side(inte
         geomean_interval=interval,
     )  # fmt: skip
     assert accepted.is_ranked == ranked
-    reaches = [note.reaches for note in judge._noted_if_wide(accepted).notes]
+    reaches = [note.reaches for note in contest.noted_if_wide(accepted).notes]
     assert reaches == ([] if ranked else [{"eager": pytest.approx(0.105)}])
 
 

@@ -68,10 +68,10 @@ def said(source, zygote, tmp_path):
     path.write_text(source)
     memory = MemoryFile()
     with Worker("cpu", memory.fd, ISOLATION, zygote=zygote) as worker:
-        copy = worker.place("nosy.py", path.read_bytes())
+        copy = worker.home.place("nosy.py", path.read_bytes())
         worker.wait_until_ready()
         assert parent(worker) == os.getpid()
-        builds = worker.lend_builds("0" * 64)
+        builds = worker.home.lend_builds("0" * 64)
         reply = worker.ask(Load("submission", bytes(copy), str(builds), False, [], []), 60)
     return json.loads(reply.message[reply.message.index("{") :])
 
@@ -304,7 +304,7 @@ def test_a_worker_can_be_ended_whose_exit_code_is_lost(zygote):
         os.kill(worker.pid, signal.SIGKILL)
         os.waitpid(worker.pid, 0)
     assert worker._started.process.poll() == 0
-    assert not worker.home.exists()
+    assert not worker.home.path.exists()
 
 
 def test_it_is_known_too_where_whoever_started_the_judge_ignores_how_children_end():

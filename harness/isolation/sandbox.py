@@ -36,7 +36,10 @@ PROCESSORS = os.sched_getaffinity(0)
 
 
 class Worker:
-    """One worker process. Use as a context manager, or call `end`. Methods that raise SubmissionError have ended it."""
+    """One worker process. Use as a context manager, or call `end`. Methods that raise SubmissionError have ended it.
+
+    It is long because it is the one face of its parts: its family of processes, the conversation with it, how it is
+    held still, and its home. A method hands a request to one of them, and ends the worker where that fails."""
 
     _alive: set[Worker] = set()  # noqa: RUF012  every worker of this process
 
@@ -54,20 +57,21 @@ class Worker:
         processes.adopt_orphans()
         role = Role(device, isolation, readable, keeps_compile_cache)
         self._role = role
-        self._home = Home()
-        self._holdings = Holdings(self._home)
+        self.home = Home()
+        """The folder that holds all of its own: its files, its builds, and what it prints."""
+        self._holdings = Holdings(self.home)
         ours, theirs = socket.socketpair()
         channel, handshake = Channel(ours, judge=True), Handshake.create(spins=device == "cuda")
         heard, said = os.pipe()
         testimony = Testimony(heard)
         with theirs, os.fdopen(said, "wb"):
             try:
-                self._started = Started(role, self._home, (theirs.fileno(), arena_fd, *handshake.fds, said), zygote)
+                self._started = Started(role, self.home, (theirs.fileno(), arena_fd, *handshake.fds, said), zygote)
             except HarnessError:
                 channel.close()
                 handshake.close()
                 testimony.close()
-                self._home.remove()
+                self.home.remove()
                 raise
         handshake.started()
         self._family = Family(self._started.process, _living_families)
@@ -90,51 +94,9 @@ class Worker:
         return self._family.exists
 
     @property
-    def home(self) -> Path:
-        """The folder that holds all of its own."""
-        return self._home.path
-
-    @property
     def has_ended(self) -> bool:
         """Whether there is nobody to ask any more."""
         return self._ended
-
-    def place(self, name: str, data: bytes) -> Path:
-        """Put a file where the worker can read it; returns its path there. A submission is judged from this copy, which
-        stays what was read and has nothing beside it."""
-        return self._home.place(name, data)
-
-    def lend_builds(self, sha256: str) -> Path:
-        """Give the worker what the file of this hash built before; returns the folder for builds."""
-        return self._home.lend_builds(sha256)
-
-    def keep_builds(self, sha256: str) -> None:
-        """Keep what was built, for the next worker that loads the same file."""
-        self._home.keep_builds(sha256)
-
-    def build_folder(self) -> Path:
-        """An empty folder for a build, in a worker that runs no submission."""
-        return self._home.build_folder()
-
-    def share_build(self, digest: str) -> bool:
-        """Keep the build of that digest for all who ask for it; whether it is there."""
-        return self._home.share_build(digest)
-
-    def hand_build(self, digest: str) -> None:
-        """Give the worker a build that all share, while it runs."""
-        self._home.hand_build(digest)
-
-    def output_tail(self, lines: int = 3) -> str:
-        """The last lines that the worker printed, as the end of a message; empty for none."""
-        return self._home.output_tail(lines)
-
-    def printed_bytes(self) -> int:
-        """How much the worker has printed."""
-        return self._home.printed_bytes()
-
-    def printed_since(self, start: int) -> bytes:
-        """What it printed behind the first `start` bytes, or the end of that; also after its own end."""
-        return self._home.printed_since(start)
 
     def require_room(self) -> None:
         """Raises HarnessError when others have filled the disk: what failed then says nothing about a submission."""
@@ -242,7 +204,7 @@ class Worker:
         self._family.end()
         self._conversation.close()
         self._started.close()
-        self._home.remove()
+        self.home.remove()
 
     @classmethod
     def end_all(cls, kept: Collection[Worker] = ()) -> None:
@@ -267,7 +229,7 @@ class Worker:
         # bubblewrap passes a signal on as a shell does
         as_a_shell = self._role.isolation.level == "namespaces"
         self._death = self._family.exit_code()
-        return death(self._death, as_a_shell=as_a_shell, tail=self._home.output_tail())
+        return death(self._death, as_a_shell=as_a_shell, tail=self.home.output_tail())
 
     def __enter__(self) -> Worker:
         return self

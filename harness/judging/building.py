@@ -171,7 +171,7 @@ class Builds:
             return begun
         worker = self._starter.take()
         try:
-            folder = str(worker.build_folder())
+            folder = str(worker.home.build_folder())
             worker.tell(Build(entry.extension, folder, self._device, check, self._architecture))
         except BadMessage as error:
             worker.end()
@@ -244,4 +244,4 @@ def _said(worker: Worker) -> Reply:
 
 def _shared_s(digest: str, worker: Worker, said: Reply) -> float:
     """Keep what it has built for all; the seconds that this took, 0 where there is no library."""
-    return said.seconds if isinstance(said, Built) and said.seconds and worker.share_build(digest) else 0.0
+    return said.seconds if isinstance(said, Built) and said.seconds and worker.home.share_build(digest) else 0.0

@@ -259,7 +259,7 @@ class Correctness:
         drawn = self._draws.draw(case)
         check = self._settings.check
         repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed, check=check)
-        before, known = runner.worker.printed_bytes(), self.first_failure
+        before, known = runner.worker.home.printed_bytes(), self.first_failure
         try:
             steps = self._steps[case.name] if self._device.name == "emulator" else repeated.STEPS
             order = sub_seed(seed, case.name, "order")

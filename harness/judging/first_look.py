@@ -32,8 +32,8 @@ def refusal(
     try:
         with Worker("cpu", arena_fd, isolation, [problem]) as worker:
             worker.wait_until_ready()
-            copy = worker.place(one_line(submission.path.name), source)
-            worker.tell(Load(kind="submission", path=bytes(copy), build_cache=str(worker.home / "none"), dry=True))
+            copy = worker.home.place(one_line(submission.path.name), source)
+            worker.tell(Load(kind="submission", path=bytes(copy), build_cache=str(worker.home.path / "none"), dry=True))
             said = worker.hear(IMPORT_TIMEOUT_S)
             printed = printed_since(worker, 0, "")
     except (HarnessError, SubmissionError):

@@ -13,7 +13,7 @@ MAX_LINE = 400
 
 def printed_since(worker: Worker, start: int, case: str, *, everything: bool = False) -> Printed | None:
     """The last lines that `worker` printed behind the first `start` bytes, while `case` was judged; None for none."""
-    lines = worker.printed_since(start).decode(errors="replace").rstrip("\n").split("\n")
+    lines = worker.home.printed_since(start).decode(errors="replace").rstrip("\n").split("\n")
     if lines == [""]:
         return None
     kept = lines if everything else lines[-LAST_LINES:]

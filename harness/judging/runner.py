@@ -103,8 +103,8 @@ class Runner:
         """`load` with the worker's copy of the submission and its folder for builds."""
         source = load.file
         self._file, self._source = one_line(source.name), source.read_bytes()
-        copy = self.worker.place(self._file, self._source)
-        builds = self.worker.lend_builds(self._sha256)
+        copy = self.worker.home.place(self._file, self._source)
+        builds = self.worker.home.lend_builds(self._sha256)
         return msgspec.structs.replace(load, path=bytes(copy), build_cache=str(builds))
 
     def frame(self, error: Stopped) -> CodeFrame | None:
@@ -125,7 +125,7 @@ class Runner:
         build_s, is_new, asked = 0.0, False, 0
         while isinstance(said, Wanted) and asked < MOST_ORDERS:
             order = self._builds.asked_for(said, check=self._check)
-            self.worker.tell(order.finish(meanwhile, self.worker.hand_build))
+            self.worker.tell(order.finish(meanwhile, self.worker.home.hand_build))
             build_s, is_new, asked = build_s + order.seconds, is_new or order.is_new, asked + 1
             meanwhile(lambda: self.has_answered)
             said = self.worker.hear(LOAD_TIMEOUT_S)
@@ -134,7 +134,7 @@ class Runner:
         reply = self._required(said, Loaded)
         self.version = reply.version
         if self._sha256 and reply.built and (asked or not reply.build_cached):
-            self.worker.keep_builds(self._sha256)
+            self.worker.home.keep_builds(self._sha256)
         reply = msgspec.structs.replace(
             reply, build_seconds=reply.build_seconds + build_s, build_cached=reply.build_cached and not is_new
         )

@@ -55,6 +55,23 @@ def can_be_captured(device: Device, part: Part) -> bool:
     return not device.is_cpu and not part.early
 
 
+def case_times(part: Part, contenders: Sequence[Contender], runners: Mapping[str, Runner], device: Device) -> CaseTimes:
+    """The times of those that are finished, without the GPU's own and without notes."""
+    finished = [contender for contender in contenders if contender.finished]
+    return CaseTimes(
+        part=part.name,
+        contenders={contender.name: contender for contender in finished},
+        launch_bound=is_launch_bound(device, contenders[0]),
+        late_bytes=part.late_bytes,
+        written_bytes=part.written_bytes,
+        device_times={},
+        bytes_min=part.bytes_min,
+        notes=[],
+        on_processors=device.is_cpu,
+        versions={label: runner.version for label, runner in runners.items()},
+    )
+
+
 def device_times(
     contenders: Sequence[Contender], runners: Mapping[str, Runner], pool: InputPool
 ) -> dict[str, verdict.DeviceTime]:

@@ -157,7 +157,7 @@ class Timer:
     ) -> CaseTimes:
         """The times of who is finished. Raises SubmissionError and Inconclusive for the submission's."""
         part = staged.part
-        times = self._times(part, contenders, runners)
+        times = concluding.case_times(part, contenders, runners, self._device)
         given_back_bytes = part.written_bytes if self._device.is_cpu else 0  # on a GPU torch keeps them
         processors = len(PROCESSORS) if self._device.is_cpu else 1
         no_room = self._device.free_bytes() < part.written_bytes
@@ -218,18 +218,3 @@ class Timer:
             notes.append(BusyMachine(case=case, share=measured.busy_share, part=shown))
         notes += concluding.disturbed(measured.conditions, staged.part)
         return notes
-
-    def _times(self, part: Part, contenders: Sequence[Contender], runners: Mapping[str, Runner]) -> CaseTimes:
-        finished = [contender for contender in contenders if contender.finished]
-        return CaseTimes(
-            part=part.name,
-            contenders={contender.name: contender for contender in finished},
-            launch_bound=concluding.is_launch_bound(self._device, contenders[0]),
-            late_bytes=part.late_bytes,
-            written_bytes=part.written_bytes,
-            device_times={},
-            bytes_min=part.bytes_min,
-            notes=[],
-            on_processors=self._device.is_cpu,
-            versions={label: runner.version for label, runner in runners.items()},
-        )

@@ -81,7 +81,7 @@ class Runner:
         for job in self._jobs(targets):
             self._do(job)
         candidates = [self._candidate(target) for target in targets]
-        environment = self._environment() | {"isolation": self._isolation}
+        environment = _environment() | {"isolation": self._isolation}
         evaluations = [ran.evaluation for found in self._found.values() for ran in found.ran]
         paths = {target.submission.path for target in targets} | {target.problem for target in targets}
         texts = [path.read_bytes() for path in paths if path.is_file()]
@@ -136,7 +136,7 @@ class Runner:
     def _beside_best(self, job: _Job, target: Target, folder: Path) -> None:
         from harness.gate import slower  # scipy.stats takes a second to load
 
-        chosen = gate_best.find(target, job.device, self._config, self._db, self._environment())
+        chosen = gate_best.find(target, job.device, self._config, self._db, _environment())
         beside = gate_best.written(chosen, self._db, folder)
         if chosen.why_not:
             self._remark(target, f"no-slower-than-best left out: {chosen.why_not}.")
@@ -217,12 +217,6 @@ class Runner:
                 if keeper and keeper.failure:
                     self._remarks.append(Remark("", keeper.failure))
 
-    @staticmethod
-    def _environment() -> dict[str, Any]:
-        from harness.environment import describe
-
-        return describe()
-
     # ------------------------------------------------------------------ what came out
 
     def _candidate(self, target: Target) -> Candidate:
@@ -253,6 +247,12 @@ class Runner:
 
     def _remark(self, target: Target, text: str) -> None:
         self._remarks.append(Remark(shown_path(target.submission.path), text))
+
+
+def _environment() -> dict[str, Any]:
+    from harness.environment import describe
+
+    return describe()
 
 
 def _needs_check(target: Target) -> bool:
