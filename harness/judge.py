@@ -14,7 +14,7 @@ import msgspec
 from harness import against, verdict
 from harness.device.base import Device
 from harness.errors import Inconclusive, Stopped, SubmissionError, of_the_judge
-from harness.events import Building, DeviceTaken, OnEvent, TimesBegin
+from harness.events import Building, DeviceTaken, OnEvent, TimesBegin, Timing
 from harness.explanations import FailingCases
 from harness.fitting import fit, room_on
 from harness.isolation.sandbox import Worker
@@ -184,6 +184,9 @@ class Judge:
             return verdict.Accepted(**common, not_timed=_why_not_timed(self._settings, self._device))
         return self._time(submission, runner, self._contest, common)
 
+    def _times_begin(self, submission: Submission, case: str) -> None:
+        self._on_event(Timing(submission.name, case))
+
     def _taken(self, submission: Submission) -> None:
         self._on_event(DeviceTaken(submission.name, self._device.name))
 
@@ -218,7 +221,8 @@ class Judge:
             contest.finish_loading()
             self._on_event(TimesBegin(submission.name))
             with self._device.turns.alone(partial(self._taken, submission)):
-                times = contest.time(submission.name, runner, self._draws, common["cases"], self._on_event)
+                begins = partial(self._times_begin, submission)
+                times = contest.time(runner, self._draws, common["cases"], begins)
         except Stopped as error:
             return _refusal(error, common)
         return times.added_to(verdict.Accepted(**common))

@@ -1,11 +1,13 @@
-"""LayerNorm and dropout in one pass, with their backward. Which elements are dropped is the submission's to draw."""
+"""LayerNorm and dropout in one pass, with their backward, in fp32, fp16 and bf16, the weights in 16 bits with the input
+or in fp32. Which elements are dropped is the submission's to draw."""
 
 import torch
 import torch.nn as nn
 
 
 class Model(nn.Module):
-    """The reference: LayerNorm over the trailing dimensions `normalized_shape`, then dropout with `p`."""
+    """The reference: LayerNorm over the trailing dimensions `normalized_shape`, then dropout with `p`. Its output has
+    the dtype of `x`."""
 
     def __init__(self, normalized_shape, p=0.1, eps=1e-5):
         super().__init__()
@@ -13,7 +15,8 @@ class Model(nn.Module):
         self.dropout = nn.Dropout(p)
 
     def forward(self, x):
-        return self.dropout(self.ln(x))
+        # PyTorch's operator wants x and weight of one dtype; where they are, `to` does nothing.
+        return self.dropout(self.ln(x.to(self.ln.weight.dtype)).to(x.dtype))
 
 
 GRADIENTS = True
@@ -47,6 +50,8 @@ def smaller(shape, p=0.1):
     return dict(init=[shape[-1:], p], shapes=[shape])
 
 
+FP16, BF16, FP32_WEIGHTS = dict(dtype="float16"), dict(dtype="bfloat16"), dict(parameter_dtype="float32")
+
 CASES = [
     case("8192x1024", (8192, 1024), timed=True, scaled=smaller((256, 1024)), emulated=smaller((16, 1024))),
     case("8192x4096", (8192, 4096), timed=True, scaled=smaller((32, 4096)), emulated=smaller((8, 4096))),
@@ -76,7 +81,25 @@ CASES = [
     case("very small variance", (8, 512), distribution="tiny"),
     case("N(1e4, 1)", (8, 4096), distribution="large_mean"),
     case("block means", (8, 4096), distribution="blocks"),
-]
+    # 16 bits: x and what arrives, and the weights with them or in fp32.
+    case("bf16 8192x4096", (8192, 4096), timed=True, scaled=smaller((32, 4096)), emulated=smaller((4, 4096)), **BF16),
+    case("fp16 16384x1024, fp32 weights", (16384, 1024), timed=True, scaled=smaller((256, 1024)),
+         emulated=smaller((8, 1024)), **FP16, **FP32_WEIGHTS),
+    case("fp16 1x7", (1, 7), **FP16),
+    case("bf16 37x1023, p = 0.3", (37, 1023), 0.3, emulated=smaller((9, 1023), 0.3), **BF16),
+    case("bf16 7x33, fp32 weights", (7, 33), 0.5, **BF16, **FP32_WEIGHTS),
+    *(case(f"fp16 D = {d}", (2, d), **FP16) for d in (520, 2056, 8200)),
+    case("bf16 one long row, fp32 weights", (1, 65_536), 0.25, **BF16, **FP32_WEIGHTS),
+    # A column's sum has more terms than 16 bits can count.
+    case("bf16 5,000 rows", (5_000, 24), 0.2, scaled=smaller((1_500, 24), 0.2), emulated=smaller((1_500, 24), 0.2),
+         **BF16),
+    case("fp16 2-byte aligned", (13, 1024), layout="offset", **FP16),
+    case("fp16 p = 0", (16, 1024), 0.0, **FP16),
+    case("bf16 no rows", (0, 256), **BF16),
+    case("bf16 N(1e4, 1)", (8, 4096), distribution="large_mean", **BF16),
+    # float64: the derivative itself, by differences, with one mask for all of them.
+    case("gradcheck", (3, 7), 0.4, dtype="float64", gradcheck=True),
+]  # fmt: skip
 
 
 def wide(rng):
@@ -86,10 +109,13 @@ def wide(rng):
 
 
 def random_cases(rng):
-    """Four cases that no submission can have been written for, drawn anew at each run."""
+    """Six cases that no submission can have been written for, drawn anew at each run."""
     shapes = [(int(rng.integers(1, 200)), int(rng.integers(8, 600))) for _ in range(2)]
     shapes += [wide(rng), wide(rng)]
-    return [case("random", shape, round(float(rng.uniform(0.05, 0.7)), 3)) for shape in shapes]
+    kinds = [("random", shape, {}) for shape in shapes]
+    kinds.append(("bf16 random", wide(rng), BF16))
+    kinds.append(("fp16 random, fp32 weights", wide(rng), FP16 | FP32_WEIGHTS))
+    return [case(name, shape, round(float(rng.uniform(0.05, 0.7)), 3), **dtypes) for name, shape, dtypes in kinds]
 
 
 def get_init_inputs():

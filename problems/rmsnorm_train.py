@@ -1,18 +1,20 @@
-"""nn.RMSNorm as a training step: the output, and the gradients of the input and the weight."""
+"""nn.RMSNorm as a training step: the output, and the gradients of the input and the weight. In fp32, fp16 and bf16, the
+weight in 16 bits with the input or in fp32."""
 
 import torch
 import torch.nn as nn
 
 
 class Model(nn.Module):
-    """The reference. Its output is contiguous whatever the strides of `x` are."""
+    """The reference. Its output has the dtype of `x`, and is contiguous whatever the strides of `x` are."""
 
     def __init__(self, normalized_shape, eps=1e-6):
         super().__init__()
         self.norm = nn.RMSNorm(normalized_shape, eps=eps)
 
     def forward(self, x):
-        return self.norm(x.contiguous())
+        # PyTorch's operator wants x and weight of one dtype; where they are, `to` does nothing.
+        return self.norm(x.contiguous().to(self.norm.weight.dtype)).to(x.dtype)
 
 
 # Judged with its backward, whose sums over rows have to come out the same in every run.
@@ -39,10 +41,13 @@ def few(shape):
     return (min(shape[0], max(3, shape[0] // 8)), *shape[1:])
 
 
-def timed(name, shape, small):
+def timed(name, shape, small, **options):
     """A timed case, and the shape that a CPU runs in its place."""
     stand_ins = (dict(init=[small[-1:]], shapes=[stand_in]) for stand_in in (small, few(small)))
-    return case(name, shape, timed=True, **dict(zip(("scaled", "emulated"), stand_ins, strict=True)))
+    return case(name, shape, timed=True, **dict(zip(("scaled", "emulated"), stand_ins, strict=True)), **options)
+
+
+FP16, BF16, FP32_WEIGHT = dict(dtype="float16"), dict(dtype="bfloat16"), dict(parameter_dtype="float32")
 
 
 CASES = [
@@ -72,6 +77,21 @@ CASES = [
     case("N(1e4, 1)", (8, 4096), distribution="large_mean"),
     case("outlier", (8, 4096), distribution="outlier"),
     case("eps = 0.1", (8, 320), eps=0.1),
+    # 16 bits: x and what arrives, and the weight with them or in fp32.
+    timed("bf16 8192x4096", (8192, 4096), (32, 4096), **BF16),
+    timed("fp16 16384x1024, fp32 weight", (16384, 1024), (256, 1024), **FP16, **FP32_WEIGHT),
+    case("fp16 1x7", (1, 7), **FP16),
+    case("bf16 19x1023", (19, 1023), **BF16),
+    case("bf16 7x33, fp32 weight", (7, 33), **BF16, **FP32_WEIGHT),
+    *(case(f"fp16 D = {d}", (3, d), **FP16) for d in (520, 2056, 8200, 32_776)),
+    case("bf16 long odd rows, fp32 weight", (2, 20_001), **BF16, **FP32_WEIGHT),
+    case("bf16 one long row, fp32 weight", (1, 65_536), **BF16, **FP32_WEIGHT),
+    # A column's sum has more terms than 16 bits can count.
+    case("bf16 5,000 rows", (5_000, 24), **BF16, scaled=dict(init=[(24,)], shapes=[(1_500, 24)])),
+    case("fp16 2-byte aligned", (13, 1024), layout="offset", **FP16),
+    case("bf16 upstream expanded", (16, 1024), upstream="expanded", **BF16),
+    case("fp16 no rows", (0, 256), **FP16),
+    case("bf16 N(1e4, 1)", (8, 4096), distribution="large_mean", **BF16),
     # float64: the derivative itself, by differences.
     case("gradcheck", (3, 7), dtype="float64", gradcheck=True),
 ]
@@ -84,9 +104,12 @@ def wide(rng):
 
 
 def random_cases(rng):
-    """Four shapes that no submission can have been written for, drawn anew at each run."""
+    """Six shapes that no submission can have been written for, drawn anew at each run."""
     shapes = [(int(rng.integers(1, 200)), int(rng.integers(8, 600))) for _ in range(2)]
-    return [case("random", shape) for shape in (*shapes, wide(rng), wide(rng))]
+    drawn = [case("random", shape) for shape in (*shapes, wide(rng), wide(rng))]
+    drawn.append(case("bf16 random", wide(rng), **BF16))
+    drawn.append(case("fp16 random, fp32 weight", wide(rng), **FP16, **FP32_WEIGHT))
+    return drawn
 
 
 def get_init_inputs():

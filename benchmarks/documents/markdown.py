@@ -35,6 +35,7 @@ from documents.age import TIMING, older
 from documents.ladder import figures, ladder, ladder_table, rung_table
 from documents.quotes import quote
 from harness.paths import PROBLEMS, ROOT
+from harness.problem import load_problem
 from harness.report.figures import duration, over_eager, over_fastest
 from harness.report.formats import json
 from harness.submission import shipped_for
@@ -164,7 +165,7 @@ def _device_table(timed: list[Accepted], environment: dict[str, Any]) -> str:
     heads += ["captured", "of the floor", "over eager", "over the fastest captured"] if has_graphs else []
     lines = [
         f"{where}, torch {environment.get('torch')}, {environment.get('date')}; seed {timed[0].seed}; "
-        f"brackets are 95% intervals.{older(environment, TIMING)}",
+        f"brackets are 95% intervals.{older(environment, TIMING)}{_later_cases(timed[0])}",
         "",
         f"| | {' | '.join(heads)} |",
         "|---" * (len(heads) + 1) + "|",
@@ -183,6 +184,14 @@ def _device_table(timed: list[Accepted], environment: dict[str, Any]) -> str:
         cells += [_time(timing.captured) if timing.captured else "–", *_captured(evaluation)] if has_graphs else []
         lines.append(f"| `{evaluation.submission}`{_unranked(evaluation)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
+
+
+def _later_cases(evaluation: Accepted) -> str:
+    """Which timed cases the problem has that the evaluation has not."""
+    problem = load_problem(PROBLEMS / f"{evaluation.problem}.py", random_seed=0)
+    there = {case.name for case in evaluation.cases}
+    later = [f"'{case.name}'" for case in problem.cases if case.timed and case.name not in there]
+    return f" Without {', '.join(later)}, which came later." if later else ""
 
 
 def _means(of: Accepted | Geomeans) -> list[str]:

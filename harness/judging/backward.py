@@ -92,8 +92,9 @@ class _Remote:
         parameters = [leaf.detach() for leaf in leaves[len(self.wanted.inputs) :]]
         weights = dict(zip(self.wanted.parameters, parameters, strict=True))
         observation = Observation(self._runner, reference, data, weights)
-        observation.stage("step", self._drawn.expected, train=not reference.random)
-        return observation.call("forward", self._seed).tensors
+        observation.stage("step", self._drawn.expected)
+        # A derivative is that of one mask: of what the seed gives.
+        return observation.call("forward", self._seed, self._seed if reference.random else None).tensors
 
     def _inputs(self, leaves: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The case's inputs, those that are differentiated replaced by the first of `leaves`."""

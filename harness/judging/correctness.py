@@ -71,10 +71,10 @@ def check_case(
     repeated.check(observation, drawn, runs[0][1], seed, steps, on_wrong)
     if reference.differentiation:
         backward.require_accumulation(observation, drawn.expected, seed)
-    if reference.case.gradcheck:
-        backward.gradcheck(runner, drawn, seed)
     if reference.random:
         randomness.check(observation, drawn.expected, seed, dropout.FALSE_ALARM_RATE / len(problem.cases))
+    if reference.case.gradcheck:  # last: it stages what is its own
+        backward.gradcheck(runner, drawn, seed)
     comparisons, seen = runs[0]
     return comparisons, seen.ran
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +12,6 @@ import msgspec
 from harness import verdict
 from harness.device.base import Device
 from harness.errors import memory_is_said, of_the_judge
-from harness.events import OnEvent, Timing
 from harness.judging.baselines import Baselines
 from harness.judging.runner import Runner
 from harness.notes import SUBMISSION, NotCaptured, Note, OneCaseTimed, TooNoisyToRank
@@ -89,11 +88,9 @@ class Contest:
                 self._null.finish_loading()
             self._baselines.finish_loading()
 
-    def time(
-        self, submission: str, runner: Runner, draws: Draws, results: list[verdict.Case], on_event: OnEvent
-    ) -> Times:
+    def time(self, runner: Runner, draws: Draws, results: list[verdict.Case], begins: Callable[[str], None]) -> Times:
         """Time the submission on the device that it has alone. `results`, of all cases, get their timings as these are
-        known.
+        known; `begins` is told the name of each that is timed.
 
         Raises SubmissionError and Inconclusive for what is the submission's."""
         if self._timer is None:  # it measures the bandwidth
@@ -104,7 +101,7 @@ class Contest:
         timed: list[CaseTimes] = []
         places = {result.name: place for place, result in enumerate(results)}
         for case in self._timed.cases:
-            on_event(Timing(submission, case.name))
+            begins(case.name)
             times, result = self._time_case(self._timer, runner, draws, case, results[places[case.name]], notes)
             timed.append(times)
             results[places[case.name]] = result

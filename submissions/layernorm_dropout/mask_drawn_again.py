@@ -6,7 +6,8 @@ has the element, find the same. What is kept between them is one integer, which 
 that torch.manual_seed repeats a run. The rest is `fused_function` of layernorm_train: rows in registers, each
 element read once, and rows of partial sums for dweight and dbias; longer rows in chunks.
 
-Numerics: as there. An element is dropped when its 32 bits are below p 2^32: the rate is exact to 2^-32.
+Numerics: as there; fp16 and bf16 are widened when they are read and narrowed when they are written, and all sums are
+fp32, and fp64 for fp64. An element is dropped when its 32 bits are below p 2^32: the rate is exact to 2^-32.
 
 Bytes moved: those of LayerNorm alone; a mask of bytes would add a quarter to the forward.
 """
@@ -19,17 +20,39 @@ CUDA = r"""
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <algorithm>
 #include <climits>
+#include <type_traits>
 
 constexpr int kWarp = 32, kMaxThreads = 512;
-constexpr int kForwardPacks = 8, kBackwardPacks = 4;  // of a row in a thread's registers, at most
 constexpr unsigned kAllLanes = 0xffffffffu;
 
+// Packs of a row in a thread's registers, at most. A pack of 8 values of 16 bits fills 8, one of 4 values of 32 bits 4.
+constexpr int forward_packs(int size) { return size == 8 ? 4 : 8; }
+constexpr int backward_packs(int size) { return size == 8 ? 2 : 4; }
+
+constexpr int alignment(int bytes) { return bytes >= 16 ? 16 : bytes; }
+
 template <typename T, int kSize>
-struct alignas(kSize * sizeof(T)) Pack {  // one load or store
+struct alignas(alignment(kSize * sizeof(T))) Pack {  // one load or store, two of fp32 weights beside 16 bits
     T at[kSize];
 };
+
+// What sums are kept in.
+template <typename T>
+using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+__device__ __forceinline__ float wide(float v) { return v; }
+__device__ __forceinline__ double wide(double v) { return v; }
+__device__ __forceinline__ float wide(__half v) { return __half2float(v); }
+__device__ __forceinline__ float wide(__nv_bfloat16 v) { return __bfloat162float(v); }
+
+__device__ __forceinline__ void narrow(float v, float& to) { to = v; }
+__device__ __forceinline__ void narrow(double v, double& to) { to = v; }
+__device__ __forceinline__ void narrow(float v, __half& to) { to = __float2half_rn(v); }
+__device__ __forceinline__ void narrow(float v, __nv_bfloat16& to) { to = __float2bfloat16_rn(v); }
 
 template <typename T>
 __device__ T warp_sum(T value) {
@@ -41,7 +64,7 @@ __device__ T warp_sum(T value) {
 struct Dropout {
     uint64_t seed;
     uint64_t threshold;  // of 2^32: below it an element is dropped
-    float scale;
+    double scale;
 };
 
 // Philox 4x32 with ten rounds: four numbers for each counter (Salmon, Moraes, Dror and Shaw, SC 2011).
@@ -86,21 +109,24 @@ __device__ Two<T> block_sums(T first, T second) {
     return {warp_sum(has ? sums[0][lane] : T(0)), warp_sum(has ? sums[1][lane] : T(0))};
 }
 
-// kPacks packs of a row for each thread, blockDim.x apart.
+// kPacks packs of a row for each thread, blockDim.x apart, as sums are kept.
 template <typename T, int kSize, int kPacks>
 struct Held {
-    Pack<T, kSize> kept[kPacks];
+    Sum<T> kept[kPacks][kSize];
 
     __device__ Held(const T* from, int packs) {
         const auto* in = reinterpret_cast<const Pack<T, kSize>*>(from);
 #pragma unroll
         for (int k = 0; k < kPacks; k++) {
             const int i = threadIdx.x + k * blockDim.x;
-            if (i < packs) kept[k] = in[i];
+            if (i >= packs) continue;
+            const Pack<T, kSize> pack = in[i];
+#pragma unroll
+            for (int j = 0; j < kSize; j++) kept[k][j] = wide(pack.at[j]);
         }
     }
 
-    // use(k, j, element of the row) for each element that this thread holds.
+    // use(k, j), value by value, for what this thread holds.
     template <typename Use>
     __device__ static void for_each(int packs, Use use) {
 #pragma unroll
@@ -115,17 +141,21 @@ struct Held {
     // Drops elements, and scales the others. `start` is the place of the row's (or chunk's) first element in x.
     __device__ void drop(const Dropout& dropout, int64_t start, int packs) {
         if (dropout.threshold == 0) return;
+        const Sum<T> scale = dropout.scale;
 #pragma unroll
         for (int k = 0; k < kPacks; k++) {
             const int i = threadIdx.x + k * blockDim.x;
             if (i >= packs) continue;
             const int64_t place = start + int64_t(i) * kSize;
-            uint32_t numbers[4];
-            philox(dropout.seed, place / 4, numbers);
+            uint32_t numbers[kSize == 8 ? 2 : 1][4];
+#pragma unroll
+            for (int four = 0; four < (kSize == 8 ? 2 : 1); four++) {
+                philox(dropout.seed, place / 4 + four, numbers[four]);
+            }
 #pragma unroll
             for (int j = 0; j < kSize; j++) {
-                const uint32_t number = kSize == 4 ? numbers[j] : numbers[place % 4];
-                kept[k].at[j] = number < dropout.threshold ? 0.0f : kept[k].at[j] * dropout.scale;
+                const uint32_t number = kSize < 4 ? numbers[0][place % 4 + j] : numbers[j / 4][j % 4];
+                kept[k][j] = number < dropout.threshold ? Sum<T>(0) : kept[k][j] * scale;
             }
         }
     }
@@ -135,47 +165,52 @@ struct Held {
 #pragma unroll
         for (int k = 0; k < kPacks; k++) {
             const int i = threadIdx.x + k * blockDim.x;
-            if (i < packs) out[i] = kept[k];
+            if (i >= packs) continue;
+            Pack<T, kSize> pack;
+#pragma unroll
+            for (int j = 0; j < kSize; j++) narrow(kept[k][j], pack.at[j]);
+            out[i] = pack;
         }
     }
 };
 
 // Mean of what the block holds, and the sum of squared deviations from it, in two corrected passes.
-template <typename T, int kSize, int kPacks>
-__device__ Two<T> statistics(const Held<T, kSize, kPacks>& held, T pivot, int packs, Two<T>* low = nullptr) {
+template <typename T, int kSize, int kPacks, typename A = Sum<T>>
+__device__ Two<A> statistics(const Held<T, kSize, kPacks>& held, A pivot, int packs,
+                                 Two<A>* low = nullptr) {
     using H = Held<T, kSize, kPacks>;
-    const T count = T(packs) * kSize;
-    T sum = 0;
-    H::for_each(packs, [&](int k, int j) { sum += held.kept[k].at[j] - pivot; });
-    const T mean = pivot + block_sums(sum, T(0)).first / count;
-    T deviations = 0, squares = 0;
+    const A count = A(packs) * kSize;
+    A sum = 0;
+    H::for_each(packs, [&](int k, int j) { sum += held.kept[k][j] - pivot; });
+    const A mean = pivot + block_sums(sum, A(0)).first / count;
+    A deviations = 0, squares = 0;
     H::for_each(packs, [&](int k, int j) {
-        const T d = held.kept[k].at[j] - mean;
+        const A d = held.kept[k][j] - mean;
         deviations += d;
         squares += d * d;
     });
-    const Two<T> sums = block_sums(deviations, squares);
-    const T correction = sums.first / count;  // what the rounded mean missed
+    const Two<A> sums = block_sums(deviations, squares);
+    const A correction = sums.first / count;  // what the rounded mean missed
     if (low) *low = {mean, correction};
-    return {mean + correction, fmax(sums.second - correction * sums.first, T(0))};
+    return {mean + correction, fmax(sums.second - correction * sums.first, A(0))};
 }
 
 // ------------------------------------------------------------------------------------------------------
 // Rows that a block holds.
 
-template <typename T, int kSize, int kPacks>
+template <typename T, typename W, int kSize, int kPacks, typename A = Sum<T>>
 __global__ void __launch_bounds__(kMaxThreads)
-forward_rows(const T* x, const T* weight, const T* bias, T* y, T* mean_of, T* inv_std_of, int packs, T eps,
+forward_rows(const T* x, const W* weight, const W* bias, T* y, A* mean_of, A* inv_std_of, int packs, A eps,
              Dropout dropout) {
     const int64_t start = int64_t(blockIdx.x) * packs * kSize;
     Held<T, kSize, kPacks> held(x + start, packs);
-    Two<T> mean;
-    const Two<T> stats = statistics(held, x[start], packs, &mean);
-    const T inv_std = T(1) / sqrt(stats.second / (T(packs) * kSize) + eps);
-    const Held<T, kSize, kPacks> scale(weight, packs), shift(bias, packs);
+    Two<A> mean;
+    const Two<A> stats = statistics(held, wide(x[start]), packs, &mean);
+    const A inv_std = A(1) / sqrt(stats.second / (A(packs) * kSize) + eps);
+    const Held<W, kSize, kPacks> scale(weight, packs), shift(bias, packs);
     held.for_each(packs, [&](int k, int j) {
-        T& value = held.kept[k].at[j];
-        value = ((value - mean.first) - mean.second) * inv_std * scale.kept[k].at[j] + shift.kept[k].at[j];
+        A& value = held.kept[k][j];
+        value = ((value - mean.first) - mean.second) * inv_std * scale.kept[k][j] + shift.kept[k][j];
     });
     held.drop(dropout, start, packs);
     held.store(y + start, packs);
@@ -185,34 +220,34 @@ forward_rows(const T* x, const T* weight, const T* bias, T* y, T* mean_of, T* in
     }
 }
 
-template <typename T, int kSize, int kPacks>
+template <typename T, typename W, int kSize, int kPacks, typename A = Sum<T>>
 __global__ void __launch_bounds__(kMaxThreads)
-backward_rows(const T* dy, const T* x, const T* weight, const T* mean_of, const T* inv_std_of, T* dx, T* dweight_of,
-              T* dbias_of, int64_t rows, int packs, Dropout dropout) {
+backward_rows(const T* dy, const T* x, const W* weight, const A* mean_of, const A* inv_std_of, T* dx,
+              A* dweight_of, A* dbias_of, int64_t rows, int packs, Dropout dropout) {
     using H = Held<T, kSize, kPacks>;
     const int64_t width = int64_t(packs) * kSize;
-    const H scale(weight, packs);
-    T dweight[kPacks][kSize] = {}, dbias[kPacks][kSize] = {};
+    const Held<W, kSize, kPacks> scale(weight, packs);
+    A dweight[kPacks][kSize] = {}, dbias[kPacks][kSize] = {};
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         H upstream(dy + row * width, packs), values(x + row * width, packs);
         upstream.drop(dropout, row * width, packs);
-        const T mean = mean_of[row], inv_std = inv_std_of[row];
-        T sum_g = 0, sum_g_xhat = 0;
+        const A mean = mean_of[row], inv_std = inv_std_of[row];
+        A sum_g = 0, sum_g_xhat = 0;
         H::for_each(packs, [&](int k, int j) {
-            T& xhat = values.kept[k].at[j];
-            T& g = upstream.kept[k].at[j];
+            A& xhat = values.kept[k][j];
+            A& g = upstream.kept[k][j];
             xhat = (xhat - mean) * inv_std;
             dweight[k][j] += g * xhat;
             dbias[k][j] += g;
-            g *= scale.kept[k].at[j];
+            g *= scale.kept[k][j];
             sum_g += g;
             sum_g_xhat += g * xhat;
         });
-        const Two<T> sums = block_sums(sum_g, sum_g_xhat);
-        const T mean_g = sums.first / width, mean_g_xhat = sums.second / width;
+        const Two<A> sums = block_sums(sum_g, sum_g_xhat);
+        const A mean_g = sums.first / width, mean_g_xhat = sums.second / width;
         H::for_each(packs, [&](int k, int j) {
-            T& g = upstream.kept[k].at[j];
-            g = inv_std * (g - mean_g - values.kept[k].at[j] * mean_g_xhat);
+            A& g = upstream.kept[k][j];
+            g = inv_std * (g - mean_g - values.kept[k][j] * mean_g_xhat);
         });
         upstream.store(dx + row * width, packs);
     }
@@ -234,25 +269,26 @@ __device__ int packs_of(int64_t chunk, int64_t packs) {
     return left < kChunk ? left : kChunk;
 }
 
-template <typename T, int kSize>
+template <typename T, int kSize, typename A = Sum<T>>
 __global__ void __launch_bounds__(kChunkThreads)
 chunk_statistics(const T* x, double* mean_of, double* squares_of, int64_t packs, int64_t chunks) {
     const int64_t row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
     const T* from = x + (row * packs + chunk * kChunk) * kSize;
     const int count = packs_of(chunk, packs);
     const Held<T, kSize, kChunkPacks> held(from, count);
-    Two<T> mean;
-    const Two<T> stats = statistics(held, from[0], count, &mean);
+    Two<A> mean;
+    const Two<A> stats = statistics(held, wide(from[0]), count, &mean);
     if (threadIdx.x == 0) {
         mean_of[blockIdx.x] = double(mean.first) + double(mean.second);
         squares_of[blockIdx.x] = stats.second;
     }
 }
 
-template <typename T, int kSize>
+template <typename T, typename W, int kSize, typename A = Sum<T>>
 __global__ void __launch_bounds__(kChunkThreads)
-forward_chunks(const T* x, const T* weight, const T* bias, T* y, T* mean_of, T* inv_std_of, const double* chunk_mean,
-               const double* chunk_squares, int64_t packs, int64_t chunks, T eps, Dropout dropout) {
+forward_chunks(const T* x, const W* weight, const W* bias, T* y, A* mean_of, A* inv_std_of,
+               const double* chunk_mean, const double* chunk_squares, int64_t packs, int64_t chunks, A eps,
+               Dropout dropout) {
     const int64_t row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
     const double width = double(packs) * kSize;
     double sum = 0, squares = 0;
@@ -264,16 +300,16 @@ forward_chunks(const T* x, const T* weight, const T* bias, T* y, T* mean_of, T* 
         const double between = chunk_mean[row * chunks + c] - mean;
         squares += chunk_squares[row * chunks + c] + double(packs_of(c, packs)) * kSize * between * between;
     }
-    const T inv_std = T(1) / sqrt(T(block_sums(squares, 0.0).first / width) + eps);
-    const T high = mean, low = mean - high;  // together the double
+    const A inv_std = A(1) / sqrt(A(block_sums(squares, 0.0).first / width) + eps);
+    const A high = mean, low = mean - high;  // together the double
 
     const int count = packs_of(chunk, packs);
     const int64_t column = chunk * kChunk * kSize, start = row * packs * kSize + column;
     Held<T, kSize, kChunkPacks> held(x + start, count);
-    const Held<T, kSize, kChunkPacks> scale(weight + column, count), shift(bias + column, count);
+    const Held<W, kSize, kChunkPacks> scale(weight + column, count), shift(bias + column, count);
     held.for_each(count, [&](int k, int j) {
-        T& value = held.kept[k].at[j];
-        value = ((value - high) - low) * inv_std * scale.kept[k].at[j] + shift.kept[k].at[j];
+        A& value = held.kept[k][j];
+        value = ((value - high) - low) * inv_std * scale.kept[k][j] + shift.kept[k][j];
     });
     held.drop(dropout, start, count);
     held.store(y + start, count);
@@ -283,25 +319,25 @@ forward_chunks(const T* x, const T* weight, const T* bias, T* y, T* mean_of, T* 
     }
 }
 
-template <typename T, int kSize>
+template <typename T, typename W, int kSize, typename A = Sum<T>>
 __global__ void __launch_bounds__(kChunkThreads)
-chunk_means(const T* dy, const T* x, const T* weight, const T* mean_of, const T* inv_std_of, T* sum_g_of,
-            T* sum_g_xhat_of, int64_t packs, int64_t chunks, Dropout dropout) {
+chunk_means(const T* dy, const T* x, const W* weight, const A* mean_of, const A* inv_std_of, A* sum_g_of,
+            A* sum_g_xhat_of, int64_t packs, int64_t chunks, Dropout dropout) {
     const int64_t row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
     const int64_t column = chunk * kChunk * kSize, start = row * packs * kSize + column;
     const int count = packs_of(chunk, packs);
     const Held<T, kSize, kChunkPacks> values(x + start, count);
     Held<T, kSize, kChunkPacks> upstream(dy + start, count);
     upstream.drop(dropout, start, count);
-    const Held<T, kSize, kChunkPacks> scale(weight + column, count);
-    const T mean = mean_of[row], inv_std = inv_std_of[row];
-    T sum_g = 0, sum_g_xhat = 0;
+    const Held<W, kSize, kChunkPacks> scale(weight + column, count);
+    const A mean = mean_of[row], inv_std = inv_std_of[row];
+    A sum_g = 0, sum_g_xhat = 0;
     upstream.for_each(count, [&](int k, int j) {
-        const T g = upstream.kept[k].at[j] * scale.kept[k].at[j];
+        const A g = upstream.kept[k][j] * scale.kept[k][j];
         sum_g += g;
-        sum_g_xhat += g * (values.kept[k].at[j] - mean) * inv_std;
+        sum_g_xhat += g * (values.kept[k][j] - mean) * inv_std;
     });
-    const Two<T> sums = block_sums(sum_g, sum_g_xhat);
+    const Two<A> sums = block_sums(sum_g, sum_g_xhat);
     if (threadIdx.x == 0) {
         sum_g_of[blockIdx.x] = sums.first;
         sum_g_xhat_of[blockIdx.x] = sums.second;
@@ -309,35 +345,35 @@ chunk_means(const T* dy, const T* x, const T* weight, const T* mean_of, const T*
 }
 
 // Block (chunk, group) has the columns of one chunk in every row of one group.
-template <typename T, int kSize>
+template <typename T, typename W, int kSize, typename A = Sum<T>>
 __global__ void __launch_bounds__(kChunkThreads)
-backward_chunks(const T* dy, const T* x, const T* weight, const T* mean_of, const T* inv_std_of, const T* sum_g_of,
-                const T* sum_g_xhat_of, T* dx, T* dweight_of, T* dbias_of, int64_t rows, int64_t packs, int64_t chunks,
-                int64_t group_rows, Dropout dropout) {
+backward_chunks(const T* dy, const T* x, const W* weight, const A* mean_of, const A* inv_std_of,
+                const A* sum_g_of, const A* sum_g_xhat_of, T* dx, A* dweight_of, A* dbias_of,
+                int64_t rows, int64_t packs, int64_t chunks, int64_t group_rows, Dropout dropout) {
     using H = Held<T, kSize, kChunkPacks>;
     const int64_t chunk = blockIdx.x % chunks, group = blockIdx.x / chunks, width = packs * kSize;
     const int64_t column = chunk * kChunk * kSize;
     const int count = packs_of(chunk, packs);
-    const H scale(weight + column, count);
-    T dweight[kChunkPacks][kSize] = {}, dbias[kChunkPacks][kSize] = {};
+    const Held<W, kSize, kChunkPacks> scale(weight + column, count);
+    A dweight[kChunkPacks][kSize] = {}, dbias[kChunkPacks][kSize] = {};
     const int64_t last = min((group + 1) * group_rows, rows);
     for (int64_t row = group * group_rows; row < last; row++) {
-        T sum_g = 0, sum_g_xhat = 0;
+        A sum_g = 0, sum_g_xhat = 0;
         for (int64_t c = threadIdx.x; c < chunks; c += kChunkThreads) {
             sum_g += sum_g_of[row * chunks + c];
             sum_g_xhat += sum_g_xhat_of[row * chunks + c];
         }
-        const Two<T> sums = block_sums(sum_g, sum_g_xhat);
-        const T mean_g = sums.first / width, mean_g_xhat = sums.second / width;
+        const Two<A> sums = block_sums(sum_g, sum_g_xhat);
+        const A mean_g = sums.first / width, mean_g_xhat = sums.second / width;
         H upstream(dy + row * width + column, count), values(x + row * width + column, count);
         upstream.drop(dropout, row * width + column, count);
-        const T mean = mean_of[row], inv_std = inv_std_of[row];
+        const A mean = mean_of[row], inv_std = inv_std_of[row];
         H::for_each(count, [&](int k, int j) {
-            const T xhat = (values.kept[k].at[j] - mean) * inv_std;
-            T& g = upstream.kept[k].at[j];
+            const A xhat = (values.kept[k][j] - mean) * inv_std;
+            A& g = upstream.kept[k][j];
             dweight[k][j] += g * xhat;
             dbias[k][j] += g;
-            g = inv_std * (g * scale.kept[k].at[j] - mean_g - xhat * mean_g_xhat);
+            g = inv_std * (g * scale.kept[k][j] - mean_g - xhat * mean_g_xhat);
         });
         upstream.store(dx + row * width + column, count);
     }
@@ -352,12 +388,12 @@ backward_chunks(const T* dy, const T* x, const T* weight, const T* mean_of, cons
 // Adds up the partial sums of each column: kRowsAtOnce threads share one, each in order, then a tree.
 constexpr int kColumnsOfBlock = 32, kRowsAtOnce = 8;
 
-template <typename T>
+template <typename W, typename A>
 __global__ void __launch_bounds__(kColumnsOfBlock* kRowsAtOnce)
-add_partials(const T* dweight_of, const T* dbias_of, T* dweight, T* dbias, int64_t partials, int64_t width) {
-    __shared__ T sums[2][kRowsAtOnce][kColumnsOfBlock];
+add_partials(const A* dweight_of, const A* dbias_of, W* dweight, W* dbias, int64_t partials, int64_t width) {
+    __shared__ A sums[2][kRowsAtOnce][kColumnsOfBlock];
     const int64_t column = int64_t(blockIdx.x) * kColumnsOfBlock + threadIdx.x;
-    T sum_weight = 0, sum_bias = 0;
+    A sum_weight = 0, sum_bias = 0;
     if (column < width) {
         for (int64_t p = threadIdx.y; p < partials; p += kRowsAtOnce) {
             sum_weight += dweight_of[p * width + column];
@@ -372,8 +408,8 @@ add_partials(const T* dweight_of, const T* dbias_of, T* dweight, T* dbias, int64
         sum_weight += sums[0][y][threadIdx.x];
         sum_bias += sums[1][y][threadIdx.x];
     }
-    dweight[column] = sum_weight;
-    dbias[column] = sum_bias;
+    narrow(sum_weight, dweight[column]);
+    narrow(sum_bias, dbias[column]);
 }
 
 // ------------------------------------------------------------------------------------------------------
@@ -396,60 +432,73 @@ bool aligned(std::initializer_list<const torch::Tensor*> tensors) {
 
 void check_like(const char* name, const torch::Tensor& tensor, const torch::Tensor& x) {
     TORCH_CHECK(tensor.device() == x.device() && tensor.scalar_type() == x.scalar_type(), "layer_norm_dropout: ", name,
-                " is ", tensor.scalar_type(), " on ", tensor.device(), ", but x is ", x.scalar_type(), " on ",
+                " is ", tensor.scalar_type(), " on ", tensor.device(), ", but must be ", x.scalar_type(), " on ",
                 x.device());
 }
 
 void check_arguments(const torch::Tensor& x, const torch::Tensor& weight) {
     TORCH_CHECK(x.is_cuda(), "layer_norm_dropout: x must be a CUDA tensor, got one on ", x.device());
-    TORCH_CHECK(x.scalar_type() == torch::kFloat,
-                "layer_norm_dropout: x must be float32, got ", x.scalar_type());
-    check_like("weight", weight, x);
+    const auto type = x.scalar_type();
+    const bool narrow = type == torch::kHalf || type == torch::kBFloat16;
+    TORCH_CHECK(narrow || type == torch::kFloat || type == torch::kDouble,
+                "layer_norm_dropout: x must be float16, bfloat16, float32 or float64, got ", type);
+    if (!narrow || weight.scalar_type() != torch::kFloat) check_like("weight", weight, x);
+    TORCH_CHECK(weight.device() == x.device(), "layer_norm_dropout: weight is on ", weight.device(), ", but x is on ",
+                x.device());
     TORCH_CHECK(weight.dim() >= 1 && x.dim() >= weight.dim() &&
                     x.sizes().slice(x.dim() - weight.dim()) == weight.sizes(),
                 "layer_norm_dropout: the last dimensions of x ", x.sizes(), " must be normalized_shape ",
                 weight.sizes());
 }
 
+template <typename T>
+T* data(const torch::Tensor& tensor) {
+    return static_cast<T*>(tensor.data_ptr());
+}
+
+template <typename T, typename W>
 struct Forward {
+    using A = Sum<T>;
     torch::Tensor x, weight, bias, y, mean, inv_std;
     int64_t rows, width;
     double eps;
     Dropout dropout;
     cudaStream_t stream;
 
-    template <typename T, int kSize, int kPacks>
+    template <int kSize, int kPacks>
     void by_rows(int64_t packs) const {
-        forward_rows<T, kSize, kPacks><<<grid(rows), threads_for(packs, kPacks), 0, stream>>>(
-            x.data_ptr<T>(), weight.data_ptr<T>(), bias.data_ptr<T>(), y.data_ptr<T>(), mean.data_ptr<T>(),
-            inv_std.data_ptr<T>(), static_cast<int>(packs), static_cast<T>(eps), dropout);
+        forward_rows<T, W, kSize, kPacks><<<grid(rows), threads_for(packs, kPacks), 0, stream>>>(
+            data<T>(x), data<W>(weight), data<W>(bias), data<T>(y), data<A>(mean),
+            data<A>(inv_std), static_cast<int>(packs), static_cast<A>(eps), dropout);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     }
 
-    template <typename T, int kSize>
+    template <int kSize>
     void by_chunks(int64_t packs) const {
         const int64_t chunks = (packs + kChunk - 1) / kChunk;
         const auto scratch = torch::empty({2, rows * chunks}, x.options().dtype(torch::kDouble));
         double *means = scratch.data_ptr<double>(), *squares = means + rows * chunks;
-        chunk_statistics<T, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(x.data_ptr<T>(), means, squares,
+        chunk_statistics<T, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(data<T>(x), means, squares,
                                                                                       packs, chunks);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
-        forward_chunks<T, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(
-            x.data_ptr<T>(), weight.data_ptr<T>(), bias.data_ptr<T>(), y.data_ptr<T>(), mean.data_ptr<T>(),
-            inv_std.data_ptr<T>(), means, squares, packs, chunks, static_cast<T>(eps), dropout);
+        forward_chunks<T, W, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(
+            data<T>(x), data<W>(weight), data<W>(bias), data<T>(y), data<A>(mean),
+            data<A>(inv_std), means, squares, packs, chunks, static_cast<A>(eps), dropout);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     }
 
-    template <typename T, int kSize>
+    template <int kSize>
     void run() const {
         const int64_t packs = width / kSize;
-        if (packs <= 256) return by_rows<T, kSize, 1>(packs);
-        if (packs <= kForwardPacks * kMaxThreads) return by_rows<T, kSize, kForwardPacks>(packs);
-        by_chunks<T, kSize>(packs);
+        if (packs <= 256) return by_rows<kSize, 1>(packs);
+        if (packs <= forward_packs(kSize) * kMaxThreads) return by_rows<kSize, forward_packs(kSize)>(packs);
+        by_chunks<kSize>(packs);
     }
 };
 
+template <typename T, typename W>
 struct Backward {
+    using A = Sum<T>;
     torch::Tensor dy, x, weight, mean, inv_std, dx, dweight, dbias;
     int64_t rows, width;
     Dropout dropout;
@@ -462,93 +511,102 @@ struct Backward {
         return count;
     }
 
-    template <typename T>
     void add(const torch::Tensor& partials, int64_t count) const {
-        const T* of = partials.data_ptr<T>();
-        add_partials<T><<<grid((width + kColumnsOfBlock - 1) / kColumnsOfBlock), dim3(kColumnsOfBlock, kRowsAtOnce), 0,
-                          stream>>>(of, of + count * width, dweight.data_ptr<T>(), dbias.data_ptr<T>(), count, width);
+        const A* of = data<A>(partials);
+        const dim3 blocks(grid((width + kColumnsOfBlock - 1) / kColumnsOfBlock));
+        add_partials<W, A><<<blocks, dim3(kColumnsOfBlock, kRowsAtOnce), 0, stream>>>(
+            of, of + count * width, data<W>(dweight), data<W>(dbias), count, width);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     }
 
-    template <typename T, int kSize, int kPacks>
+    template <int kSize, int kPacks>
     void by_rows(int64_t packs) const {
         const unsigned threads = threads_for(packs, kPacks);
         const int64_t resident = multiprocessors() * std::min<int64_t>(1024 / threads, 8);
         const int64_t blocks = std::min(rows, resident);
-        const auto partials = torch::empty({2, blocks, width}, x.options());
-        T* of = partials.data_ptr<T>();
-        backward_rows<T, kSize, kPacks><<<grid(blocks), threads, 0, stream>>>(
-            dy.data_ptr<T>(), x.data_ptr<T>(), weight.data_ptr<T>(), mean.data_ptr<T>(), inv_std.data_ptr<T>(),
-            dx.data_ptr<T>(), of, of + blocks * width, rows, static_cast<int>(packs), dropout);
+        const auto partials = torch::empty({2, blocks, width}, mean.options());
+        A* of = data<A>(partials);
+        backward_rows<T, W, kSize, kPacks><<<grid(blocks), threads, 0, stream>>>(
+            data<T>(dy), data<T>(x), data<W>(weight), data<A>(mean), data<A>(inv_std),
+            data<T>(dx), of, of + blocks * width, rows, static_cast<int>(packs), dropout);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
-        add<T>(partials, blocks);
+        add(partials, blocks);
     }
 
-    template <typename T, int kSize>
+    template <int kSize>
     void by_chunks(int64_t packs) const {
         const int64_t chunks = (packs + kChunk - 1) / kChunk;
-        const auto sums = torch::empty({2, rows * chunks}, x.options());
-        T *sum_g = sums.data_ptr<T>(), *sum_g_xhat = sum_g + rows * chunks;
-        chunk_means<T, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(
-            dy.data_ptr<T>(), x.data_ptr<T>(), weight.data_ptr<T>(), mean.data_ptr<T>(), inv_std.data_ptr<T>(), sum_g,
+        const auto sums = torch::empty({2, rows * chunks}, mean.options());
+        A *sum_g = data<A>(sums), *sum_g_xhat = sum_g + rows * chunks;
+        chunk_means<T, W, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(
+            data<T>(dy), data<T>(x), data<W>(weight), data<A>(mean), data<A>(inv_std), sum_g,
             sum_g_xhat, packs, chunks, dropout);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
         // Enough groups to fill the device, and no more: each costs a row of partial sums.
         const int64_t wanted = std::min(rows, (4 * multiprocessors() + chunks - 1) / chunks);
         const int64_t group_rows = (rows + wanted - 1) / wanted, groups = (rows + group_rows - 1) / group_rows;
-        const bool direct = groups == 1;
-        const auto partials = torch::empty({2, direct ? 0 : groups, width}, x.options());
-        T *of = partials.data_ptr<T>(), *dweight_of = direct ? dweight.data_ptr<T>() : of;
-        backward_chunks<T, kSize><<<grid(chunks * groups), kChunkThreads, 0, stream>>>(
-            dy.data_ptr<T>(), x.data_ptr<T>(), weight.data_ptr<T>(), mean.data_ptr<T>(), inv_std.data_ptr<T>(), sum_g,
-            sum_g_xhat, dx.data_ptr<T>(), dweight_of, direct ? dbias.data_ptr<T>() : of + groups * width, rows, packs,
-            chunks, group_rows, dropout);
+        const auto partials = torch::empty({2, groups, width}, mean.options());
+        A *dweight_of = data<A>(partials), *dbias_of = dweight_of + groups * width;
+        if constexpr (std::is_same_v<W, A>) {
+            if (groups == 1) dweight_of = data<W>(dweight), dbias_of = data<W>(dbias);  // nothing to add up
+        }
+        backward_chunks<T, W, kSize><<<grid(chunks * groups), kChunkThreads, 0, stream>>>(
+            data<T>(dy), data<T>(x), data<W>(weight), data<A>(mean), data<A>(inv_std), sum_g, sum_g_xhat,
+            data<T>(dx), dweight_of, dbias_of, rows, packs, chunks, group_rows, dropout);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
-        if (!direct) add<T>(partials, groups);
+        if (dweight_of == data<A>(partials)) add(partials, groups);
     }
 
-    template <typename T, int kSize>
+    template <int kSize>
     void run() const {
         const int64_t packs = width / kSize;
-        if (packs <= 256) return by_rows<T, kSize, 1>(packs);
-        if (packs <= kBackwardPacks * kMaxThreads) return by_rows<T, kSize, kBackwardPacks>(packs);
-        by_chunks<T, kSize>(packs);
+        if (packs <= 256) return by_rows<kSize, 1>(packs);
+        if (packs <= backward_packs(kSize) * kMaxThreads) return by_rows<kSize, backward_packs(kSize)>(packs);
+        by_chunks<kSize>(packs);
     }
 };
 
-template <typename Call>
-void run(const Call& call, bool packed) {
-    packed && call.width % 4 == 0 ? call.template run<float, 4>() : call.template run<float, 1>();
+// Runs Call<x's type, weight's type>, which is made of `arguments`, with whole packs where `packed` allows it.
+template <template <typename, typename> typename Call, typename... Arguments>
+void run(const torch::Tensor& x, const torch::Tensor& weight, bool packed, const Arguments&... arguments) {
+    const auto as = [&](auto of_x, auto of_weight) {
+        const Call<decltype(of_x), decltype(of_weight)> call = {arguments...};
+        constexpr int kSize = 16 / sizeof(of_x);
+        packed && weight.numel() % kSize == 0 ? call.template run<kSize>() : call.template run<1>();
+    };
+    const bool alike = weight.scalar_type() == x.scalar_type();
+    if (x.scalar_type() == torch::kFloat) as(0.0f, 0.0f);
+    else if (x.scalar_type() == torch::kDouble) as(0.0, 0.0);
+    else if (x.scalar_type() == torch::kHalf) alike ? as(__half(), __half()) : as(__half(), 0.0f);
+    else alike ? as(__nv_bfloat16(), __nv_bfloat16()) : as(__nv_bfloat16(), 0.0f);
 }
 
 Dropout dropout_of(double p, int64_t seed) {
     TORCH_CHECK(p >= 0.0 && p <= 1.0, "layer_norm_dropout: p must be from 0 to 1, got ", p);
     return {static_cast<uint64_t>(seed), static_cast<uint64_t>(p * 4294967296.0),
-            p < 1.0 ? static_cast<float>(1.0 / (1.0 - p)) : 0.0f};
+            p < 1.0 ? 1.0 / (1.0 - p) : 0.0};
 }
 
 std::vector<torch::Tensor> forward(torch::Tensor x, torch::Tensor weight, torch::Tensor bias, double eps, double p,
                                    int64_t seed) {
     check_arguments(x, weight);
-    check_like("bias", bias, x);
+    check_like("bias", bias, weight);
     TORCH_CHECK(bias.sizes() == weight.sizes(), "layer_norm_dropout: bias has shape ", bias.sizes(),
                 " but weight has shape ", weight.sizes());
     const c10::cuda::CUDAGuard guard(x.device());
+    x = x.contiguous();
+    weight = weight.contiguous();
+    bias = bias.contiguous();
     const int64_t width = weight.numel(), rows = width ? x.numel() / width : 0;
-    const auto statistics = torch::empty({2, rows}, x.options());
-    const Forward call = {x.contiguous(),
-                          weight.contiguous(),
-                          bias.contiguous(),
-                          torch::empty(x.sizes(), x.options()),
-                          statistics[0],
-                          statistics[1],
-                          rows,
-                          width,
-                          eps,
-                          dropout_of(p, seed),
-                          c10::cuda::getCurrentCUDAStream()};
-    if (rows) run(call, aligned({&call.x, &call.weight, &call.bias}));  // a launch of no blocks is an error
-    return {call.y, call.mean, call.inv_std};
+    const auto y = torch::empty(x.sizes(), x.options());
+    const auto sums = x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat;
+    const auto statistics = torch::empty({2, rows}, x.options().dtype(sums));
+    const auto mean = statistics[0], inv_std = statistics[1];
+    if (rows == 0) return {y, mean, inv_std};  // a launch of no blocks is an error
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+    run<Forward>(x, weight, aligned({&x, &weight, &bias}), x, weight, bias, y, mean, inv_std, rows, width, eps,
+                 dropout_of(p, seed), stream);
+    return {y, mean, inv_std};
 }
 
 std::vector<torch::Tensor> backward(torch::Tensor dy, torch::Tensor x, torch::Tensor weight, torch::Tensor mean,
@@ -558,26 +616,22 @@ std::vector<torch::Tensor> backward(torch::Tensor dy, torch::Tensor x, torch::Te
     TORCH_CHECK(dy.sizes() == x.sizes(), "layer_norm_dropout: dy has shape ", dy.sizes(), " but x has shape ",
                 x.sizes());
     const c10::cuda::CUDAGuard guard(x.device());
+    dy = dy.contiguous();
+    x = x.contiguous();
+    weight = weight.contiguous();
     const int64_t width = weight.numel(), rows = width ? x.numel() / width : 0;
     TORCH_CHECK(mean.numel() == rows && inv_std.numel() == rows, "layer_norm_dropout: ", rows, " rows, but ",
                 mean.numel(), " means and ", inv_std.numel(), " inverse deviations");
-    const auto sums = [&] {  // of no rows: zero
-        return rows ? torch::empty(weight.sizes(), x.options()) : torch::zeros(weight.sizes(), x.options());
-    };
-    const Backward call = {dy.contiguous(),
-                           x.contiguous(),
-                           weight.contiguous(),
-                           mean,
-                           inv_std,
-                           torch::empty(x.sizes(), x.options()),
-                           sums(),
-                           sums(),
-                           rows,
-                           width,
-                           dropout_of(p, seed),
-                           c10::cuda::getCurrentCUDAStream()};
-    if (rows) run(call, aligned({&call.dy, &call.x, &call.weight}));
-    return {call.dx, call.dweight, call.dbias};
+    const auto dx = torch::empty(x.sizes(), x.options());
+    if (rows == 0) {
+        const auto none = torch::zeros(weight.sizes(), weight.options());
+        return {dx, none, none.clone()};
+    }
+    const auto dweight = torch::empty(weight.sizes(), weight.options()), dbias = torch::empty_like(dweight);
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+    run<Backward>(x, weight, aligned({&dy, &x, &weight}), dy, x, weight, mean, inv_std, dx, dweight, dbias, rows, width,
+                  dropout_of(p, seed), stream);
+    return {dx, dweight, dbias};
 }
 """
 

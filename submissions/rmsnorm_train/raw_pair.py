@@ -9,7 +9,8 @@ The idea: `forward -> (y, inv_rms)` hands on what the backward would have to com
 There is no mean to be taken off, so a term less than in LayerNorm. The columns' sums are as there: the rows are cut
 into chunks, and a second kernel adds up the chunks in order.
 
-Numerics: squares are summed in the type of x, float32 or float64.
+Numerics: fp16 and bf16 are widened when they are read, and narrowed when they are written; all sums are fp32, and fp64
+for fp64.
 
 Bytes moved, forward: x twice from L2 or memory, y once. Backward: x and dy three times, dx once.
 """
@@ -27,11 +28,28 @@ CUDA = r"""
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <climits>
+#include <type_traits>
 
 constexpr int kWarp = 32, kThreads = 256;
 constexpr int kChunkRows = 64;  // rows whose products one thread adds up
 constexpr unsigned kAllLanes = 0xffffffffu;
+
+// What sums are kept in.
+template <typename T>
+using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+__device__ float wide(float v) { return v; }
+__device__ double wide(double v) { return v; }
+__device__ float wide(__half v) { return __half2float(v); }
+__device__ float wide(__nv_bfloat16 v) { return __bfloat162float(v); }
+
+__device__ void narrow(float v, float& to) { to = v; }
+__device__ void narrow(double v, double& to) { to = v; }
+__device__ void narrow(float v, __half& to) { to = __float2half_rn(v); }
+__device__ void narrow(float v, __nv_bfloat16& to) { to = __float2bfloat16_rn(v); }
 
 template <typename T>
 __device__ T warp_sum(T value) {
@@ -51,53 +69,77 @@ __device__ T block_sum(T value) {
     return warp_sum(lane < kThreads / kWarp ? sums[lane] : T(0));
 }
 
-template <typename T>
-__global__ void forward_kernel(const T* x, const T* gamma, T* y, T* inv_rms_of, int64_t width, T eps) {
+template <typename T, typename W, typename A = Sum<T>>
+__global__ void forward_kernel(const T* x, const W* gamma, T* y, A* inv_rms_of, int64_t width, A eps) {
     x += blockIdx.x * width;
     y += blockIdx.x * width;
-    T squares = 0;
-    for (int64_t i = threadIdx.x; i < width; i += kThreads) squares += x[i] * x[i];
-    const T inv_rms = T(1) / sqrt(block_sum(squares) / width + eps);
-    for (int64_t i = threadIdx.x; i < width; i += kThreads) y[i] = x[i] * inv_rms * gamma[i];
+    A squares = 0;
+    for (int64_t i = threadIdx.x; i < width; i += kThreads) squares += wide(x[i]) * wide(x[i]);
+    const A inv_rms = A(1) / sqrt(block_sum(squares) / width + eps);
+    for (int64_t i = threadIdx.x; i < width; i += kThreads) narrow(wide(x[i]) * inv_rms * wide(gamma[i]), y[i]);
     if (threadIdx.x == 0) inv_rms_of[blockIdx.x] = inv_rms;
 }
 
 // A block for each row: its mean of g xhat, then dx.
-template <typename T>
-__global__ void dx_kernel(const T* dy, const T* x, const T* gamma, const T* inv_rms_of, T* dx, int64_t width) {
+template <typename T, typename W, typename A = Sum<T>>
+__global__ void dx_kernel(const T* dy, const T* x, const W* gamma, const A* inv_rms_of, T* dx, int64_t width) {
     dy += blockIdx.x * width;
     x += blockIdx.x * width;
     dx += blockIdx.x * width;
-    const T inv_rms = inv_rms_of[blockIdx.x];
-    T sum = 0;
-    for (int64_t i = threadIdx.x; i < width; i += kThreads) sum += dy[i] * gamma[i] * (x[i] * inv_rms);
-    const T mean = block_sum(sum) / width;
+    const A inv_rms = inv_rms_of[blockIdx.x];
+    A sum = 0;
     for (int64_t i = threadIdx.x; i < width; i += kThreads) {
-        dx[i] = inv_rms * (dy[i] * gamma[i] - x[i] * inv_rms * mean);
+        sum += wide(dy[i]) * wide(gamma[i]) * (wide(x[i]) * inv_rms);
+    }
+    const A mean = block_sum(sum) / width;
+    for (int64_t i = threadIdx.x; i < width; i += kThreads) {
+        narrow(inv_rms * (wide(dy[i]) * wide(gamma[i]) - wide(x[i]) * inv_rms * mean), dx[i]);
     }
 }
 
 // A thread for each column of a chunk of rows. Neighbouring threads read neighbouring columns.
-template <typename T>
-__global__ void chunk_sums_kernel(const T* dy, const T* x, const T* inv_rms_of, T* dgamma_of, int64_t rows,
+template <typename T, typename A = Sum<T>>
+__global__ void chunk_sums_kernel(const T* dy, const T* x, const A* inv_rms_of, A* dgamma_of, int64_t rows,
                                   int64_t width) {
     const int64_t column = int64_t(blockIdx.x) * kThreads + threadIdx.x;
     if (column >= width) return;
     const int64_t first = int64_t(blockIdx.y) * kChunkRows, last = min(first + kChunkRows, rows);
-    T dgamma = 0;
+    A dgamma = 0;
     for (int64_t row = first; row < last; row++) {
-        dgamma += dy[row * width + column] * (x[row * width + column] * inv_rms_of[row]);
+        dgamma += wide(dy[row * width + column]) * (wide(x[row * width + column]) * inv_rms_of[row]);
     }
     dgamma_of[blockIdx.y * width + column] = dgamma;
 }
 
-template <typename T>
-__global__ void add_chunks_kernel(const T* dgamma_of, T* dgamma, int64_t chunks, int64_t width) {
+template <typename W, typename A>
+__global__ void add_chunks_kernel(const A* dgamma_of, W* dgamma, int64_t chunks, int64_t width) {
     const int64_t column = int64_t(blockIdx.x) * kThreads + threadIdx.x;
     if (column >= width) return;
-    T sum = 0;
+    A sum = 0;
     for (int64_t chunk = 0; chunk < chunks; chunk++) sum += dgamma_of[chunk * width + column];
-    dgamma[column] = sum;
+    narrow(sum, dgamma[column]);
+}
+
+// `run(x's type, gamma's type)` for what the tensors hold; each is given as a zero of its type.
+template <typename Run>
+void choose(const torch::Tensor& x, const torch::Tensor& gamma, Run run) {
+    const auto with_gamma = [&](auto of_x) {
+        if (gamma.scalar_type() == x.scalar_type()) run(of_x, of_x);
+        else run(of_x, 0.0f);
+    };
+    if (x.scalar_type() == torch::kHalf) with_gamma(__half());
+    else if (x.scalar_type() == torch::kBFloat16) with_gamma(__nv_bfloat16());
+    else x.scalar_type() == torch::kFloat ? run(0.0f, 0.0f) : run(0.0, 0.0);
+}
+
+template <typename T>
+T* data(const torch::Tensor& tensor) {
+    return static_cast<T*>(tensor.data_ptr());
+}
+
+// Of statistics and sums beside x.
+torch::TensorOptions sum_options(const torch::Tensor& x) {
+    return x.options().dtype(x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat);
 }
 
 void check_like(const char* name, const torch::Tensor& tensor, const torch::Tensor& x) {
@@ -107,9 +149,12 @@ void check_like(const char* name, const torch::Tensor& tensor, const torch::Tens
 
 void check_arguments(const torch::Tensor& x, const torch::Tensor& gamma) {
     TORCH_CHECK(x.is_cuda(), "rms_norm: x must be a CUDA tensor, got one on ", x.device());
-    TORCH_CHECK(x.scalar_type() == torch::kFloat || x.scalar_type() == torch::kDouble,
-                "rms_norm: x must be float32 or float64, got ", x.scalar_type());
-    check_like("gamma", gamma, x);
+    const auto type = x.scalar_type();
+    const bool narrow = type == torch::kHalf || type == torch::kBFloat16;
+    TORCH_CHECK(narrow || type == torch::kFloat || type == torch::kDouble,
+                "rms_norm: x must be float16, bfloat16, float32 or float64, got ", type);
+    if (!narrow || gamma.scalar_type() != torch::kFloat) check_like("gamma", gamma, x);
+    TORCH_CHECK(gamma.device() == x.device(), "rms_norm: gamma is on ", gamma.device(), ", but x is on ", x.device());
     TORCH_CHECK(gamma.dim() >= 1 && x.dim() >= gamma.dim() &&
                     x.sizes().slice(x.dim() - gamma.dim()) == gamma.sizes(),
                 "rms_norm: the last dimensions of x ", x.sizes(), " must be normalized_shape ", gamma.sizes());
@@ -126,16 +171,16 @@ std::vector<torch::Tensor> forward(torch::Tensor x, torch::Tensor gamma, double 
     x = x.contiguous();
     gamma = gamma.contiguous();
     const int64_t width = gamma.numel(), rows = width ? x.numel() / width : 0;
-    auto y = torch::empty(x.sizes(), x.options()), inv_rms = torch::empty({rows}, x.options());
+    auto y = torch::empty(x.sizes(), x.options()), inv_rms = torch::empty({rows}, sum_options(x));
     if (rows == 0) return {y, inv_rms};  // a launch of no blocks is an error
 
-    const auto launch = [&](auto zero) {
-        using T = decltype(zero);
-        forward_kernel<T><<<blocks(rows, "rows"), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-            x.data_ptr<T>(), gamma.data_ptr<T>(), y.data_ptr<T>(), inv_rms.data_ptr<T>(), width, static_cast<T>(eps));
+    choose(x, gamma, [&](auto of_x, auto of_gamma) {
+        using T = decltype(of_x);
+        using W = decltype(of_gamma);
+        forward_kernel<T, W><<<blocks(rows, "rows"), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
+            data<T>(x), data<W>(gamma), data<T>(y), data<Sum<T>>(inv_rms), width, static_cast<Sum<T>>(eps));
         C10_CUDA_KERNEL_LAUNCH_CHECK();
-    };
-    x.scalar_type() == torch::kFloat ? launch(0.0f) : launch(0.0);
+    });
     return {y, inv_rms};
 }
 
@@ -149,29 +194,30 @@ std::vector<torch::Tensor> backward(torch::Tensor dy, torch::Tensor x, torch::Te
     gamma = gamma.contiguous();
     const int64_t width = gamma.numel(), rows = width ? x.numel() / width : 0;
     TORCH_CHECK(inv_rms.numel() == rows, "rms_norm: ", rows, " rows, but ", inv_rms.numel(), " inverse roots");
-    auto dx = torch::empty(x.sizes(), x.options()), dgamma = torch::zeros(gamma.sizes(), x.options());
+    auto dx = torch::empty(x.sizes(), x.options()), dgamma = torch::zeros(gamma.sizes(), gamma.options());
     if (rows == 0) return {dx, dgamma};
 
     const int64_t chunks = (rows + kChunkRows - 1) / kChunkRows;
     TORCH_CHECK(chunks <= 65535, "rms_norm: ", rows, " rows, but this kernel adds up at most ",
                 int64_t(65535) * kChunkRows);
-    const auto dgamma_of = torch::empty({chunks, width}, x.options());
+    const auto dgamma_of = torch::empty({chunks, width}, sum_options(x));
     const unsigned column_blocks = blocks((width + kThreads - 1) / kThreads, "blocks of columns");
     const auto stream = c10::cuda::getCurrentCUDAStream();
-    const auto launch = [&](auto zero) {
-        using T = decltype(zero);
-        const T *dy_at = dy.data_ptr<T>(), *x_at = x.data_ptr<T>(), *inv_rms_at = inv_rms.data_ptr<T>();
-        dx_kernel<T><<<blocks(rows, "rows"), kThreads, 0, stream>>>(dy_at, x_at, gamma.data_ptr<T>(), inv_rms_at,
-                                                                    dx.data_ptr<T>(), width);
+    choose(x, gamma, [&](auto of_x, auto of_gamma) {
+        using T = decltype(of_x);
+        using W = decltype(of_gamma);
+        using A = Sum<T>;
+        const A* inv_rms_at = data<A>(inv_rms);
+        dx_kernel<T, W><<<blocks(rows, "rows"), kThreads, 0, stream>>>(data<T>(dy), data<T>(x), data<W>(gamma),
+                                                                       inv_rms_at, data<T>(dx), width);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
         chunk_sums_kernel<T><<<dim3(column_blocks, static_cast<unsigned>(chunks)), kThreads, 0, stream>>>(
-            dy_at, x_at, inv_rms_at, dgamma_of.data_ptr<T>(), rows, width);
+            data<T>(dy), data<T>(x), inv_rms_at, data<A>(dgamma_of), rows, width);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
-        add_chunks_kernel<T><<<column_blocks, kThreads, 0, stream>>>(dgamma_of.data_ptr<T>(), dgamma.data_ptr<T>(),
-                                                                     chunks, width);
+        add_chunks_kernel<W, A><<<column_blocks, kThreads, 0, stream>>>(data<A>(dgamma_of), data<W>(dgamma), chunks,
+                                                                        width);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
-    };
-    x.scalar_type() == torch::kFloat ? launch(0.0f) : launch(0.0);
+    });
     return {dx, dgamma};
 }
 """

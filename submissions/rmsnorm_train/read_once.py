@@ -6,9 +6,10 @@ columns, so that dweight grows in registers, too. A second kernel adds up one ro
 a fixed order. Rows that do not fit are cut into chunks, a block for each: one kernel sums a chunk, the next adds
 up the chunks of its row and writes; in the backward that block goes down many rows, for the sake of the columns.
 
-Numerics: squares are summed in the type of x, a few dozen in a thread, then in a tree.
+Numerics: fp16 and bf16 are widened when they are read and narrowed when they are written. All sums are fp32, and fp64
+for fp64: a few dozen terms in a thread, then a tree.
 
-Bytes moved: forward x and y once, backward x, dy and dx once; for rows over 16,384 (backward 8,192) floats x and
+Bytes moved: forward x and y once, backward x, dy and dx once; for rows over 16,384 (backward 8,192) values x and
 dy twice.
 """
 
@@ -20,17 +21,39 @@ CUDA = r"""
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <algorithm>
 #include <climits>
+#include <type_traits>
 
 constexpr int kWarp = 32, kMaxThreads = 512;
-constexpr int kForwardPacks = 8, kBackwardPacks = 4;  // of a row in a thread's registers, at most
 constexpr unsigned kAllLanes = 0xffffffffu;
 
+// Packs of a row in a thread's registers, at most. A pack of 8 values of 16 bits fills 8, one of 4 values of 32 bits 4.
+constexpr int forward_packs(int size) { return size == 8 ? 4 : 8; }
+constexpr int backward_packs(int size) { return size == 8 ? 2 : 4; }
+
+constexpr int alignment(int bytes) { return bytes >= 16 ? 16 : bytes; }
+
 template <typename T, int kSize>
-struct alignas(kSize * sizeof(T)) Pack {  // one load or store
+struct alignas(alignment(kSize * sizeof(T))) Pack {  // one load or store, two of an fp32 weight beside 16 bits
     T at[kSize];
 };
+
+// What sums are kept in.
+template <typename T>
+using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+__device__ __forceinline__ float wide(float v) { return v; }
+__device__ __forceinline__ double wide(double v) { return v; }
+__device__ __forceinline__ float wide(__half v) { return __half2float(v); }
+__device__ __forceinline__ float wide(__nv_bfloat16 v) { return __bfloat162float(v); }
+
+__device__ __forceinline__ void narrow(float v, float& to) { to = v; }
+__device__ __forceinline__ void narrow(double v, double& to) { to = v; }
+__device__ __forceinline__ void narrow(float v, __half& to) { to = __float2half_rn(v); }
+__device__ __forceinline__ void narrow(float v, __nv_bfloat16& to) { to = __float2bfloat16_rn(v); }
 
 template <typename T>
 __device__ T warp_sum(T value) {
@@ -51,21 +74,24 @@ __device__ T block_sum(T value) {
     return warp_sum(lane < blockDim.x / kWarp ? sums[lane] : T(0));
 }
 
-// kPacks packs of a row for each thread, blockDim.x apart.
+// kPacks packs of a row for each thread, blockDim.x apart, as sums are kept.
 template <typename T, int kSize, int kPacks>
 struct Held {
-    Pack<T, kSize> kept[kPacks];
+    Sum<T> kept[kPacks][kSize];
 
     __device__ Held(const T* from, int packs) {
         const auto* in = reinterpret_cast<const Pack<T, kSize>*>(from);
 #pragma unroll
         for (int k = 0; k < kPacks; k++) {
             const int i = threadIdx.x + k * blockDim.x;
-            if (i < packs) kept[k] = in[i];
+            if (i >= packs) continue;
+            const Pack<T, kSize> pack = in[i];
+#pragma unroll
+            for (int j = 0; j < kSize; j++) kept[k][j] = wide(pack.at[j]);
         }
     }
 
-    // use(k, j, element of the row) for each element that this thread holds.
+    // use(k, j), value by value, for what this thread holds.
     template <typename Use>
     __device__ static void for_each(int packs, Use use) {
 #pragma unroll
@@ -82,7 +108,11 @@ struct Held {
 #pragma unroll
         for (int k = 0; k < kPacks; k++) {
             const int i = threadIdx.x + k * blockDim.x;
-            if (i < packs) out[i] = kept[k];
+            if (i >= packs) continue;
+            Pack<T, kSize> pack;
+#pragma unroll
+            for (int j = 0; j < kSize; j++) narrow(kept[k][j], pack.at[j]);
+            out[i] = pack;
         }
     }
 };
@@ -90,44 +120,44 @@ struct Held {
 // ------------------------------------------------------------------------------------------------------
 // Rows that a block holds.
 
-template <typename T, int kSize, int kPacks>
+template <typename T, typename W, int kSize, int kPacks, typename A = Sum<T>>
 __global__ void __launch_bounds__(kMaxThreads)
-forward_rows(const T* x, const T* weight, T* y, T* inv_rms_of, int packs, T eps) {
+forward_rows(const T* x, const W* weight, T* y, A* inv_rms_of, int packs, A eps) {
     const int64_t start = int64_t(blockIdx.x) * packs * kSize;
     Held<T, kSize, kPacks> held(x + start, packs);
-    T squares = 0;
-    held.for_each(packs, [&](int k, int j) { squares += held.kept[k].at[j] * held.kept[k].at[j]; });
-    const T inv_rms = T(1) / sqrt(block_sum(squares) / (T(packs) * kSize) + eps);
-    const Held<T, kSize, kPacks> scale(weight, packs);
-    held.for_each(packs, [&](int k, int j) { held.kept[k].at[j] *= inv_rms * scale.kept[k].at[j]; });
+    A squares = 0;
+    held.for_each(packs, [&](int k, int j) { squares += held.kept[k][j] * held.kept[k][j]; });
+    const A inv_rms = A(1) / sqrt(block_sum(squares) / (A(packs) * kSize) + eps);
+    const Held<W, kSize, kPacks> scale(weight, packs);
+    held.for_each(packs, [&](int k, int j) { held.kept[k][j] *= inv_rms * scale.kept[k][j]; });
     held.store(y + start, packs);
     if (threadIdx.x == 0) inv_rms_of[blockIdx.x] = inv_rms;
 }
 
-template <typename T, int kSize, int kPacks>
+template <typename T, typename W, int kSize, int kPacks, typename A = Sum<T>>
 __global__ void __launch_bounds__(kMaxThreads)
-backward_rows(const T* dy, const T* x, const T* weight, const T* inv_rms_of, T* dx, T* dweight_of, int64_t rows,
+backward_rows(const T* dy, const T* x, const W* weight, const A* inv_rms_of, T* dx, A* dweight_of, int64_t rows,
               int packs) {
     using H = Held<T, kSize, kPacks>;
     const int64_t width = int64_t(packs) * kSize;
-    const H scale(weight, packs);
-    T dweight[kPacks][kSize] = {};
+    const Held<W, kSize, kPacks> scale(weight, packs);
+    A dweight[kPacks][kSize] = {};
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         H upstream(dy + row * width, packs), values(x + row * width, packs);
-        const T inv_rms = inv_rms_of[row];
-        T sum = 0;
+        const A inv_rms = inv_rms_of[row];
+        A sum = 0;
         H::for_each(packs, [&](int k, int j) {
-            T& xhat = values.kept[k].at[j];
-            T& g = upstream.kept[k].at[j];
+            A& xhat = values.kept[k][j];
+            A& g = upstream.kept[k][j];
             xhat *= inv_rms;
             dweight[k][j] += g * xhat;
-            g *= scale.kept[k].at[j];
+            g *= scale.kept[k][j];
             sum += g * xhat;
         });
-        const T mean = block_sum(sum) / width;
+        const A mean = block_sum(sum) / width;
         H::for_each(packs, [&](int k, int j) {
-            T& g = upstream.kept[k].at[j];
-            g = inv_rms * (g - values.kept[k].at[j] * mean);
+            A& g = upstream.kept[k][j];
+            g = inv_rms * (g - values.kept[k][j] * mean);
         });
         upstream.store(dx + row * width, packs);
     }
@@ -155,70 +185,70 @@ __device__ T row_sum(const T* of_chunks, int64_t row, int64_t chunks) {
     return block_sum(sum);
 }
 
-template <typename T, int kSize>
+template <typename T, int kSize, typename A = Sum<T>>
 __global__ void __launch_bounds__(kChunkThreads)
-chunk_squares(const T* x, T* squares_of, int64_t packs, int64_t chunks) {
+chunk_squares(const T* x, A* squares_of, int64_t packs, int64_t chunks) {
     const int64_t row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
     const int count = packs_of(chunk, packs);
     const Held<T, kSize, kChunkPacks> held(x + (row * packs + chunk * kChunk) * kSize, count);
-    T squares = 0;
-    held.for_each(count, [&](int k, int j) { squares += held.kept[k].at[j] * held.kept[k].at[j]; });
+    A squares = 0;
+    held.for_each(count, [&](int k, int j) { squares += held.kept[k][j] * held.kept[k][j]; });
     squares = block_sum(squares);
     if (threadIdx.x == 0) squares_of[blockIdx.x] = squares;
 }
 
-template <typename T, int kSize>
+template <typename T, typename W, int kSize, typename A = Sum<T>>
 __global__ void __launch_bounds__(kChunkThreads)
-forward_chunks(const T* x, const T* weight, T* y, T* inv_rms_of, const T* squares_of, int64_t packs, int64_t chunks,
-               T eps) {
+forward_chunks(const T* x, const W* weight, T* y, A* inv_rms_of, const A* squares_of, int64_t packs, int64_t chunks,
+               A eps) {
     const int64_t row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
-    const T inv_rms = T(1) / sqrt(row_sum(squares_of, row, chunks) / (T(packs) * kSize) + eps);
+    const A inv_rms = A(1) / sqrt(row_sum(squares_of, row, chunks) / (A(packs) * kSize) + eps);
     const int count = packs_of(chunk, packs);
     const int64_t column = chunk * kChunk * kSize, start = row * packs * kSize + column;
     Held<T, kSize, kChunkPacks> held(x + start, count);
-    const Held<T, kSize, kChunkPacks> scale(weight + column, count);
-    held.for_each(count, [&](int k, int j) { held.kept[k].at[j] *= inv_rms * scale.kept[k].at[j]; });
+    const Held<W, kSize, kChunkPacks> scale(weight + column, count);
+    held.for_each(count, [&](int k, int j) { held.kept[k][j] *= inv_rms * scale.kept[k][j]; });
     held.store(y + start, count);
     if (chunk == 0 && threadIdx.x == 0) inv_rms_of[row] = inv_rms;
 }
 
-template <typename T, int kSize>
+template <typename T, typename W, int kSize, typename A = Sum<T>>
 __global__ void __launch_bounds__(kChunkThreads)
-chunk_sums(const T* dy, const T* x, const T* weight, const T* inv_rms_of, T* sum_of, int64_t packs, int64_t chunks) {
+chunk_sums(const T* dy, const T* x, const W* weight, const A* inv_rms_of, A* sum_of, int64_t packs, int64_t chunks) {
     const int64_t row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
     const int64_t column = chunk * kChunk * kSize, start = row * packs * kSize + column;
     const int count = packs_of(chunk, packs);
     const Held<T, kSize, kChunkPacks> upstream(dy + start, count), values(x + start, count);
-    const Held<T, kSize, kChunkPacks> scale(weight + column, count);
-    const T inv_rms = inv_rms_of[row];
-    T sum = 0;
+    const Held<W, kSize, kChunkPacks> scale(weight + column, count);
+    const A inv_rms = inv_rms_of[row];
+    A sum = 0;
     upstream.for_each(count, [&](int k, int j) {
-        sum += upstream.kept[k].at[j] * scale.kept[k].at[j] * (values.kept[k].at[j] * inv_rms);
+        sum += upstream.kept[k][j] * scale.kept[k][j] * (values.kept[k][j] * inv_rms);
     });
     sum = block_sum(sum);
     if (threadIdx.x == 0) sum_of[blockIdx.x] = sum;
 }
 
 // Block (chunk, group) has the columns of one chunk in every row of one group.
-template <typename T, int kSize>
+template <typename T, typename W, int kSize, typename A = Sum<T>>
 __global__ void __launch_bounds__(kChunkThreads)
-backward_chunks(const T* dy, const T* x, const T* weight, const T* inv_rms_of, const T* sum_of, T* dx, T* dweight_of,
+backward_chunks(const T* dy, const T* x, const W* weight, const A* inv_rms_of, const A* sum_of, T* dx, A* dweight_of,
                 int64_t rows, int64_t packs, int64_t chunks, int64_t group_rows) {
     using H = Held<T, kSize, kChunkPacks>;
     const int64_t chunk = blockIdx.x % chunks, group = blockIdx.x / chunks, width = packs * kSize;
     const int64_t column = chunk * kChunk * kSize;
     const int count = packs_of(chunk, packs);
-    const H scale(weight + column, count);
-    T dweight[kChunkPacks][kSize] = {};
+    const Held<W, kSize, kChunkPacks> scale(weight + column, count);
+    A dweight[kChunkPacks][kSize] = {};
     const int64_t last = min((group + 1) * group_rows, rows);
     for (int64_t row = group * group_rows; row < last; row++) {
-        const T mean = row_sum(sum_of, row, chunks) / width, inv_rms = inv_rms_of[row];
+        const A mean = row_sum(sum_of, row, chunks) / width, inv_rms = inv_rms_of[row];
         H upstream(dy + row * width + column, count), values(x + row * width + column, count);
         H::for_each(count, [&](int k, int j) {
-            const T xhat = values.kept[k].at[j] * inv_rms;
-            T& g = upstream.kept[k].at[j];
+            const A xhat = values.kept[k][j] * inv_rms;
+            A& g = upstream.kept[k][j];
             dweight[k][j] += g * xhat;
-            g = inv_rms * (g * scale.kept[k].at[j] - xhat * mean);
+            g = inv_rms * (g * scale.kept[k][j] - xhat * mean);
         });
         upstream.store(dx + row * width + column, count);
     }
@@ -231,12 +261,12 @@ backward_chunks(const T* dy, const T* x, const T* weight, const T* inv_rms_of, c
 // Adds up the partial sums of each column: kRowsAtOnce threads share one, each in order, then one in order.
 constexpr int kColumnsOfBlock = 32, kRowsAtOnce = 8;
 
-template <typename T>
+template <typename W, typename A>
 __global__ void __launch_bounds__(kColumnsOfBlock* kRowsAtOnce)
-add_partials(const T* dweight_of, T* dweight, int64_t partials, int64_t width) {
-    __shared__ T sums[kRowsAtOnce][kColumnsOfBlock];
+add_partials(const A* dweight_of, W* dweight, int64_t partials, int64_t width) {
+    __shared__ A sums[kRowsAtOnce][kColumnsOfBlock];
     const int64_t column = int64_t(blockIdx.x) * kColumnsOfBlock + threadIdx.x;
-    T sum = 0;
+    A sum = 0;
     if (column < width) {
         for (int64_t p = threadIdx.y; p < partials; p += kRowsAtOnce) sum += dweight_of[p * width + column];
     }
@@ -244,7 +274,7 @@ add_partials(const T* dweight_of, T* dweight, int64_t partials, int64_t width) {
     __syncthreads();
     if (threadIdx.y || column >= width) return;
     for (int y = 1; y < kRowsAtOnce; y++) sum += sums[y][threadIdx.x];
-    dweight[column] = sum;
+    narrow(sum, dweight[column]);
 }
 
 // ------------------------------------------------------------------------------------------------------
@@ -273,51 +303,68 @@ void check_like(const char* name, const torch::Tensor& tensor, const torch::Tens
 
 void check_arguments(const torch::Tensor& x, const torch::Tensor& weight) {
     TORCH_CHECK(x.is_cuda(), "rms_norm: x must be a CUDA tensor, got one on ", x.device());
-    TORCH_CHECK(x.scalar_type() == torch::kFloat || x.scalar_type() == torch::kDouble,
-                "rms_norm: x must be float32 or float64, got ", x.scalar_type());
-    check_like("weight", weight, x);
+    const auto type = x.scalar_type();
+    const bool narrow = type == torch::kHalf || type == torch::kBFloat16;
+    TORCH_CHECK(narrow || type == torch::kFloat || type == torch::kDouble,
+                "rms_norm: x must be float16, bfloat16, float32 or float64, got ", type);
+    if (!narrow || weight.scalar_type() != torch::kFloat) check_like("weight", weight, x);
+    TORCH_CHECK(weight.device() == x.device(), "rms_norm: weight is on ", weight.device(), ", but x is on ",
+                x.device());
     TORCH_CHECK(weight.dim() >= 1 && x.dim() >= weight.dim() &&
                     x.sizes().slice(x.dim() - weight.dim()) == weight.sizes(),
                 "rms_norm: the last dimensions of x ", x.sizes(), " must be normalized_shape ", weight.sizes());
 }
 
+template <typename T>
+T* data(const torch::Tensor& tensor) {
+    return static_cast<T*>(tensor.data_ptr());
+}
+
+// Of statistics and sums beside x.
+torch::TensorOptions sum_options(const torch::Tensor& x) {
+    return x.options().dtype(x.scalar_type() == torch::kDouble ? torch::kDouble : torch::kFloat);
+}
+
+template <typename T, typename W>
 struct Forward {
+    using A = Sum<T>;
     torch::Tensor x, weight, y, inv_rms;
     int64_t rows, width;
     double eps;
     cudaStream_t stream;
 
-    template <typename T, int kSize, int kPacks>
+    template <int kSize, int kPacks>
     void by_rows(int64_t packs) const {
-        forward_rows<T, kSize, kPacks><<<grid(rows), threads_for(packs, kPacks), 0, stream>>>(
-            x.data_ptr<T>(), weight.data_ptr<T>(), y.data_ptr<T>(), inv_rms.data_ptr<T>(), static_cast<int>(packs),
-            static_cast<T>(eps));
+        forward_rows<T, W, kSize, kPacks><<<grid(rows), threads_for(packs, kPacks), 0, stream>>>(
+            data<T>(x), data<W>(weight), data<T>(y), data<A>(inv_rms), static_cast<int>(packs), static_cast<A>(eps));
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     }
 
-    template <typename T, int kSize>
+    template <int kSize>
     void by_chunks(int64_t packs) const {
         const int64_t chunks = (packs + kChunk - 1) / kChunk;
-        const auto squares = torch::empty({rows * chunks}, x.options());
-        chunk_squares<T, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(
-            x.data_ptr<T>(), squares.data_ptr<T>(), packs, chunks);
+        const auto squares = torch::empty({rows * chunks}, inv_rms.options());
+        chunk_squares<T, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(data<T>(x), data<A>(squares), packs,
+                                                                                   chunks);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
-        forward_chunks<T, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(
-            x.data_ptr<T>(), weight.data_ptr<T>(), y.data_ptr<T>(), inv_rms.data_ptr<T>(), squares.data_ptr<T>(),
-            packs, chunks, static_cast<T>(eps));
+        forward_chunks<T, W, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(
+            data<T>(x), data<W>(weight), data<T>(y), data<A>(inv_rms), data<A>(squares), packs, chunks,
+            static_cast<A>(eps));
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     }
 
-    template <typename T, int kSize>
+    template <int kSize>
     void run() const {
         const int64_t packs = width / kSize;
-        if (packs <= 256) return by_rows<T, kSize, 1>(packs);
-        if (packs <= kForwardPacks * kMaxThreads) return by_rows<T, kSize, kForwardPacks>(packs);
-        by_chunks<T, kSize>(packs);
+        if (packs <= 256) return by_rows<kSize, 1>(packs);
+        if (packs <= forward_packs(kSize) * kMaxThreads) return by_rows<kSize, forward_packs(kSize)>(packs);
+        by_chunks<kSize>(packs);
     }
 };
 
+template <typename T, typename W>
 struct Backward {
+    using A = Sum<T>;
     torch::Tensor dy, x, weight, inv_rms, dx, dweight;
     int64_t rows, width;
     cudaStream_t stream;
@@ -329,71 +376,79 @@ struct Backward {
         return count;
     }
 
-    template <typename T>
     void add(const torch::Tensor& partials, int64_t count) const {
-        add_partials<T><<<grid((width + kColumnsOfBlock - 1) / kColumnsOfBlock), dim3(kColumnsOfBlock, kRowsAtOnce), 0,
-                          stream>>>(partials.data_ptr<T>(), dweight.data_ptr<T>(), count, width);
+        add_partials<W, A><<<grid((width + kColumnsOfBlock - 1) / kColumnsOfBlock), dim3(kColumnsOfBlock, kRowsAtOnce),
+                             0, stream>>>(data<A>(partials), data<W>(dweight), count, width);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     }
 
-    template <typename T, int kSize, int kPacks>
+    template <int kSize, int kPacks>
     void by_rows(int64_t packs) const {
         const unsigned threads = threads_for(packs, kPacks);
         const int64_t resident = multiprocessors() * std::min<int64_t>(1024 / threads, 8);
         const int64_t blocks = std::min(rows, resident);
-        const auto partials = torch::empty({blocks, width}, x.options());
-        backward_rows<T, kSize, kPacks><<<grid(blocks), threads, 0, stream>>>(
-            dy.data_ptr<T>(), x.data_ptr<T>(), weight.data_ptr<T>(), inv_rms.data_ptr<T>(), dx.data_ptr<T>(),
-            partials.data_ptr<T>(), rows, static_cast<int>(packs));
+        const auto partials = torch::empty({blocks, width}, inv_rms.options());
+        backward_rows<T, W, kSize, kPacks><<<grid(blocks), threads, 0, stream>>>(
+            data<T>(dy), data<T>(x), data<W>(weight), data<A>(inv_rms), data<T>(dx), data<A>(partials), rows,
+            static_cast<int>(packs));
         C10_CUDA_KERNEL_LAUNCH_CHECK();
-        add<T>(partials, blocks);
+        add(partials, blocks);
     }
 
-    template <typename T, int kSize>
+    template <int kSize>
     void by_chunks(int64_t packs) const {
         const int64_t chunks = (packs + kChunk - 1) / kChunk;
-        const auto sums = torch::empty({rows * chunks}, x.options());
-        chunk_sums<T, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(
-            dy.data_ptr<T>(), x.data_ptr<T>(), weight.data_ptr<T>(), inv_rms.data_ptr<T>(), sums.data_ptr<T>(), packs,
-            chunks);
+        const auto sums = torch::empty({rows * chunks}, inv_rms.options());
+        chunk_sums<T, W, kSize><<<grid(rows * chunks), kChunkThreads, 0, stream>>>(
+            data<T>(dy), data<T>(x), data<W>(weight), data<A>(inv_rms), data<A>(sums), packs, chunks);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
         // Enough groups to fill the device, and no more: each costs a row of partial sums.
         const int64_t wanted = std::min(rows, (4 * multiprocessors() + chunks - 1) / chunks);
         const int64_t group_rows = (rows + wanted - 1) / wanted, groups = (rows + group_rows - 1) / group_rows;
-        const auto partials = groups == 1 ? dweight : torch::empty({groups, width}, x.options());
-        backward_chunks<T, kSize><<<grid(chunks * groups), kChunkThreads, 0, stream>>>(
-            dy.data_ptr<T>(), x.data_ptr<T>(), weight.data_ptr<T>(), inv_rms.data_ptr<T>(), sums.data_ptr<T>(),
-            dx.data_ptr<T>(), partials.data_ptr<T>(), rows, packs, chunks, group_rows);
+        const bool is_sum = groups == 1 && std::is_same_v<W, A>;  // what the one group leaves
+        const auto partials = is_sum ? dweight : torch::empty({groups, width}, inv_rms.options());
+        backward_chunks<T, W, kSize><<<grid(chunks * groups), kChunkThreads, 0, stream>>>(
+            data<T>(dy), data<T>(x), data<W>(weight), data<A>(inv_rms), data<A>(sums), data<T>(dx), data<A>(partials),
+            rows, packs, chunks, group_rows);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
-        if (groups > 1) add<T>(partials, groups);
+        if (!is_sum) add(partials, groups);
     }
 
-    template <typename T, int kSize>
+    template <int kSize>
     void run() const {
         const int64_t packs = width / kSize;
-        if (packs <= 256) return by_rows<T, kSize, 1>(packs);
-        if (packs <= kBackwardPacks * kMaxThreads) return by_rows<T, kSize, kBackwardPacks>(packs);
-        by_chunks<T, kSize>(packs);
+        if (packs <= 256) return by_rows<kSize, 1>(packs);
+        if (packs <= backward_packs(kSize) * kMaxThreads) return by_rows<kSize, backward_packs(kSize)>(packs);
+        by_chunks<kSize>(packs);
     }
 };
 
-template <typename Call>
-void run(const Call& call, bool packed) {
-    if (call.x.scalar_type() == torch::kFloat) {
-        packed && call.width % 4 == 0 ? call.template run<float, 4>() : call.template run<float, 1>();
-    } else {
-        packed && call.width % 2 == 0 ? call.template run<double, 2>() : call.template run<double, 1>();
-    }
+// Runs Call<x's type, weight's type>, which is made of `arguments`, with whole packs where `packed` allows it.
+template <template <typename, typename> typename Call, typename... Arguments>
+void run(const torch::Tensor& x, const torch::Tensor& weight, bool packed, const Arguments&... arguments) {
+    const auto as = [&](auto of_x, auto of_weight) {
+        const Call<decltype(of_x), decltype(of_weight)> call = {arguments...};
+        constexpr int kSize = 16 / sizeof(of_x);
+        packed && weight.numel() % kSize == 0 ? call.template run<kSize>() : call.template run<1>();
+    };
+    const bool alike = weight.scalar_type() == x.scalar_type();
+    if (x.scalar_type() == torch::kHalf) alike ? as(__half(), __half()) : as(__half(), 0.0f);
+    else if (x.scalar_type() == torch::kFloat) as(0.0f, 0.0f);
+    else if (x.scalar_type() == torch::kDouble) as(0.0, 0.0);
+    else alike ? as(__nv_bfloat16(), __nv_bfloat16()) : as(__nv_bfloat16(), 0.0f);
 }
 
 std::vector<torch::Tensor> forward(torch::Tensor x, torch::Tensor weight, double eps) {
     check_arguments(x, weight);
     const c10::cuda::CUDAGuard guard(x.device());
+    x = x.contiguous();
+    weight = weight.contiguous();
     const int64_t width = weight.numel(), rows = width ? x.numel() / width : 0;
-    const Forward call = {x.contiguous(), weight.contiguous(), torch::empty(x.sizes(), x.options()),
-                          torch::empty({rows}, x.options()), rows, width, eps, c10::cuda::getCurrentCUDAStream()};
-    if (rows) run(call, aligned({&call.x, &call.weight}));  // a launch of no blocks is an error
-    return {call.y, call.inv_rms};
+    const auto y = torch::empty(x.sizes(), x.options()), inv_rms = torch::empty({rows}, sum_options(x));
+    if (rows == 0) return {y, inv_rms};  // a launch of no blocks is an error
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+    run<Forward>(x, weight, aligned({&x, &weight}), x, weight, y, inv_rms, rows, width, eps, stream);
+    return {y, inv_rms};
 }
 
 std::vector<torch::Tensor> backward(torch::Tensor dy, torch::Tensor x, torch::Tensor weight, torch::Tensor inv_rms) {
@@ -401,14 +456,17 @@ std::vector<torch::Tensor> backward(torch::Tensor dy, torch::Tensor x, torch::Te
     check_like("dy", dy, x);
     TORCH_CHECK(dy.sizes() == x.sizes(), "rms_norm: dy has shape ", dy.sizes(), " but x has shape ", x.sizes());
     const c10::cuda::CUDAGuard guard(x.device());
+    dy = dy.contiguous();
+    x = x.contiguous();
+    weight = weight.contiguous();
     const int64_t width = weight.numel(), rows = width ? x.numel() / width : 0;
     TORCH_CHECK(inv_rms.numel() == rows, "rms_norm: ", rows, " rows, but ", inv_rms.numel(), " inverse roots");
-    const auto dweight = rows ? torch::empty(weight.sizes(), x.options()) : torch::zeros(weight.sizes(), x.options());
-    const Backward call = {dy.contiguous(), x.contiguous(), weight.contiguous(), inv_rms,
-                           torch::empty(x.sizes(), x.options()), dweight, rows, width,
-                           c10::cuda::getCurrentCUDAStream()};
-    if (rows) run(call, aligned({&call.dy, &call.x, &call.weight}));
-    return {call.dx, call.dweight};
+    const auto dx = torch::empty(x.sizes(), x.options());
+    if (rows == 0) return {dx, torch::zeros(weight.sizes(), weight.options())};
+    const auto dweight = torch::empty(weight.sizes(), weight.options());
+    const cudaStream_t stream = c10::cuda::getCurrentCUDAStream();
+    run<Backward>(x, weight, aligned({&dy, &x, &weight}), dy, x, weight, inv_rms, dx, dweight, rows, width, stream);
+    return {dx, dweight};
 }
 """
 
