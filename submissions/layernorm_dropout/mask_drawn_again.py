@@ -456,6 +456,12 @@ T* data(const torch::Tensor& tensor) {
     return static_cast<T*>(tensor.data_ptr());
 }
 
+// Rows of fp64, or of 16 bits that are no whole packs, are seldom met: one way through them is built, not three.
+template <typename T>
+constexpr bool is_seldom(int size) {
+    return size == 1 && !std::is_same_v<T, float>;
+}
+
 template <typename T, typename W>
 struct Forward {
     using A = Sum<T>;
@@ -490,8 +496,10 @@ struct Forward {
     template <int kSize>
     void run() const {
         const int64_t packs = width / kSize;
-        if (packs <= 256) return by_rows<kSize, 1>(packs);
-        if (packs <= forward_packs(kSize) * kMaxThreads) return by_rows<kSize, forward_packs(kSize)>(packs);
+        if constexpr (!is_seldom<T>(kSize)) {
+            if (packs <= 256) return by_rows<kSize, 1>(packs);
+            if (packs <= forward_packs(kSize) * kMaxThreads) return by_rows<kSize, forward_packs(kSize)>(packs);
+        }
         by_chunks<kSize>(packs);
     }
 };
@@ -560,8 +568,10 @@ struct Backward {
     template <int kSize>
     void run() const {
         const int64_t packs = width / kSize;
-        if (packs <= 256) return by_rows<kSize, 1>(packs);
-        if (packs <= backward_packs(kSize) * kMaxThreads) return by_rows<kSize, backward_packs(kSize)>(packs);
+        if constexpr (!is_seldom<T>(kSize)) {
+            if (packs <= 256) return by_rows<kSize, 1>(packs);
+            if (packs <= backward_packs(kSize) * kMaxThreads) return by_rows<kSize, backward_packs(kSize)>(packs);
+        }
         by_chunks<kSize>(packs);
     }
 };
@@ -571,7 +581,7 @@ template <template <typename, typename> typename Call, typename... Arguments>
 void run(const torch::Tensor& x, const torch::Tensor& weight, bool packed, const Arguments&... arguments) {
     const auto as = [&](auto of_x, auto of_weight) {
         const Call<decltype(of_x), decltype(of_weight)> call = {arguments...};
-        constexpr int kSize = 16 / sizeof(of_x);
+        constexpr int kSize = sizeof(of_x) > 4 ? 1 : 16 / sizeof(of_x);
         packed && weight.numel() % kSize == 0 ? call.template run<kSize>() : call.template run<1>();
     };
     const bool alike = weight.scalar_type() == x.scalar_type();
