@@ -39,7 +39,7 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class EmulatorBuilding:
-    """The emulator is built first, which takes about a minute, once for each version of it and of torch."""
+    """The emulator is built first, which takes about half a minute, once for each version of it and of torch."""
 
 
 @dataclass(frozen=True)

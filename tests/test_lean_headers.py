@@ -77,15 +77,16 @@ def test_what_they_leave_out_is_an_error_and_not_something_else(tmp_path):
 @pytest.fixture
 def toolchain(monkeypatch):
     """One for a GPU elsewhere. What torch is asked to build, and with how many headers of ours, is kept in `asked`; it
-    `refuses` so many of them."""
+    `refuses` so many of them, and `says` why."""
     monkeypatch.setattr(TorchToolchain, "asked", [], raising=False)
     monkeypatch.setattr(TorchToolchain, "refuses", 0, raising=False)
+    monkeypatch.setattr(TorchToolchain, "says", "", raising=False)
 
     def compile_by_torch(self, extension, module_name, folder, *headers):
         self.asked.append([sorted(path.name for path in Path(header).iterdir()) for header in headers])
         self.folders = headers
         if len(self.asked) <= self.refuses:
-            raise BuildFailed(f"error {len(self.asked)}")
+            raise BuildFailed(self.says or f"error {len(self.asked)}")
         return folder / "made", ()
 
     monkeypatch.setattr(TorchToolchain, "compile_by_torch", compile_by_torch)
@@ -135,3 +136,35 @@ def test_a_torch_with_other_headers_is_used_as_it_is(toolchain, tmp_path):
     toolchain._headers = tmp_path / "elsewhere"
     toolchain.compile(extension(), "lean", tmp_path)
     assert toolchain.asked == [[]]
+
+
+UNDEFINED = 'mine.cu:7: identifier "blokDim" is undefined'
+
+
+def test_what_no_header_of_torchs_can_mend_is_not_built_again(toolchain, tmp_path):
+    toolchain.refuses, toolchain.says = 2, UNDEFINED
+    with pytest.raises(BuildFailed, match="blokDim"):
+        toolchain.compile(extension(), "lean", tmp_path)
+    assert len(toolchain.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("errors", "source", "own"),
+    [
+        (UNDEFINED, SOURCE, True),
+        (f"{UNDEFINED}\nmine.cu:9: 'shared_sumz' was not declared in this scope", SOURCE, True),
+        ('mine.cu:7: identifier "AT_DISPATCH_INDEX_TYPES" is undefined', SOURCE, False),  # a macro of torch's
+        ('mine.cu:7: identifier "INT_MAX" is undefined', SOURCE, False),  # of a header that torch's include
+        (f'{UNDEFINED}\nmine.cu:8: class "at::Tensor" has no member "matmul"', SOURCE, False),
+        (f"{UNDEFINED}\n… and 3 more errors", SOURCE, False),
+        (UNDEFINED, f"#ifdef C10_API\n#endif\n{SOURCE}", False),
+        ("", SOURCE, False),
+    ],
+)
+def test_in_doubt_all_headers_are_tried(errors, source, own):
+    assert lean.are_of_the_source(errors, INCLUDE, extension(source)) is own
+
+
+def test_without_a_compiler_all_headers_are_tried(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    assert not lean.are_of_the_source(UNDEFINED, INCLUDE, extension())

@@ -4,12 +4,16 @@ torch/types.h declares all of torch's operators, some 2,500, and each method of 
 three times for a source of kernels and g++ once for its bindings, which is most of a build. What is written here is
 torch's own text with declarations left out. Compilers look in the folder before torch's.
 
-What a source uses and these headers leave out is an error of the compiler; the extension is then built with torch's.
+What a source uses and these headers leave out is an error of the compiler; the extension is then built with torch's,
+unless the error is one that torch's headers cannot mend.
 """
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sysconfig
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
@@ -43,6 +47,11 @@ _OPERATOR_INCLUDE = re.compile(r"^#include <ATen/ops/(\w+)\.h>\n", re.MULTILINE)
 _CONTAINER_INCLUDE = re.compile(r"^#include [^\n]*TensorDataContainer\.h>\n", re.MULTILINE)
 # Its definitions go over many lines and stay.
 _LONG_FACTORY = "from_blob"
+
+# nvcc's and g++'s word for a name that nothing declares, behind the place.
+_UNKNOWN = re.compile(r"^\S+:\d+: (?:identifier \"(\w+)\" is undefined$|'(\w+)' was not declared in this scope)")
+_CONDITION = re.compile(r"^\s*#\s*if", re.MULTILINE)
+PREPROCESSING_S = 60
 
 _EXTENSION = "torch/extension.h"
 _TENSORS = "#include <ATen/core/Tensor.h>\n"
@@ -111,6 +120,32 @@ def write(folder: Path, include: Path, extension: Extension) -> None:
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"#pragma once\n{text}")
+
+
+def are_of_the_source(errors: str, include: Path, extension: Extension) -> bool:
+    """Whether all of torch's headers would leave these errors, a line each, as they are: each is about a name that is
+    nowhere in them, nor in what they include. In doubt they would not."""
+    found = [_UNKNOWN.match(line) for line in errors.splitlines()]
+    chosen = any(_CONDITION.search(piece.text) for piece in (*extension.cuda_sources, *extension.cpp_sources))
+    if chosen or not found or not all(found):  # a condition may be one that only they fulfil
+        return False
+    text = _preprocessed(include)
+    names = {match[1] or match[2] for match in found if match}
+    return bool(text) and not any(re.search(rf"\b{name}\b".encode(), text) for name in names)
+
+
+def _preprocessed(include: Path) -> bytes:
+    """All of torch's headers with their macros; empty where they cannot be had."""
+    folders = (include, include / "torch/csrc/api/include", sysconfig.get_paths()["include"])
+    command = [os.environ.get("CXX", "c++"), "-E", "-dD", "-std=c++20", *(f"-I{folder}" for folder in folders)]
+    try:
+        done = subprocess.run(
+            [*command, "-x", "c++", "-"], input=f"#include <{_EXTENSION}>\n".encode(), capture_output=True,
+            timeout=PREPROCESSING_S,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return b""
+    return b"" if done.returncode else done.stdout
 
 
 def _including(operators: Iterable[str]) -> str:

@@ -71,9 +71,13 @@ class TorchToolchain:
                 "load_inline was given cuda_sources, and this run is on the CPU. Use --device cuda or emulator."
             )
         if lean.may_do(extension):
-            with contextlib.suppress(BuildFailed, OSError), tempfile.TemporaryDirectory(dir=folder) as headers:
+            with contextlib.suppress(OSError), tempfile.TemporaryDirectory(dir=folder) as headers:
                 lean.write(Path(headers), self._headers, extension)
-                return self.compile_by_torch(extension, module_name, folder, headers)
+                try:
+                    return self.compile_by_torch(extension, module_name, folder, headers)
+                except BuildFailed as error:
+                    if lean.are_of_the_source(str(error), self._headers, extension):
+                        raise
         return self.compile_by_torch(extension, module_name, folder)
 
     def compile_by_torch(

@@ -17,7 +17,7 @@ from harness.reasons import Reason
 # What a silent worker holds is looked at so often.
 POLL_S = 0.05
 
-# The emulator is compiled at its first use, which takes a minute on two cores.
+# The emulator is compiled at its first use, which takes half a minute on two cores.
 STARTUP_TIMEOUT_S = 600.0
 
 

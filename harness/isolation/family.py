@@ -56,7 +56,7 @@ class Family:
 
     def kill(self) -> None:
         """Kill its group and wait for nothing; `end` does the rest."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
+        with contextlib.suppress(ProcessLookupError, PermissionError, HarnessError):  # it may never have been started
             os.killpg(self._process.pid, signal.SIGKILL)
 
     def end(self) -> None:

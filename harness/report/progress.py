@@ -124,7 +124,7 @@ def _notice(event: Event) -> str:
     """A sentence for who waits or has asked for what does nothing; empty for other events."""
     match event:
         case EmulatorBuilding():
-            return "The emulator is built, once for this version of it and of torch: about a minute."
+            return "The emulator is built, once for this version of it and of torch: about half a minute."
         case LeftOut():
             return f"Left out: {event.name}, {event.why}."
         case WithoutEffect():

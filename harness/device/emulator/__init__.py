@@ -50,7 +50,7 @@ __all__ = [
 
 
 def is_prepared(cache: Path, submissions: Iterable[Path], *, check: bool) -> bool:
-    """Whether `prepare` has nothing to build, which takes up to a minute."""
+    """Whether `prepare` has nothing to build, which takes half a minute."""
     return not unprepared(cache, submissions, check=check)
 
 
