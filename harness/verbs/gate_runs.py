@@ -81,18 +81,16 @@ class Runner:
         for job in self._jobs(targets):
             self._do(job)
         candidates = [self._candidate(target) for target in targets]
-        environment = _environment() | {"isolation": self._isolation}
+        environment = self._environment() | {"isolation": self._isolation}
         evaluations = [ran.evaluation for found in self._found.values() for ran in found.ran]
         paths = {target.submission.path for target in targets} | {target.problem for target in targets}
         texts = [path.read_bytes() for path in paths if path.is_file()]
+        shown = {(t.submission.name, t.submission.sha256): shown_path(t.submission.path) for t in targets}
         return Gated(
             Results(schema=SCHEMA, environment=environment, evaluations=evaluations),
             decide(candidates, self._config, self._remarks),
             {hashlib.sha256(text).hexdigest(): text for text in texts},
-            {
-                (target.submission.name, target.submission.sha256): shown_path(target.submission.path)
-                for target in targets
-            },
+            shown,
         )
 
     # ------------------------------------------------------------------ what is run
@@ -136,7 +134,7 @@ class Runner:
     def _beside_best(self, job: _Job, target: Target, folder: Path) -> None:
         from harness.gate import slower  # scipy.stats takes a second to load
 
-        chosen = gate_best.find(target, job.device, self._config, self._db, _environment())
+        chosen = gate_best.find(target, job.device, self._config, self._db, self._environment())
         beside = gate_best.written(chosen, self._db, folder)
         if chosen.why_not:
             self._remark(target, f"no-slower-than-best left out: {chosen.why_not}.")
@@ -217,6 +215,12 @@ class Runner:
                 if keeper and keeper.failure:
                     self._remarks.append(Remark("", keeper.failure))
 
+    @staticmethod
+    def _environment() -> dict[str, Any]:
+        from harness.environment import describe
+
+        return describe()
+
     # ------------------------------------------------------------------ what came out
 
     def _candidate(self, target: Target) -> Candidate:
@@ -247,12 +251,6 @@ class Runner:
 
     def _remark(self, target: Target, text: str) -> None:
         self._remarks.append(Remark(shown_path(target.submission.path), text))
-
-
-def _environment() -> dict[str, Any]:
-    from harness.environment import describe
-
-    return describe()
 
 
 def _needs_check(target: Target) -> bool:
