@@ -128,7 +128,8 @@ def judged_s(paths: Sequence[Path], arguments: argparse.Namespace, watched: Watc
 def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from harness.device.choose import visible_gpus
 
-    if arguments.jobs is None and len(gpus := visible_gpus()) > 1:
+    on_gpus = arguments.jobs is None and arguments.device in (None, "cuda")
+    if on_gpus and len(gpus := visible_gpus()) > 1:
         return {**_measured_on(gpus[0], len(gpus), arguments, folder), "several": _on_several(arguments, folder)}
     source = arguments.submission.read_text()
     # What all need is built here, and torch's compiler has what it keeps. In a process of its own: one that stayed on a
@@ -142,10 +143,9 @@ def measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if arguments.again and watched.times_us:
         print("Again, with nothing to build:", flush=True)
         judged_s(variants[: arguments.again], arguments, again)
-    lanes = arguments.jobs or 1
     return {
         "submission": arguments.submission.stem,
-        **_together(arguments, together_s, watched, lanes),
+        **_together(arguments, together_s, watched, arguments.jobs or 1),
         "alone_s": alone_s,
         "timed": arguments.timing,
         "effort": "quick" if arguments.quick else "usual",

@@ -153,6 +153,7 @@ def test_what_no_header_of_torchs_can_mend_is_not_built_again(toolchain, tmp_pat
     [
         (UNDEFINED, SOURCE, True),
         (f"{UNDEFINED}\nmine.cu:9: 'shared_sumz' was not declared in this scope", SOURCE, True),
+        ("mine.cu:9: ‘shared_sumz’ was not declared in this scope; did you mean ‘shared_sum’?", SOURCE, True),
         ('mine.cu:7: identifier "AT_DISPATCH_INDEX_TYPES" is undefined', SOURCE, False),  # a macro of torch's
         ('mine.cu:7: identifier "INT_MAX" is undefined', SOURCE, False),  # of a header that torch's include
         (f'{UNDEFINED}\nmine.cu:8: class "at::Tensor" has no member "matmul"', SOURCE, False),

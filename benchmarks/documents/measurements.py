@@ -368,7 +368,7 @@ def full_machine(folder: Path) -> str:
         ["of the run the device was idle", f"{1 - content['busy_s'] / content['lanes'] / content['together_s']:.0%}"],
     ]
     if several := content.get("several"):
-        times = content["together_s"] / content["count"] * several["count"] / several["together_s"]
+        times = content["together_s"] / several["together_s"]
         rows.append([f"{several['count']} on {several['lanes']} GPUs", f"{several['together_s']:.0f} s"])
         rows.append(["times as fast as one GPU", f"{times:.2f}"])
     if content.get("timed"):

@@ -49,7 +49,7 @@ _CONTAINER_INCLUDE = re.compile(r"^#include [^\n]*TensorDataContainer\.h>\n", re
 _LONG_FACTORY = "from_blob"
 
 # nvcc's and g++'s word for a name that nothing declares, behind the place.
-_UNKNOWN = re.compile(r"^\S+:\d+: (?:identifier \"(\w+)\" is undefined$|'(\w+)' was not declared in this scope)")
+_UNKNOWN = re.compile(r"^\S+:\d+: (?:identifier \"(\w+)\" is undefined$|['‘](\w+)['’] was not declared in this scope)")
 _CONDITION = re.compile(r"^\s*#\s*if", re.MULTILINE)
 PREPROCESSING_S = 60
 

@@ -29,11 +29,7 @@ class TimedCases:
     """The cases that are timed, and how many others could be."""
 
     cases: Sequence[Case]
-    untimed: int = 0
-
-    @property
-    def names(self) -> list[str]:
-        return [case.name for case in self.cases]
+    untimed: int
 
 
 @dataclass(frozen=True)
@@ -97,7 +93,7 @@ class Contest:
             self._timer = Timer(self._device, self._problem, self._settings, self._null)
         notes: list[Note] = []
         if self._timed.untimed:
-            notes.append(OneCaseTimed(case=self._timed.names[0], untimed=self._timed.untimed))
+            notes.append(OneCaseTimed(case=self._timed.cases[0].name, untimed=self._timed.untimed))
         timed: list[CaseTimes] = []
         places = {result.name: place for place, result in enumerate(results)}
         for case in self._timed.cases:
