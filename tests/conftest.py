@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.process import SPINS_BRIEFLY
+from harness.process import HAS_LARGE_PAGES, SPINS_BRIEFLY
 from tests import machine
 
 # The files that take longest, for the others to fill the cores beside them. The documents judge a third of what
@@ -27,7 +27,7 @@ FIRST = (
 )
 
 # Torch's threads in the tests' own processes, as in a judge: they would spin where three tests share two cores.
-for name, value in SPINS_BRIEFLY.items():
+for name, value in {**SPINS_BRIEFLY, **HAS_LARGE_PAGES}.items():
     os.environ.setdefault(name, value)
 
 # What tests judge is not kept where their user's evaluations are. Processes of pytest-xdist get it from their first.
