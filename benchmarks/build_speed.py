@@ -3,7 +3,7 @@
 
     python benchmarks/build_speed.py [SUBMISSION…] [--runs N] [--architecture 9.0] [--json FILE]
 
-Each submission is built as it is, and with torch/extension.h at the beginning of its kernels, as most examples have
+Each submission is built as it is, and one with kernels with torch/extension.h at their beginning, as most examples have
 it. Both ways of building follow each other, in empty folders, with the same compilers, flags and two jobs.
 """
 
@@ -36,7 +36,7 @@ def extensions(path):
     from harness.protocol.extension import SourceText
 
     for extension in written(path):
-        yield path.stem, extension  # without kernels both build alike
+        yield path.stem, extension
         first = SourceText(EXTENSION_HEADER)
         if extension.cuda_sources:
             yield f"{path.stem}, torch/extension.h", replace(extension, cuda_sources=(first, *extension.cuda_sources))
@@ -56,10 +56,10 @@ def main():
     from harness.build.torch_toolchain import TorchToolchain
 
     process.prepare()
-    toolchain = TorchToolchain(cuda=True, architecture=arguments.architecture)
     measured = {}
     for path in arguments.submissions:
         for shown, extension in extensions(path):
+            toolchain = TorchToolchain(cuda=bool(extension.cuda_sources), architecture=arguments.architecture)
             ours, torchs = [], []
             try:
                 for _ in range(arguments.runs):

@@ -151,6 +151,7 @@ def cpu() -> Plan:
         [_on_cpu("pool_of_faults", 600, ("benchmarks/pool_of_faults.py",), ("--count", "4"), ("tests/hostile",))],
         [_on_cpu("full_machine", 330, full, ("--count", "2", "--alone", "1"), (FOURTH_RUNG,))],
         [_on_cpu("cluster_simulation", 240, cluster, ("--count", "4", "--actors", "2"), ("tests/hostile",))],
+        [_on_cpu("build_speed", 80, ("benchmarks/build_speed.py", ON_CPU), ("--runs", "1"), (ON_CPU,))],
         [_on_cpu("cold_gate", 130, cold, (), (f"{LADDER}/rung3_warp_shuffle.py",))],
         [_on_cpu("same_twice_cpu_vectorised", 60, twice, ONE_TIMED_CASE, (ON_CPU, "problems/layernorm.py"))],
     ]
@@ -203,7 +204,7 @@ def _evaluation(problem: Problem, against: str) -> Step:
     for_more = any(read_submission(file).also_for for file in files)
     alone = ("--problem", problem.name) if for_more else ()
     parts = sum(case.timed for case in problem.cases) * (2 if problem.gradients is not None else 1)
-    on_cpu = 25 * sum("cuda_sources" not in file.read_text() for file in files)
+    on_cpu = 10 * sum("cuda_sources" not in file.read_text() for file in files)
     out = ("--json", f"{FOLDER}/{problem.name}.json")
     of_a_part = 1.2 * (1 + against.count(","))  # called and captured; of a training step half is called alone
     seconds = 20 + len(files) * (3 + 0.05 * len(problem.cases) + of_a_part * parts) + on_cpu
@@ -407,7 +408,7 @@ def _build_speed() -> Step:
         files=("build_speed.json",),
         seconds=200,
         limit_s=600,
-        dry_run=(program, f"{LADDER}/cpu_vectorised.py", "--architecture", "9.0", "--runs", "1", *out),
+        dry_run=(program, ON_CPU, "--runs", "1", *out),
         reads=(f"{LADDER}/rung3_warp_shuffle.py",),
     )
 

@@ -1,5 +1,5 @@
-"""Extensions for GPUs are compiled with less of torch's headers first: the same functions come out, and what needs more
-gets all."""
+"""Extensions are compiled with less of torch's headers first: the same functions come out, and what needs more gets
+all."""
 
 import importlib.util
 from pathlib import Path
@@ -49,7 +49,11 @@ def built(source: str, folder: Path, functions=("scaled", "made")):
     lean.write(headers, INCLUDE, extension(source))
     asked = Extension("lean", (SourceText(source),), (), tuple((name, name) for name in functions))
     library, _ = TorchToolchain(cuda=False).compile_by_torch(asked, "lean", folder, str(headers))
-    spec = importlib.util.spec_from_file_location("lean", library)
+    return loaded("lean", library)
+
+
+def loaded(name: str, library: Path):
+    spec = importlib.util.spec_from_file_location(name, library)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -67,6 +71,30 @@ def test_functions_compiled_with_less_do_what_torch_says(tmp_path):
     assert torch.equal(summed, x.abs().sum(0)) and torch.equal(doubled, x.double())
     declared = (tmp_path / "headers/ATen/core/TensorBody.h").read_text()
     assert "Tensor::abs()" in declared and "Tensor::matmul(" not in declared
+
+
+HOST = """
+torch::Tensor doubled(torch::Tensor x) {
+  auto result = torch::empty_like(x);
+  at::parallel_for(0, x.numel(), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; i++) result.data_ptr<float>()[i] = 2 * x.data_ptr<float>()[i];
+  });
+  return result;
+}
+"""
+
+
+def host(source: str) -> Extension:
+    return Extension("host", (SourceText(source),), (), (("doubled", ""),))
+
+
+def test_cpp_without_kernels_is_compiled_with_less_as_load_inline_takes_it(tmp_path, monkeypatch):
+    asked = []
+    by_torch = TorchToolchain.compile_by_torch
+    monkeypatch.setattr(TorchToolchain, "compile_by_torch", lambda *given: asked.append(given[4:]) or by_torch(*given))
+    library, _ = TorchToolchain(cuda=False).compile(host(HOST), "host", tmp_path)
+    assert torch.equal(loaded("host", library).doubled(torch.arange(9.0)), 2 * torch.arange(9.0))
+    assert len(asked) == len(asked[0]) == 1, "once, with one folder of headers"
 
 
 def test_what_they_leave_out_is_an_error_and_not_something_else(tmp_path):
@@ -122,6 +150,12 @@ def test_an_error_is_that_of_torchs_own_headers(toolchain, tmp_path):
 )
 def test_sources_that_say_that_they_need_more_get_all_at_once(toolchain, tmp_path, source, cpp):
     toolchain.compile(extension(source, cpp), "lean", tmp_path)
+    assert toolchain.asked == [[]]
+
+
+@pytest.mark.parametrize("header", ["torch/all.h", "torch/csrc/autograd/python_variable.h"])
+def test_cpp_that_says_that_it_needs_more_gets_all_at_once(toolchain, tmp_path, header):
+    toolchain.compile(host(f"#include <{header}>\n{HOST}"), "host", tmp_path)
     assert toolchain.asked == [[]]
 
 

@@ -1,8 +1,9 @@
 """Less of torch's headers for one extension: of what they declare that which its sources name.
 
 torch/types.h declares all of torch's operators, some 2,500, and each method of a tensor calls one. nvcc parses them
-three times for a source of kernels and g++ once for its bindings, which is most of a build. What is written here is
-torch's own text with declarations left out. Compilers look in the folder before torch's.
+three times for a source of kernels and g++ once for its bindings, or for C++ without kernels, and before the latter
+torch's whole C++ frontend: that is most of a build. What is written here is torch's own text with declarations left
+out. Compilers look in the folder before torch's.
 
 What a source uses and these headers leave out is an error of the compiler; the extension is then built with torch's,
 unless the error is one that torch's headers cannot mend.
@@ -68,9 +69,10 @@ _FIXED = {
     "ATen/DeviceGuard.h": "",
     # torch/types.h includes it and uses nothing of it.
     "torch/library.h": "",
-    # Without the C++ frontend; bindings are compiled by g++ alone.
+    # Without the C++ frontend; bindings, and loops on processors, are compiled by g++ alone.
     _EXTENSION: """#include <torch/types.h>
 #ifndef __CUDACC__
+#include <ATen/Parallel.h>
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 #endif
@@ -94,7 +96,9 @@ def may_do(extension: Extension) -> bool:
     """Whether less may be enough for its sources. The compilers have the last word."""
     kernels = [piece.text for piece in extension.cuda_sources]
     others = [piece.text for piece in extension.cpp_sources]
-    return bool(kernels) and not any(map(_MORE.search, (*kernels, *others))) and not any(map(PYTHON.search, kernels))
+    if any(map(_MORE.search, (*kernels, *others))):
+        return False
+    return not any(map(PYTHON.search, kernels)) if kernels else not any(map(_INNER.search, others))
 
 
 def write(folder: Path, include: Path, extension: Extension) -> None:

@@ -65,7 +65,7 @@ class TorchToolchain:
         return "\n".join(parts)
 
     def compile(self, extension: Extension, module_name: str, folder: Path) -> tuple[Path, tuple[KernelResources, ...]]:
-        """See harness.build.extension.Toolchain. Sources of kernels are tried with less of torch's headers first."""
+        """See harness.build.extension.Toolchain. Sources are tried with less of torch's headers first."""
         if extension.cuda_sources and not self._architecture:
             raise BuildFailed(
                 "load_inline was given cuda_sources, and this run is on the CPU. Use --device cuda or emulator."

@@ -28,6 +28,7 @@ ALSO_FOR = ["layernorm_dtypes"]  # one kernel for all dtypes
 
 CPP = r"""
 #include <ATen/Parallel.h>
+#include <ATen/TensorIterator.h>
 #include <torch/extension.h>
 #include <algorithm>
 #include <cmath>
