@@ -1,4 +1,5 @@
-"""`python -m harness.build.torch_compiler`: one call of PyTorch's `load_inline`, read as JSON from stdin.
+"""One call of PyTorch's `load_inline`, in a process of its own: a fork of one that has loaded torch, or
+`python -m harness.build.torch_compiler`, which reads it as JSON from stdin.
 
 A process of its own gives the compilers' output in one place, and keeps a half-built extension out of
 the worker. Loading the result here finds missing symbols while they still are a build error.
@@ -9,12 +10,21 @@ from __future__ import annotations
 import json
 import os
 import sys
+from typing import Any, NoReturn
 
 import torch.utils.cpp_extension as cpp_extension
 
 
-def main() -> int:
-    request = json.load(sys.stdin)
+def compile_in_fork(request: dict[str, Any], environment: dict[str, str], output: int) -> None:
+    """Compile in this process, a fork, printing to the file `output`; it ends with 1 where that fails."""
+    for printed_to in (1, 2):
+        os.dup2(output, printed_to)
+    os.environ.update(environment)
+    _end(compile_by_torch(request))
+
+
+def compile_by_torch(request: dict[str, Any]) -> int:
+    """Call `load_inline` with `request`; 1 where that fails, and it is printed why."""
     cuda_sources = request.pop("cuda_sources") or None
     functions = request.pop("functions") or None
     try:
@@ -27,7 +37,10 @@ def main() -> int:
     return 0
 
 
-if __name__ == "__main__":
-    code = main()
+def _end(code: int) -> NoReturn:
     sys.stdout.flush()
     os._exit(code)  # what remains is torch taking itself apart, for half a second
+
+
+if __name__ == "__main__":
+    _end(compile_by_torch(json.load(sys.stdin)))

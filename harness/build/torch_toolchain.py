@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import platform
 import subprocess
@@ -11,6 +12,7 @@ import sys
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from harness.build import lean
 from harness.build.compiler_output import kernel_resources, short_errors
@@ -20,6 +22,7 @@ from harness.records import KernelResources
 
 # A compiler that needs longer than this is taken to hang; a large CUTLASS kernel takes two minutes.
 BUILD_TIMEOUT_S = 900
+_HANGS = f"The compiler did not finish within {BUILD_TIMEOUT_S} s."
 
 
 @cache
@@ -43,10 +46,13 @@ class TorchToolchain:
     # Line information lets profilers and checkers name lines, and changes no instruction: one build does for all.
     _NVCC_FLAGS = ("-Xptxas=-v", "-lineinfo")
 
-    def __init__(self, cuda: bool, architecture: str = "") -> None:
+    def __init__(self, cuda: bool, architecture: str = "", *, forks: bool = False) -> None:
+        """With `forks` the process that compiles is forked from this one, which has loaded torch, has no CUDA context
+        and runs nothing else."""
         import torch
 
         self._architecture = (architecture or architecture_here()) if cuda else ""
+        self._forks = forks
         self._headers = Path(torch.__file__).parent / "include"
         self._torch = f"{torch.__version__} {torch.version.cuda} {torch._C._GLIBCXX_USE_CXX11_ABI}"
 
@@ -97,19 +103,42 @@ class TorchToolchain:
             # Not every torch knows it.
             **({"no_implicit_headers": True} if extension.no_implicit_headers else {}),
         }
-        environment = {**os.environ, "TORCH_CUDA_ARCH_LIST": self._architecture, "MAX_JOBS": "2"}
-        try:
-            process = subprocess.run(
-                [sys.executable, "-m", "harness.build.torch_compiler"],
-                input=json.dumps(request),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                env=environment,
-                timeout=BUILD_TIMEOUT_S,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise BuildFailed(f"The compiler did not finish within {BUILD_TIMEOUT_S} s.") from error
-        if process.returncode:
-            raise BuildFailed(short_errors(process.stdout))
-        return folder / f"{module_name}.so", kernel_resources(process.stdout)
+        environment = {"TORCH_CUDA_ARCH_LIST": self._architecture, "MAX_JOBS": "2"}
+        code, printed = (_by_fork if self._forks else _by_program)(request, environment)
+        if code:
+            raise BuildFailed(short_errors(printed))
+        return folder / f"{module_name}.so", kernel_resources(printed)
+
+
+def _by_program(request: dict[str, Any], environment: dict[str, str]) -> tuple[int, str]:
+    """Have a program of its own compile; its exit code, and what it printed. Raises BuildFailed for one that hangs."""
+    try:
+        process = subprocess.run(
+            [sys.executable, "-m", "harness.build.torch_compiler"],
+            input=json.dumps(request),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **environment},
+            timeout=BUILD_TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BuildFailed(_HANGS) from error
+    return process.returncode, process.stdout
+
+
+def _by_fork(request: dict[str, Any], environment: dict[str, str]) -> tuple[int, str]:
+    """As `_by_program`, by a fork of this process: to load torch takes as long as some sources."""
+    from harness.build import torch_compiler
+
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        process = multiprocessing.get_context("fork").Process(
+            target=torch_compiler.compile_in_fork, args=(request, environment, output.fileno())
+        )
+        process.start()
+        process.join(BUILD_TIMEOUT_S)
+        if process.exitcode is None:
+            process.kill()
+            raise BuildFailed(_HANGS)
+        output.seek(0)
+        return process.exitcode, output.read()

@@ -84,6 +84,13 @@ class Starter:
             worker.end()  # its zygote was killed before it forked this one
         return self._start(keeps_compile_cache)
 
+    def take_builder(self) -> Worker:
+        """A worker that will build and nothing else. Compilers need no GPU: to reach it would take seconds of a
+        processor, and some of its memory."""
+        if self._device != "cuda":
+            return self.take()
+        return Worker("cpu", self._arena_fd, self._isolation, self._readable)
+
     def start_next(self, count: int) -> None:
         """Start the workers of the next `count` submissions together, once none is left of those started before;
         `take_next` gives them."""

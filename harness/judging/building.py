@@ -17,7 +17,7 @@ from harness import memory
 from harness.build.called import written
 from harness.build.entry import Entry
 from harness.build.extension import Toolchain
-from harness.device.toolchains import toolchain
+from harness.device.toolchains import architecture_of, toolchain
 from harness.errors import SubmissionError
 from harness.isolation.sandbox import PROCESSORS, Worker
 from harness.isolation.starter import Starter
@@ -169,10 +169,10 @@ class Builds:
     def _begin(self, entry: Entry, check: bool) -> Worker:
         if begun := self._ahead.take(entry.digest):
             return begun
-        worker = self._starter.take()
+        worker = self._starter.take_builder()
         try:
-            folder = str(worker.home.build_folder())
-            worker.tell(Build(entry.extension, folder, self._device, check, self._architecture))
+            folder, architecture = str(worker.home.build_folder()), self._architecture or architecture_of(self._device)
+            worker.tell(Build(entry.extension, folder, self._device, check, architecture))
         except BadMessage as error:
             worker.end()
             raise SubmissionError(Reason.BAD_MESSAGE, f"A build that cannot be asked for: {error}.") from None

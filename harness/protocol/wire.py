@@ -108,7 +108,7 @@ class Build(Struct, frozen=True, tag="build"):
     device: str
     check: bool = False
     architecture: str = ""
-    """Of a GPU elsewhere, such as 9.0; empty for the one here."""
+    """Of the GPU that it is built for, such as 9.0: the worker has none."""
 
 
 class NotBuilt(Struct, frozen=True):

@@ -17,7 +17,9 @@ from harness.protocol.wire import MAX_WANTED, Build, Built, Lent, NotBuilt, Requ
 
 def build(request: Build, emulator_cache: Path) -> Built:
     """Build what is asked for. A failure that says nothing of the sources gives no library, and no word."""
-    compilers = toolchain(request.device, emulator_cache, check=request.check, architecture=request.architecture)
+    compilers = toolchain(
+        request.device, emulator_cache, check=request.check, architecture=request.architecture, forks=True
+    )
     entry = Entry.of(request.extension, compilers, Path(request.folder))
     started = time.perf_counter()
     try:
