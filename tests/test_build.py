@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import intercept
+from harness.build import intercept, torch_toolchain
 from harness.build.compiler_output import kernel_resources, short_errors
+from harness.build.extension import BuildFailed
 from harness.build.locate import locate
 from harness.build.wrong_call import unknown_keyword
 from harness.isolation import builds
@@ -235,3 +236,16 @@ def test_what_load_inline_does_not_take_is_named_before_anything_is_built(call, 
 def test_what_torch_takes_beside_is_taken():
     assert {"use_pch", "keep_intermediates"} <= intercept._KEYWORDS
     assert "Did you mean 'keep_intermediates'" in str(unknown_keyword("keep_intermediate", intercept._KEYWORDS))
+
+
+@pytest.mark.parametrize("forks", [False, True])
+def test_a_compiler_that_hangs_is_a_build_that_failed(tmp_path, monkeypatch, forks):
+    compiler = tmp_path / "compiler"
+    compiler.write_text('#!/bin/sh\nfor word; do [ "$word" = -c ] && sleep 8; done\nexec c++ "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setattr(torch_toolchain, "BUILD_TIMEOUT_S", 4)
+    toolchain = torch_toolchain.TorchToolchain(cuda=False, forks=forks)
+    extension = Extension("slow", (SourceText("int answer() { return 41; }"),), no_implicit_headers=True)
+    with pytest.raises(BuildFailed, match="did not finish"):
+        toolchain.compile_by_torch(extension, "slow", tmp_path)

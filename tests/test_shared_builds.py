@@ -193,14 +193,16 @@ def test_what_may_run_a_program_or_read_other_files_is_not_shared(flags):
     assert not is_shared(Extension("a", (), **flags))
 
 
-def test_what_is_built_ahead_is_lent_to_who_asks_for_it(tmp_path, monkeypatch):
+# Who builds for a GPU needs none.
+@pytest.mark.parametrize(("device", "architecture"), [("cpu", ""), ("cuda", "9.0")])
+def test_what_is_built_ahead_is_lent_to_who_asks_for_it(tmp_path, monkeypatch, device, architecture):
     monkeypatch.setenv("KERNELGATE_CACHE", str(tmp_path / "cache"))
     path = tmp_path / "submission.py"
     path.write_text(NATIVE)
     memory = MemoryFile()
-    starter = Starter("cpu", memory.fd, choose_isolation("auto", "cpu"))
+    starter = Starter(device, memory.fd, choose_isolation("auto", "cpu"))
     try:
-        builds = Builds("cpu", starter)
+        builds = Builds(device, starter, architecture=architecture)
         builds.begin_ahead(read_submission(path), check=False)
         monkeypatch.delattr(Starter, "take")  # nobody else can build it
         order = builds.asked_for(Wanted(written(path)), check=False)
