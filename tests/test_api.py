@@ -58,9 +58,13 @@ def one_thread():
 
 def lanes(beside=()):
     """The processes that judge, of all pools of this one; without those `beside`."""
-    children = psutil.Process().children()
-    alive = [child for child in children if child not in beside and is_alive(child)]
-    return [child for child in alive if "harness.lanes.judging" in child.cmdline()]
+    return [child for child in psutil.Process().children() if child not in beside and is_lane(child)]
+
+
+def is_lane(process):
+    with contextlib.suppress(psutil.NoSuchProcess):  # it may end while it is looked at
+        return is_alive(process) and "harness.lanes.judging" in process.cmdline()
+    return False
 
 
 def is_alive(process):
@@ -288,7 +292,13 @@ def test_an_error_of_the_callers_function_is_the_callers(pool, error):
 
 def processes(beside):
     """Those that judge, without those `beside`, and all that they have started."""
-    return [process for lane in lanes(beside) for process in (lane, *lane.children(recursive=True))]
+    return [process for lane in lanes(beside) for process in (lane, *started_by(lane))]
+
+
+def started_by(process):
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.children(recursive=True)
+    return []
 
 
 class Reached:
