@@ -1,5 +1,6 @@
 """load_inline in a worker: located sources, a cache by content, and what compilers print."""
 
+import os
 import re
 from pathlib import Path
 
@@ -249,3 +250,24 @@ def test_a_compiler_that_hangs_is_a_build_that_failed(tmp_path, monkeypatch, for
     extension = Extension("slow", (SourceText("int answer() { return 41; }"),), no_implicit_headers=True)
     with pytest.raises(BuildFailed, match="did not finish"):
         toolchain.compile_by_torch(extension, "slow", tmp_path)
+
+
+def test_what_loading_a_build_runs_has_no_file_of_who_builds(tmp_path, monkeypatch):
+    monkeypatch.setenv("SEEN", str(tmp_path / "seen"))
+    source = """
+        #include <cstdlib>
+        #include <filesystem>
+        #include <fstream>
+        __attribute__((constructor)) void look() {
+            std::ofstream seen(std::getenv("SEEN"));
+            for (auto& file : std::filesystem::directory_iterator("/proc/self/fd"))
+                seen << file.path() << std::filesystem::read_symlink(file.path()) << "\\n";
+        }
+    """
+    arena = os.memfd_create("arena")
+    os.set_inheritable(arena, True)
+    extension = Extension("looks", (SourceText(source),), no_implicit_headers=True)
+    torch_toolchain.TorchToolchain(cuda=False, forks=True).compile_by_torch(extension, "looks", tmp_path)
+    os.close(arena)
+    seen = (tmp_path / "seen").read_text()
+    assert "/proc/self/fd/1" in seen and "arena" not in seen

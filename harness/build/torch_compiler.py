@@ -15,12 +15,21 @@ from typing import Any, NoReturn
 import torch.utils.cpp_extension as cpp_extension
 
 
-def compile_in_fork(request: dict[str, Any], environment: dict[str, str], output: int) -> None:
-    """Compile in this process, a fork, printing to the file `output`; it ends with 1 where that fails."""
-    for printed_to in (1, 2):
-        os.dup2(output, printed_to)
-    os.environ.update(environment)
-    _end(compile_by_torch(request))
+def compile_in_fork(request: dict[str, Any], environment: dict[str, str], output: int) -> int:
+    """The process id of a fork of this one that compiles, printing to the file `output`; it ends with 1 where that
+    fails. Loading what it has built runs the initialisers of a submission: of this one's files, such as the channel
+    to the judge and the arena, it has none."""
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        for printed_to in (1, 2):
+            os.dup2(output, printed_to)
+        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+        os.environ.update(environment)
+        _end(compile_by_torch(request))
+    finally:
+        os._exit(1)
 
 
 def compile_by_torch(request: dict[str, Any]) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 import platform
 import subprocess
@@ -13,6 +12,8 @@ import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from harness.build import lean
 from harness.build.compiler_output import kernel_resources, short_errors
@@ -132,13 +133,12 @@ def _by_fork(request: dict[str, Any], environment: dict[str, str]) -> tuple[int,
     from harness.build import torch_compiler
 
     with tempfile.TemporaryFile("w+", errors="replace") as output:
-        process = multiprocessing.get_context("fork").Process(
-            target=torch_compiler.compile_in_fork, args=(request, environment, output.fileno())
-        )
-        process.start()
-        process.join(BUILD_TIMEOUT_S)
-        if process.exitcode is None:
+        process = psutil.Process(torch_compiler.compile_in_fork(request, environment, output.fileno()))
+        try:
+            code = process.wait(BUILD_TIMEOUT_S)
+        except psutil.TimeoutExpired as error:
             process.kill()
-            raise BuildFailed(_HANGS)
+            process.wait()
+            raise BuildFailed(_HANGS) from error
         output.seek(0)
-        return process.exitcode, output.read()
+        return 1 if code is None else code, output.read()
