@@ -55,7 +55,8 @@ LEAN = Change("2026-11-26T13:55:35+00:00", "sources of kernels were compiled wit
 TOGETHER = Change(
     "2026-11-26T16:16:58+00:00", "long rounds had one probe, and workers of the next submissions loaded together"
 )
-SPEED = (KEYSTREAM, LEAN, TOGETHER)
+BUILDERS = Change("2026-11-26T20:40:48+00:00", "builds for a GPU made no CUDA context and loaded torch once")
+SPEED = (KEYSTREAM, LEAN, TOGETHER, BUILDERS)
 WARM_SPEED = (KEYSTREAM, TOGETHER)  # builds are there
 
 
