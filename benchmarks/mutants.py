@@ -95,6 +95,7 @@ MUTANTS = [
     *_of("timing/rounds/null_cost.py", SCHEDULE, changes={
         "played.elapsed_s - played.device_us / 1e6": "played.elapsed_s",
         "min((elapsed_s - self._last_s) * 1e6, LONGEST_NULL_US)": "0.0",
+        "longer.elapsed_s < 2 * shorter.elapsed_s": "True",
     }),
     *_of("timing/rounds/schedule.py", SCHEDULE, changes={
         "contender.null_s.append(costs[contender.name].elapsed_s)": "contender.null_s.append(0.0)",

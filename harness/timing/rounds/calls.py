@@ -18,8 +18,9 @@ MAX_CALLS = 256
 # The least time of a call through Python, even if it does nothing.
 SHORTEST_CALL_US = 8.0
 
-# The rounds of a slow contender may be so many times longer than wanted if they then have as many calls as the others'.
-LONGEST_ROUND = 2
+# The rounds of a slow contender may be so many times longer than wanted if they then have as many calls as the others':
+# one round of the null kernel then serves them all.
+LONGEST_ROUND = 2.5
 
 
 def choose_calls(call_us: Mapping[str, float], round_us: float, most: int) -> dict[str, int]:

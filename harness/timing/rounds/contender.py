@@ -33,7 +33,7 @@ class Contender:
     trusted: bool = False
     """Whether it runs only our own code and the problem's, and nothing of a submission."""
     calls: int = 1
-    """Calls of a round."""
+    """Calls of a round; 1 before they are chosen."""
     call_us: float = 0.0
     """An estimate of the time of a call, which decides how many calls a round has; 0 before there is one."""
     round_s: list[float] = field(default_factory=list)
@@ -58,8 +58,8 @@ class Contender:
     """Whether its rounds launch CUDA graphs of its calls."""
 
     def anew(self, *, captured: bool) -> Contender:
-        """The same worker without rounds."""
-        return Contender(self.name, self.worker, self.reader, trusted=self.trusted, captured=captured)
+        """The same worker without rounds. As many calls as a round had are what to begin with."""
+        return Contender(self.name, self.worker, self.reader, trusted=self.trusted, calls=self.calls, captured=captured)
 
     def start_again(self, calls: int) -> None:
         """Drop all rounds; further ones have so many calls."""

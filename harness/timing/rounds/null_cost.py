@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,15 +39,26 @@ class NullCost:
         as many calls and, `by_length`, of about the same length: none of them twice as long as another.
 
         Raises JudgeFailed when the null kernel fails."""
-        groups: dict[tuple[int, int], list[Round]] = {}
-        for played in rounds:
-            length = round(math.log2(played.elapsed_s)) if self._by_length else 0
-            groups.setdefault((played.calls, length), []).append(played)
         costs: dict[str, Cost] = {}
-        for (calls, _), group in groups.items():
-            cost = self._measure(calls, float(np.median([played.elapsed_s for played in group])))
+        for group in self._alike(rounds):
+            median_s = float(np.median([played.elapsed_s for played in group]))
+            cost = self._measure(group[0].calls, median_s)
             costs |= {played.contender.name: cost for played in group}
         return costs
+
+    def _alike(self, rounds: Sequence[Round]) -> list[list[Round]]:
+        """`rounds` in groups that one null round serves."""
+        groups: list[list[Round]] = []
+        for played in sorted(rounds, key=lambda played: (played.calls, played.elapsed_s)):
+            shortest = groups[-1][0] if groups else None
+            if shortest and shortest.calls == played.calls and self._lasts_alike(shortest, played):
+                groups[-1].append(played)
+            else:
+                groups.append([played])
+        return groups
+
+    def _lasts_alike(self, shorter: Round, longer: Round) -> bool:
+        return not self._by_length or longer.elapsed_s < 2 * shorter.elapsed_s
 
     def _measure(self, calls: int, elapsed_s: float) -> Cost:
         """A null round of `calls` that takes about `elapsed_s`, less the time that the device worked on its calls: the

@@ -24,10 +24,13 @@ class Running:
         self.left_out: dict[str, str] = {}
         """Why each contender that failed was left out, a sentence by its name."""
 
-    def warm_up(self, calls: int) -> list[Round]:
-        """A round of each that may compile, allocate and map memory: its time says little."""
+    def warm_up(self, calls: Mapping[str, int]) -> list[Round]:
+        """A round of each, `calls` by its name, that may compile, allocate and map memory: it may take longer than
+        others."""
         return self._everyone(
-            lambda contender: self._player.play(contender, calls, check_all_inputs=self._check_all_inputs())
+            lambda contender: self._player.play(
+                contender, calls[contender.name], check_all_inputs=self._check_all_inputs()
+            )
         )
 
     def play(self, calls: Mapping[str, int]) -> list[Round]:

@@ -17,10 +17,11 @@ from harness.timing.rounds.null_cost import Cost, NullCost
 from harness.timing.rounds.round import Round, RoundPlayer
 from harness.timing.rounds.running import Running
 
-# Calls of the first round, and of the probes from which the number of calls is chosen. A contender whose first round
-# was long keeps to the first number. The fastest probe counts: a round that a busy machine slowed would choose few
-# calls, and few calls say little. Where the first probe gives all the fewest calls, it is the only one: if it was slow,
-# all start again.
+# Calls of the first round, and of the first of PROBES from which the number of calls is chosen. A contender whose first
+# round was long keeps to the first number. The next probe has the calls that the first one chose: it maps the memory
+# that rounds need, and may take longer for it, since the fastest probe counts. A round that a busy machine slowed would
+# choose few calls, and few calls say little. Where the first probe gives all the fewest calls, or no more than rounds
+# had that were not captured, it is the only one: if it was slow, all start again.
 FIRST_CALLS = 2
 PROBE_CALLS = 16
 PROBES = 2
@@ -112,27 +113,36 @@ class Schedule:
 
     def _choose_calls(self) -> None:
         """As many calls as fill `round_us`, by probes."""
-        first, probe = min(FIRST_CALLS, self._most_calls), min(PROBE_CALLS, self._most_calls)
-        longest_s = LONGEST_ROUND * self._round_us / 1e6
-        warmed_up = self._running.warm_up(first)
-        calls = {p.contender.name: first if p.elapsed_s > longest_s else probe for p in warmed_up}
-        for _ in range(PROBES):
-            self._probe(calls)
-            chosen = self._calls_for_estimates()
-            if max(chosen.values()) == MIN_CALLS:  # a round is long already
-                break
+        calls = self._warm_up()
+        chosen = self._probe(self._running.play(calls))
+        known = all(contender.captured for contender in self._contenders) and not self._are_too_few(calls, chosen)
+        if max(chosen.values()) > MIN_CALLS and not known:
+            chosen = self._probe(self._running.warm_up(chosen))
         for contender in self._running.contenders:
             contender.calls = chosen[contender.name]
         self._player.use_buffers_for(max(chosen.values()))
 
-    def _probe(self, calls: Mapping[str, int]) -> None:
-        """Estimate the time of a call by a round of each contender; its fastest probe counts."""
-        rounds = self._running.play(calls)
+    def _warm_up(self) -> dict[str, int]:
+        """A round of each, which may be slow. Returns the calls of the first probe, by contenders' names."""
+        first, probe = min(FIRST_CALLS, self._most_calls), min(PROBE_CALLS, self._most_calls)
+        longest_s = LONGEST_ROUND * self._round_us / 1e6
+        calls = {contender.name: max(first, contender.calls) for contender in self._running.contenders}
+        was_long = {played.contender.name: played.elapsed_s > longest_s for played in self._running.warm_up(calls)}
+        return {name: calls[name] if long else max(probe, calls[name]) for name, long in was_long.items()}
+
+    def _probe(self, rounds: Sequence[Round]) -> dict[str, int]:
+        """Estimate the times of calls by a round of each contender, of which the fastest probe counts. Returns the
+        calls that they ask for."""
         costs = self._null_cost.of(rounds)
         for played in rounds:
             contender = played.contender
             call_us = max((played.elapsed_s - costs[contender.name].elapsed_s) * 1e6 / played.calls, 1.0)
             contender.call_us = min(call_us, contender.call_us or call_us)
+        return self._calls_for_estimates()
+
+    @staticmethod
+    def _are_too_few(calls: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
+        return any(wanted[name] >= TOO_FEW * calls[name] for name in wanted)
 
     def _calls_for_estimates(self) -> dict[str, int]:
         """Calls of a round for each contender's `call_us`, by its name."""
