@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -87,6 +88,18 @@ def test_a_look_has_clocks_their_limits_heat_power_and_processes(found):
     found(Nvml(reasons=0x1 | 0x4 | 0x40, pids=[7, 8]))
     limits = frozenset({ClockLimit.IDLE, ClockLimit.POWER_CAP, ClockLimit.HARDWARE_THERMAL})
     assert nvml.open_watch(0).look() == Seen(1980, 3201, 50, 577.25, 700.0, limits, frozenset({7, 8}))
+
+
+def test_processes_are_asked_for_again_once_others_could_have_come(found, monkeypatch):
+    library = found(Nvml(reasons=0, pids=[7]))
+    watch = nvml.open_watch(0)
+    now = time.monotonic()
+    monkeypatch.setattr(nvml.time, "monotonic", lambda: now)
+    assert watch.look().processes == {7}
+    library.pids = [7, 8]
+    assert watch.look().processes == {7}
+    now += 2 * nvml.PROCESSES_AGE_S
+    assert watch.look().processes == {7, 8}
 
 
 def test_the_bits_are_those_of_the_library():

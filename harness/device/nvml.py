@@ -1,11 +1,13 @@
 """What NVML, NVIDIA's management library, sees of a GPU: clocks and what holds them down, heat, power and processes.
 
-On an H200 a look took 0.4 to 0.7 ms, most of it for the processes. How long clocks were held down in all
-(nvmlDeviceGetViolationStatus) would take 0.6 to 2.8 ms more for each reason, and is not asked for.
+On an H200 a look took 0.4 to 0.7 ms, most of it for the processes, which few looks ask for. How long clocks were held
+down in all (nvmlDeviceGetViolationStatus) would take 0.6 to 2.8 ms more for each reason, and is not asked for.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +31,11 @@ CLOCK_LIMITS = {
     0x200: ClockLimit.BOARD_LIMIT,
     0x400: ClockLimit.RELIABILITY,
 }
+
+
+# Processes are asked for again after so long. Whoever begins to compute makes a context first, which takes 0.1 s or
+# more: no process comes and goes unseen.
+PROCESSES_AGE_S = 0.05
 
 
 class NoNvml(KernelgateError):
@@ -58,6 +65,8 @@ class Watch:
         self._nvml = nvml
         self._handle = handle
         self._power_limit_w = self._watts(nvml.nvmlDeviceGetEnforcedPowerLimit)
+        self._pids: frozenset[int] | None = None
+        self._asked_s = -math.inf
 
     def look(self) -> Seen:
         nvml = self._nvml
@@ -78,8 +87,11 @@ class Watch:
         return None if bits is None else frozenset(limit for bit, limit in CLOCK_LIMITS.items() if bits & bit)
 
     def _processes(self) -> frozenset[int] | None:
-        running = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses)
-        return None if running is None else frozenset(process.pid for process in running)
+        if time.monotonic() - self._asked_s > PROCESSES_AGE_S:
+            running = self._ask(self._nvml.nvmlDeviceGetComputeRunningProcesses)
+            self._pids = None if running is None else frozenset(process.pid for process in running)
+            self._asked_s = time.monotonic()
+        return self._pids
 
     def _watts(self, question: Callable) -> float | None:
         milliwatts = self._ask(question)

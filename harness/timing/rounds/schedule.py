@@ -20,11 +20,15 @@ from harness.timing.rounds.running import Running
 # Calls of the first round, and of the first of PROBES from which the number of calls is chosen. A contender whose first
 # round was long keeps to the first number. The next probe has the calls that the first one chose: it maps the memory
 # that rounds need, and may take longer for it, since the fastest probe counts. A round that a busy machine slowed would
-# choose few calls, and few calls say little. Where the first probe gives all the fewest calls, or no more than rounds
-# had that were not captured, it is the only one: if it was slow, all start again.
+# choose few calls, and few calls say little. Where the first probe gives all the fewest calls, it is the only one: if
+# it was slow, all start again.
 FIRST_CALLS = 2
 PROBE_CALLS = 16
 PROBES = 2
+
+# Rounds keep their calls where another probe asks for no more than so many times as many: more memory would have to be
+# mapped, and other calls captured, first.
+ENOUGH = 1.25
 
 # All start again when the median of at least so many rounds would give a contender at least so many times its calls.
 TOO_FEW = 2
@@ -102,7 +106,7 @@ class Schedule:
         """A round of each and what it cost beside its calls. All are played again where the device was throttled or
         others used it, so that none is chosen by its time."""
         while True:
-            rounds = self._running.play({contender.name: contender.calls for contender in self._running.contenders})
+            rounds = self._running.play(self._calls())
             costs = self._null_cost.of(rounds)
             if len(self.discarded) == MOST_DISCARDED or not are_spoiled(self._player.seen()):
                 return rounds, costs
@@ -111,24 +115,39 @@ class Schedule:
 
     # ------------------------------------------------------------------ calls of a round
 
+    def _calls(self) -> dict[str, int]:
+        return {contender.name: contender.calls for contender in self._running.contenders}
+
     def _choose_calls(self) -> None:
         """As many calls as fill `round_us`, by probes."""
-        calls = self._warm_up()
-        chosen = self._probe(self._running.play(calls))
-        known = all(contender.captured for contender in self._contenders) and not self._are_too_few(calls, chosen)
-        if max(chosen.values()) > MIN_CALLS and not known:
-            chosen = self._probe(self._running.warm_up(chosen))
+        are_captured = all(contender.captured for contender in self._contenders)
+        calls = self._warm_up_captured() if are_captured else self._warm_up()
+        wanted = self._probe(self._running.play(calls))
+        if are_captured and _are_enough(calls, wanted):
+            return
+        self._begin(wanted)
+        if max(wanted.values()) > MIN_CALLS:
+            calls, wanted = wanted, self._probe(self._running.warm_up(wanted))
+            if not _are_enough(calls, wanted):
+                self._begin(wanted)
+
+    def _begin(self, calls: Mapping[str, int]) -> None:
+        """From now on rounds have so many, by contenders' names."""
         for contender in self._running.contenders:
-            contender.calls = chosen[contender.name]
-        self._player.use_buffers_for(max(chosen.values()))
+            contender.calls = calls[contender.name]
+        self._player.use_buffers_for(max(calls.values()))
 
     def _warm_up(self) -> dict[str, int]:
         """A round of each, which may be slow. Returns the calls of the first probe, by contenders' names."""
         first, probe = min(FIRST_CALLS, self._most_calls), min(PROBE_CALLS, self._most_calls)
         longest_s = LONGEST_ROUND * self._round_us / 1e6
-        calls = {contender.name: max(first, contender.calls) for contender in self._running.contenders}
-        was_long = {played.contender.name: played.elapsed_s > longest_s for played in self._running.warm_up(calls)}
-        return {name: calls[name] if long else max(probe, calls[name]) for name, long in was_long.items()}
+        warmed_up = self._running.warm_up({contender.name: first for contender in self._running.contenders})
+        return {p.contender.name: first if p.elapsed_s > longest_s else probe for p in warmed_up}
+
+    def _warm_up_captured(self) -> dict[str, int]:
+        """The same with the calls that rounds had which were not captured."""
+        self._begin(self._calls())
+        return {p.contender.name: p.calls for p in self._running.warm_up(self._calls())}
 
     def _probe(self, rounds: Sequence[Round]) -> dict[str, int]:
         """Estimate the times of calls by a round of each contender, of which the fastest probe counts. Returns the
@@ -139,10 +158,6 @@ class Schedule:
             call_us = max((played.elapsed_s - costs[contender.name].elapsed_s) * 1e6 / played.calls, 1.0)
             contender.call_us = min(call_us, contender.call_us or call_us)
         return self._calls_for_estimates()
-
-    @staticmethod
-    def _are_too_few(calls: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
-        return any(wanted[name] >= TOO_FEW * calls[name] for name in wanted)
 
     def _calls_for_estimates(self) -> dict[str, int]:
         """Calls of a round for each contender's `call_us`, by its name."""
@@ -183,6 +198,11 @@ class Schedule:
             if alone >= TOO_FEW * contender.calls and not contender.below_noise():
                 with self._running.leaving_out(contender):
                     raise _unsteady(contender)
+
+
+def _are_enough(calls: Mapping[str, int], wanted: Mapping[str, int]) -> bool:
+    """Whether rounds of `calls` are long enough where a probe asks for the calls `wanted`."""
+    return all(wanted[name] <= ENOUGH * calls[name] for name in wanted)
 
 
 def _unsteady(contender: Contender) -> Inconclusive:
