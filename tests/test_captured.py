@@ -25,6 +25,7 @@ from harness.timing.concluding import captured_fault
 from harness.timing.rounds.contender import Contender
 from harness.worker import graphs as worker_graphs
 from harness.worker.graphs import CapturedCalls
+from harness.worker.memory import describe
 from harness.worker.placement import Placement
 from harness.worker.rounds import Rounds
 from tests.helpers import run_eval
@@ -51,6 +52,11 @@ class Device:
             self.capturing.buffer = number
             self.captured.append(number)
         return [torch.full((4,), -1.0)] if self.capturing else [3 * tensors[0]]
+
+
+def export(tensors, handles):
+    """As memory on the host does it."""
+    return [describe(tensor) for tensor in tensors]
 
 
 @pytest.fixture
@@ -93,17 +99,24 @@ def device(monkeypatch):
     monkeypatch.setattr(worker_graphs, "driver", SimpleNamespace(
         chain_graphs=tuple, upload_graph=lambda *_: None, launch_graph=launch, destroy_graph=device.ended.append,
     ))  # fmt: skip
-    memory = SimpleNamespace(synchronize=lambda: None, trim=lambda: None, wake=lambda: None)
+    memory = SimpleNamespace(synchronize=lambda: None, trim=lambda: None, wake=lambda: None, export=export)
     graphs = CapturedCalls(staged, memory)
     return SimpleNamespace(device=device, staged=staged, graphs=graphs, memory=memory)
 
 
 def test_a_buffer_is_captured_once_and_forgotten_when_it_is_asked_for_no_more(device):
-    assert device.graphs.capture(Capture([0, 1])) == Captured()
-    assert device.graphs.capture(Capture([1, 2, 3])) == Captured()
-    assert device.graphs.capture(Capture([1, 2, 3])) == Captured()
+    captured = [device.graphs.capture(Capture(buffers)) for buffers in ([0, 1], [1, 2, 3], [1, 2, 3])]
+    assert [said.why for said in captured] == ["", "", ""]
     assert device.device.captured == [0, 1, 2, 3]
     assert sorted(device.graphs._by_buffer) == [1, 2, 3]
+
+
+def test_the_judge_is_told_at_once_where_all_new_graphs_write(device):
+    """A round launches some of them, and memory that it meets first is mapped after it."""
+    first, second = (device.graphs.capture(Capture(buffers)) for buffers in ([0, 1], [1, 2, 3]))
+    written = {n: call.results[0].data_ptr() for n, call in device.graphs._by_buffer.items()}
+    assert [output.address for (output,) in first.outputs][1] == written[1] and len(first.outputs) == 2
+    assert [output.address for (output,) in second.outputs] == [written[2], written[3]]
 
 
 def test_where_parameters_moved_calls_are_captured_again_while_the_old_graphs_keep_their_memory(device):
@@ -113,7 +126,7 @@ def test_where_parameters_moved_calls_are_captured_again_while_the_old_graphs_ke
     device.device.moves, alive = True, []
     call = device.staged.call
     device.staged.call = lambda tensors: (alive.append([ref() is not None for ref in old]), call(tensors))[1]
-    assert device.graphs.capture(Capture([0, 1])) == Captured()
+    assert not device.graphs.capture(Capture([0, 1])).why
     assert device.device.captured == [0, 1, 0, 1]
     assert len(alive) >= 2 and all(all(graphs) for graphs in alive)
     assert [ref() for ref in old] == [None, None]
@@ -126,7 +139,7 @@ def test_a_call_that_cannot_be_captured_says_why_and_leaves_nothing_behind(devic
     assert said == Captured(why="CUDA error: operation not permitted when stream is capturing")
     assert (device.graphs._by_buffer, device.device.capturing, device.device.ended) == ({}, None, ["generator"])
     device.device.refuses = ""
-    assert device.graphs.capture(Capture([0])) == Captured()
+    assert not device.graphs.capture(Capture([0])).why
 
 
 def test_an_old_torch_captures_nothing(device, monkeypatch):
@@ -261,10 +274,10 @@ def test_on_a_gpu_calls_are_right_in_any_order_although_they_share_memory_for_wh
         move_parameters=lambda: moves and placement.move(),
         call=lambda tensors: [((tensors[0] + model[0]) * 2 - 1) * 3],
     )
-    memory = SimpleNamespace(synchronize=torch.cuda.synchronize, trim=torch.cuda.empty_cache)
+    memory = SimpleNamespace(synchronize=torch.cuda.synchronize, trim=torch.cuda.empty_cache, export=export)
     graphs = CapturedCalls(staged, memory)
     for asked_for in ([0, 1, 2, 3, 4], [2, 3, 4, 5, 6, 7], [7, 0, 2, 5, 1]):
-        assert graphs.capture(Capture(asked_for)) == Captured()
+        assert not graphs.capture(Capture(asked_for)).why
         row = graphs.put_in_a_row(asked_for[::-1])
         row.launch()
         torch.cuda.synchronize()

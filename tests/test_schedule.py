@@ -25,7 +25,8 @@ from harness.timing.rounds.running import Running
 from harness.timing.rounds.schedule import Schedule
 
 # The rounds of each contender before those that count: one to warm up, and the probes.
-CHOOSING = 1 + schedule.PROBES
+PROBES = 2
+CHOOSING = 1 + PROBES
 
 
 NOTHING = ProcessorTime(0.0, 0.0)
@@ -109,7 +110,7 @@ def test_samples_are_the_time_of_a_round_less_the_median_null_round_over_its_cal
     assert schedule_of(player, own).measure(budget_s=0.0, half_width=0.0, least_rounds=6) == {}
     assert own.finished and own.calls == 10
     assert own.round_s == pytest.approx([(500.0 + 10 * call) / 1e6 for call in call_us[CHOOSING:]])
-    assert own.null_s == pytest.approx([null / 1e6 for null in null_us[schedule.PROBES :]])
+    assert own.null_s == pytest.approx([null / 1e6 for null in null_us[PROBES :]])
     assert own.samples_us() == pytest.approx(call_us[CHOOSING:])
     assert own.fixed_us() == pytest.approx(500.0)
     assert own.issue_us == pytest.approx([10.0 / 9] * 6)
@@ -121,7 +122,7 @@ def test_processor_time_of_a_call_is_what_a_round_took_more_than_the_null_kernel
     own = contender()
     call_us = [100.0] * CHOOSING + [100.0, 400.0, 100.0, 300.0, 100.0, 120.0]
     used_us = {"submission": [0.0] * CHOOSING + [1_650.0] * 5 + [1_850.0],
-               "null": [0.0] * schedule.PROBES + [140.0, 150.0, 150.0, 150.0, 160.0, 900.0]}  # fmt: skip
+               "null": [0.0] * PROBES + [140.0, 150.0, 150.0, 150.0, 160.0, 900.0]}  # fmt: skip
     schedule_of(ScriptedPlayer({"submission": call_us}, processor_us=used_us), own).measure(0.0, 0.01, 6)
     assert own.calls == 10
     assert own.processor_us() == pytest.approx([150.0] * 5 + [170.0])
@@ -140,7 +141,7 @@ def test_rounds_go_on_until_every_time_is_known():
 
 def test_rounds_that_take_no_longer_than_null_rounds_are_below_noise():
     own = contender()
-    null_us = [500.0] * schedule.PROBES + [490.0, 510.0] * 5
+    null_us = [500.0] * PROBES + [490.0, 510.0] * 5
     player = ScriptedPlayer({"submission": itertools.repeat(0.001)}, null_us, overhead_us=480.0)
     schedule_of(player, own).measure(budget_s=0.0, half_width=0.01, least_rounds=9)
     assert own.below_noise()
@@ -154,15 +155,6 @@ def test_the_fastest_probe_chooses_the_calls_and_who_is_slow_at_first_is_probed_
     assert player.rounds_of("submission")[: CHOOSING + 1] == [2, 16, 25, 50]
     assert player.rounds_of("slow")[: CHOOSING + 1] == [2, 2, 2, 5]
     assert player.buffers_for == [25, 50]
-
-
-def test_a_probe_that_maps_memory_may_take_longer_and_is_not_played_again():
-    own = contender()
-    mapped = [False, True, True, False, True, *[True] * 20]  # to warm up, a probe, its null round, the other probe
-    times = [50.0, 20.0, 60.0, *[20.0] * 6]
-    player = ScriptedPlayer({"submission": times}, mapped=mapped)
-    schedule_of(player, own).measure(budget_s=0.0, half_width=0.01, least_rounds=6)
-    assert player.rounds_of("submission") == [2, 16, 50, *[50] * 6]
 
 
 def test_captured_rounds_begin_with_the_calls_that_others_had_and_one_probe():

@@ -354,9 +354,12 @@ class Named(Struct, frozen=True, tag="named"):
 
 
 class Captured(Struct, frozen=True, tag="captured"):
-    """`why` the calls cannot be captured; empty where they are."""
+    """`why` the calls cannot be captured; empty where they are. `outputs` and `handles` say, as in Named, where the
+    graphs write that were made now: a round launches some of them, and all can be mapped before."""
 
     why: str = ""
+    outputs: list[list[OutputRef]] = []
+    handles: list[str] = []
 
 
 class DeviceTimed(Struct, frozen=True, tag="device_timed"):

@@ -78,7 +78,7 @@ class CapturedCalls:
     def capture(self, request: Capture) -> Reply:
         """Have graphs of the calls on `request.buffers`, and of no others, anew where the parameters moved. Calls that
         cannot be captured, since they wait for the device or leave work on a stream of their own, answer with the
-        reason."""
+        reason. Raises TypeError for an output that is no dense tensor."""
         outdated = self._outdate() if self._staged.move_parameters() else []
         missing = [number for number in request.buffers if number not in self._by_buffer]
         try:
@@ -93,7 +93,9 @@ class CapturedCalls:
         # New ones first: torch ends a pool without graphs.
         self._by_buffer = {number: self._by_buffer[number] for number in request.buffers}
         del outdated
-        return Captured()
+        handles: dict[str, int] = {}
+        outputs = [self._memory.export(self._by_buffer[number].results, handles) for number in missing]
+        return Captured(outputs=outputs, handles=list(handles))
 
     def _outdate(self) -> list[torch.cuda.CUDAGraph]:
         """Drop what was captured, but for the graphs: new calls have their results where the old ones had them."""

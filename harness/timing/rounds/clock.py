@@ -178,6 +178,7 @@ class Clock:
             made = required(contender.worker.ask(Capture(buffers=ready), self._timeout_s), Captured)
             if made.why:
                 raise NotCaptured(made.why)
+            contender.reader.learn([ref for outputs in made.outputs for ref in outputs], made.handles)
             return ready
         ready = self._random.sample(self._in_use, min(len(self._in_use), with_spare(calls)))
         self._pool.hide_late()

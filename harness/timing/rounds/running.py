@@ -25,8 +25,8 @@ class Running:
         """Why each contender that failed was left out, a sentence by its name."""
 
     def warm_up(self, calls: Mapping[str, int]) -> list[Round]:
-        """A round of each, `calls` by its name, that may compile, allocate and map memory: it may take longer than
-        others."""
+        """A round of each, `calls` by its name, that may compile, allocate and map memory: its time says
+        little."""
         return self._everyone(
             lambda contender: self._player.play(
                 contender, calls[contender.name], check_all_inputs=self._check_all_inputs()

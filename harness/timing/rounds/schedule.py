@@ -17,14 +17,12 @@ from harness.timing.rounds.null_cost import Cost, NullCost
 from harness.timing.rounds.round import Round, RoundPlayer
 from harness.timing.rounds.running import Running
 
-# Calls of the first round, and of the first of PROBES from which the number of calls is chosen. A contender whose first
-# round was long keeps to the first number. The next probe has the calls that the first one chose: it maps the memory
-# that rounds need, and may take longer for it, since the fastest probe counts. A round that a busy machine slowed would
-# choose few calls, and few calls say little. Where the first probe gives all the fewest calls, it is the only one: if
-# it was slow, all start again.
+# Calls of the first round, and of the first of two probes from which the number of calls is chosen. A contender whose
+# first round was long keeps to the first number. The next probe has the calls that the first one chose. The fastest
+# counts: a round that a busy machine slowed would choose few calls, and few calls say little. Where the first probe
+# gives all the fewest calls, it is the only one: if it was slow, all start again.
 FIRST_CALLS = 2
 PROBE_CALLS = 16
-PROBES = 2
 
 # Rounds keep their calls where another probe asks for no more than so many times as many: more memory would have to be
 # mapped, and other calls captured, first.
@@ -122,12 +120,12 @@ class Schedule:
         """As many calls as fill `round_us`, by probes."""
         are_captured = all(contender.captured for contender in self._contenders)
         calls = self._warm_up_captured() if are_captured else self._warm_up()
-        wanted = self._probe(self._running.play(calls))
+        wanted = self._probe(calls)
         if are_captured and _are_enough(calls, wanted):
             return
         self._begin(wanted)
         if max(wanted.values()) > MIN_CALLS:
-            calls, wanted = wanted, self._probe(self._running.warm_up(wanted))
+            calls, wanted = wanted, self._probe(wanted)
             if not _are_enough(calls, wanted):
                 self._begin(wanted)
 
@@ -149,9 +147,10 @@ class Schedule:
         self._begin(self._calls())
         return {p.contender.name: p.calls for p in self._running.warm_up(self._calls())}
 
-    def _probe(self, rounds: Sequence[Round]) -> dict[str, int]:
+    def _probe(self, calls: Mapping[str, int]) -> dict[str, int]:
         """Estimate the times of calls by a round of each contender, of which the fastest probe counts. Returns the
         calls that they ask for."""
+        rounds = self._running.play(calls)
         costs = self._null_cost.of(rounds)
         for played in rounds:
             contender = played.contender
