@@ -1,7 +1,6 @@
 // <<<...>>> and the cudaLaunch functions, for kernels that are ordinary functions here.
 #pragma once
 #define EMU_TEXT(...) #__VA_ARGS__
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -19,15 +18,11 @@ template <class F, class... A>
 inline cudaError_t run(const LaunchConfig& config, F kernel, A... arguments) {
     unsigned number = 0;
     (check_argument(config, ++number, arguments), ...);
-    struct Call {
-        F kernel;
-        std::tuple<A...> arguments;
-    } call{kernel, std::tuple<A...>(std::move(arguments)...)};
-    // Kernels may change their parameters, so that each thread gets its own copy.
-    auto body = [](void* context) {
-        auto* c = static_cast<Call*>(context);
-        std::apply([c](const A&... a) { c->kernel(A(a)...); }, c->arguments);
-    };
+    // Kernels may change their parameters, so that each thread gets its own copy. A lambda takes the compiler less time
+    // than a std::tuple.
+    auto call = [kernel, ... parameters = std::move(arguments)] { kernel(A(parameters)...); };
+    using Call = decltype(call);
+    auto body = [](void* context) { (*static_cast<const Call*>(context))(); };
     auto copy = [](const void* context) -> void* { return new Call(*static_cast<const Call*>(context)); };
     auto drop = [](void* copied) { delete static_cast<Call*>(copied); };
     return launch(config, body, Context{&call, sizeof call, copy, drop});

@@ -6,18 +6,31 @@
 #include <cstdint>
 
 namespace emu {
-struct Block;
 struct Launch;
 
 enum class State : uint8_t { Fresh, Ready, AtBarrier, AtWarpOp, AtGridBarrier, AtClusterBarrier, AtNamed, Done };
 enum class WarpOp : uint8_t { Sync, Shuffle, Ballot, Match, Active };
+
+// The head of the runtime's block, as far as kernels look at it.
+struct Block {
+    uint3 index;
+    dim3 size, grid;
+    Launch* launch;
+    char* dynamic;      // dynamic shared memory
+    size_t dynamic_bytes;
+    dim3 cluster;       // blocks of one cluster in each direction
+    Block** peers;      // the blocks of this cluster by rank; nullptr without clusters
+    unsigned cluster_rank;
+};
+// To the compiler it is aligned to nothing: kernels look at it all the time, and each look would be checked.
+using LooseBlock __attribute__((aligned(1))) = Block;
 
 // One CUDA thread: a fiber. The members above the line are read by kernels, those below by the runtime.
 struct Thread {
     uint3 index;
     unsigned rank;  // linear index in the block
     unsigned warp, lane;
-    Block* block;
+    LooseBlock* block;
     // ----
     void* stack_pointer;
     char* stack;
@@ -40,24 +53,14 @@ struct Thread {
     bool preempted;       // was interrupted in a loop that waits for others
 };
 
-// The head of the runtime's block, as far as kernels look at it.
-struct Block {
-    uint3 index;
-    dim3 size, grid;
-    Launch* launch;
-    char* dynamic;      // dynamic shared memory
-    size_t dynamic_bytes;
-    dim3 cluster;       // blocks of one cluster in each direction
-    Block** peers;      // the blocks of this cluster by rank; nullptr without clusters
-    unsigned cluster_rank;
-};
+using LooseThread __attribute__((aligned(1))) = Thread;   // as LooseBlock
 
 // initial-exec: read many times by every kernel, and the library is loaded early enough for static TLS.
-extern __thread Thread* current __attribute__((tls_model("initial-exec"), visibility("default")));
+extern __thread LooseThread* current __attribute__((tls_model("initial-exec"), visibility("default")));
 
 inline void* dynamic_shared() { return current->block->dynamic; }
 inline unsigned block_threads() {
-    const dim3& d = current->block->size;
+    const dim3 d = current->block->size;
     return d.x * d.y * d.z;
 }
 inline unsigned live_lanes() {  // lanes that exist in this thread's warp
@@ -66,8 +69,8 @@ inline unsigned live_lanes() {  // lanes that exist in this thread's warp
 }
 // blockDim and gridDim are also members of cudaLaunchConfig_t, so that no macro can stand for them: the
 // translator writes these calls.
-inline const dim3& block_dim() { return current->block->size; }
-inline const dim3& grid_dim() { return current->block->grid; }
+inline dim3 block_dim() { return current->block->size; }
+inline dim3 grid_dim() { return current->block->grid; }
 }  // namespace emu
 
 #define threadIdx (::emu::current->index)
