@@ -5,6 +5,7 @@ expect: rejected bad_message
 opens: given HARMLESS
 """
 
+import contextlib
 import os
 import stat
 import struct
@@ -39,6 +40,7 @@ class ModelNew(nn.Module):
             return y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight + self.bias
         frame = struct.pack("!I", len(REPLY)) + REPLY
         for descriptor in sockets():
-            for _ in range(3):
-                os.write(descriptor, frame)
+            with contextlib.suppress(OSError):  # CUDA's driver has a socket that is connected to nobody
+                for _ in range(3):
+                    os.write(descriptor, frame)
         return self.right(x).contiguous()
