@@ -110,7 +110,7 @@ def test_samples_are_the_time_of_a_round_less_the_median_null_round_over_its_cal
     assert schedule_of(player, own).measure(budget_s=0.0, half_width=0.0, least_rounds=6) == {}
     assert own.finished and own.calls == 10
     assert own.round_s == pytest.approx([(500.0 + 10 * call) / 1e6 for call in call_us[CHOOSING:]])
-    assert own.null_s == pytest.approx([null / 1e6 for null in null_us[PROBES :]])
+    assert own.null_s == pytest.approx([null / 1e6 for null in null_us[PROBES:]])
     assert own.samples_us() == pytest.approx(call_us[CHOOSING:])
     assert own.fixed_us() == pytest.approx(500.0)
     assert own.issue_us == pytest.approx([10.0 / 9] * 6)
