@@ -25,7 +25,7 @@ class Patience:
 # the interval of a median leaves out the two outermost; that of six is all of them.
 PATIENCE = {
     ("cpu", "quick"): Patience(20_000.0, 6, 0.01, 0.5),
-    ("cpu", "usual"): Patience(20_000.0, 9, 0.01, 2.0),
+    ("cpu", "usual"): Patience(20_000.0, 9, 0.01, 3.0),
     ("cpu", "thorough"): Patience(20_000.0, 9, 0.0025, 20.0),
     ("cpu", "decisive"): Patience(20_000.0, 9, 0.0025, 20.0),
     ("cuda", "quick"): Patience(3_000.0, 6, 0.01, 0.2),
