@@ -9,7 +9,7 @@ import torch
 
 from harness import oracle
 from harness.errors import SubmissionError
-from harness.protocol.wire import Named, OutputRef
+from harness.protocol.wire import Captured, Named, OutputRef
 from harness.reasons import Reason
 from harness.timing import stats
 from harness.timing.data.data_set import CaseOutputs
@@ -151,6 +151,18 @@ def test_the_whole_call_is_read_once_the_contender_stands_still():
         (4096, FORM.shape, FORM.stride, FORM.dtype),
         (8192, FORM.shape, FORM.stride, FORM.dtype),
     ]
+
+
+def test_where_graphs_write_is_mapped_before_the_round_that_launches_them():
+    """Of all buffers that are captured: a round launches some of them, secretly chosen."""
+    refs = [OutputRef(4096 * (1 + i), [1], [1], "float32", "cuda", "torch.Tensor", allocation=0) for i in range(3)]
+    learnt = []
+    worker = SimpleNamespace(ask=lambda request, timeout_s: Captured(outputs=[[ref] for ref in refs], handles=["ab"]))
+    reader = SimpleNamespace(learn=lambda *what: learnt.append(what))
+    clock = object.__new__(Clock)
+    clock._pool, clock._in_use, clock._timeout_s = SimpleNamespace(has_late_part=False), [5, 2, 7, 4], 1.0
+    assert clock._ready_buffers(Contender("submission", worker, reader, captured=True), calls=1) == [5, 2, 7]
+    assert learnt == [(refs, ["ab"])]
 
 
 def test_addresses_have_to_be_one_for_each_output_of_each_call():

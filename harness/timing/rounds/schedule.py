@@ -133,7 +133,11 @@ class Schedule:
         """From now on rounds have so many, by contenders' names."""
         for contender in self._running.contenders:
             contender.calls = calls[contender.name]
-        self._player.use_buffers_for(max(calls.values()))
+        self._use_buffers()
+
+    def _use_buffers(self) -> None:
+        """As many as the contenders' calls need."""
+        self._player.use_buffers_for(max(self._calls().values()))
 
     def _warm_up(self) -> dict[str, int]:
         """A round of each, which may be slow. Returns the calls of the first probe, by contenders' names."""
@@ -144,8 +148,9 @@ class Schedule:
 
     def _warm_up_captured(self) -> dict[str, int]:
         """The same with the calls that rounds had which were not captured."""
-        self._begin(self._calls())
-        return {p.contender.name: p.calls for p in self._running.warm_up(self._calls())}
+        self._use_buffers()
+        self._running.warm_up(self._calls())
+        return self._calls()
 
     def _probe(self, calls: Mapping[str, int]) -> dict[str, int]:
         """Estimate the times of calls by a round of each contender, of which the fastest probe counts. Returns the
@@ -178,7 +183,7 @@ class Schedule:
         self.kept.clear()
         for contender in self._running.contenders:
             contender.start_again(max(chosen[contender.name], contender.calls))
-        self._player.use_buffers_for(max(contender.calls for contender in self._running.contenders))
+        self._use_buffers()
 
     def _calls_by_medians(self) -> dict[str, int]:
         """Calls of a round by the rounds so far, by contenders' names."""
