@@ -18,8 +18,8 @@ MAX_CALLS = 256
 # The least time of a call through Python, even if it does nothing.
 SHORTEST_CALL_US = 8.0
 
-# The rounds of a slow contender may be so many times longer than wanted if they then have as many calls as the others':
-# one round of the null kernel then serves them all.
+# The rounds of a slow contender may be so many times longer than wanted if they then have as many calls as the others',
+# or nearly. Rounds of as many calls can share one of the null kernel.
 LONGEST_ROUND = 2.5
 
 
