@@ -2,7 +2,11 @@
 
 Rows up to 16,384 fp32 elements (32,768 of 16 bits) live in the registers of a block or a warp: x is read
 once, y is written once. All loads of a thread are on their way before the first is used, and few registers a
-thread leave room for many rows on a multiprocessor, so that some load while others sum or store.
+thread leave room for many rows on a multiprocessor, so that some load while others sum or store. Weight and bias
+are asked for with x where their registers allow it: few rows wait for memory once then, and not twice.
+
+Rows up to eight times as long are held by a cluster of blocks, which tell each other the moments of their parts.
+So are few rows, though a block could hold them: more multiprocessors load sooner.
 
 Longer fp32 rows are spread over a team of blocks, one for each multiprocessor, and x is read once. A thread keeps a
 few bulk copies of x on their way into a ring in shared memory, four warps sum what has arrived, two exchange
@@ -68,6 +72,7 @@ CUDA = r"""
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cooperative_groups.h>
 #include <algorithm>
 #include <climits>
 #include <utility>
@@ -187,6 +192,33 @@ __device__ __forceinline__ Statistics statistics_of(float mean, const float2& su
     return {mean, correction, rsqrtf(fmaxf(__fdividef(sums.y, width) - correction * correction, 0.0f) + eps)};
 }
 
+// Of so many values: their mean, what rounding took from it, and the squares of deviations from both.
+struct Moments {
+    float mean, correction, squares;
+
+    // The sum of two floats and its rounding error (Knuth).
+    __device__ __forceinline__ void move_mean(float by) {
+        const float moved = mean + by, back = moved - mean;
+        correction += (mean - (moved - back)) + (by - back);
+        mean = moved;
+    }
+};
+
+// What a part adds to a whole of parts that have `count` values each: how far its mean is from some reference, and
+// squares around that. Any reference does; one of the parts' means costs no digits.
+__device__ __forceinline__ float2 around(const Moments& reference, const Moments& part, float count) {
+    const float delta = (part.mean - reference.mean) + (part.correction - reference.correction);
+    return make_float2(delta, fmaf(delta * delta, count, part.squares));
+}
+
+// -> the moments of `parts` parts of `count` values each, `sums` being what they added. A NaN stays one: no fmaxf.
+__device__ __forceinline__ Moments whole(Moments reference, const float2& sums, float count, float parts) {
+    const float share = __fdividef(sums.x, parts), squares = fmaf(-count * sums.x, share, sums.y);
+    reference.squares = squares < 0.0f ? 0.0f : squares;
+    reference.move_mean(share);
+    return reference;
+}
+
 template <typename T, typename W, int kSize>
 __device__ __forceinline__ Pack<T, kSize> normalised(const Pack<T, kSize>& x, const Pack<W, kSize>& weight,
                                                      const Pack<W, kSize>& bias, const Statistics& row) {
@@ -212,76 +244,148 @@ __device__ __forceinline__ void wait_for_turn() {
 #endif
 }
 
-// For kernels that begin with wait_for_turn.
+// For kernels that begin with wait_for_turn, in clusters of so many blocks.
 template <typename... Parameters, typename... Arguments>
-void launch_early(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cudaStream_t stream,
+void launch_early(void (*kernel)(Parameters...), dim3 blocks, unsigned of_cluster, dim3 threads, cudaStream_t stream,
                   Arguments... arguments) {
     int device = 0, major = 0;
     C10_CUDA_CHECK(cudaGetDevice(&device));
     C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim = {of_cluster, 1, 1};
     cudaLaunchConfig_t config = {};
     config.gridDim = blocks;
     config.blockDim = threads;
     config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = major >= 9 ? 1 : 0;
+    config.attrs = attributes;
+    config.numAttrs = major < 9 ? 0 : of_cluster == 1 ? 1 : 2;
     C10_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
 // ------------------------------------------------------------------------------------------------------
-// block_rows: a block or a warp has a row in registers. All of its loads are on their way before the first
+// A warp, a block or a cluster of blocks has a row in registers. All of its loads are on their way before the first
 // is used, and many rows share a multiprocessor, so that some load while others sum or store.
 
-template <typename T, typename W, int kThreads, int kBlocks, int kLoads, bool kWarpRow>
+// What a thread has of the packs of a row, or of a block's part of one: one, and every `stride`th from there, kLoads in
+// all. With kEarly weight and bias are asked for with x, so that a row which no other hides waits for memory once;
+// elsewhere their registers would cost more than the wait.
+template <typename T, typename W, int kLoads, bool kEarly>
+struct Share {
+    static constexpr int kSize = 16 / sizeof(T);
+    using P = Pack<T, kSize>;
+    using Q = Pack<W, kSize>;
+    P kept[kLoads];
+    Q early_weight[kEarly ? kLoads : 1], early_bias[kEarly ? kLoads : 1];
+    const Q *weight, *bias;
+    int stride, left;
+
+    // Only the last pack of a thread may lie behind the others: so few threads are launched (`fills`). It loads the
+    // last one then. A load under a condition would let the compiler use the others first.
+    __device__ __forceinline__ bool here(int k) const { return k < kLoads - 1 || k * stride <= left; }
+    __device__ __forceinline__ int at(int k) const { return k < kLoads - 1 ? k * stride : min(k * stride, left); }
+
+    __device__ __forceinline__ Share(const T* x, const W* all_weight, const W* all_bias, int packs, int stride)
+        : weight(reinterpret_cast<const Q*>(all_weight) + threadIdx.x),
+          bias(reinterpret_cast<const Q*>(all_bias) + threadIdx.x), stride(stride), left(packs - 1 - int(threadIdx.x)) {
+        const P* in = reinterpret_cast<const P*>(x) + threadIdx.x;
+#pragma unroll
+        for (int k = 0; k < kLoads; k++) kept[k] = in[at(k)];
+        if constexpr (kEarly) {
+#pragma unroll
+            for (int k = 0; k < kLoads; k++) {
+                early_weight[k] = weight[at(k)];
+                early_bias[k] = bias[at(k)];
+            }
+        }
+    }
+
+    __device__ __forceinline__ float sum() const {
+        float sum = 0.0f;
+#pragma unroll
+        for (int k = 0; k < kLoads; k++) {
+            const float more = sum_of(kept[k]);
+            sum += here(k) ? more : 0.0f;
+        }
+        return sum;
+    }
+
+    __device__ __forceinline__ float2 deviations(float mean) {
+        float2 sums = make_float2(0.0f, 0.0f);
+#pragma unroll
+        for (int k = 0; k < kLoads; k++) {
+            keep_packed(kept[k]);
+            const float2 more = deviations_of(kept[k], mean);
+            sums = sums + (here(k) ? more : make_float2(0.0f, 0.0f));
+        }
+        return sums;
+    }
+
+    __device__ __forceinline__ void store(T* y, const Statistics& row) {
+        P* out = reinterpret_cast<P*>(y) + threadIdx.x;
+#pragma unroll
+        for (int k = 0; k < kLoads; k++) {
+            keep_packed(kept[k]);
+            const Q scale = kEarly ? early_weight[kEarly ? k : 0] : weight[at(k)];
+            const Q shift = kEarly ? early_bias[kEarly ? k : 0] : bias[at(k)];
+            if (here(k)) out[k * stride] = normalised(kept[k], scale, shift, row);
+        }
+    }
+};
+
+template <typename T, typename W, int kThreads, int kBlocks, int kLoads, bool kEarly, bool kWarpRow>
 __global__ void __launch_bounds__(kThreads, kBlocks)
 block_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int packs, float eps) {
-    constexpr int kSize = 16 / sizeof(T), kWarps = kWarpRow ? 1 : kThreads / kWarp;
-    using P = Pack<T, kSize>;
-    const int stride = kWarpRow ? kWarp : blockDim.x;
+    constexpr int kWarps = kWarpRow ? 1 : kThreads / kWarp;
     const int64_t row = kWarpRow ? int64_t(blockIdx.x) * blockDim.y + threadIdx.y : blockIdx.x;
     wait_for_turn();
     if (kWarpRow && row >= rows) return;
-    const P* in = reinterpret_cast<const P*>(x) + row * packs + threadIdx.x;
-    P* out = reinterpret_cast<P*>(y) + row * packs + threadIdx.x;
-    const auto* w = reinterpret_cast<const Pack<W, kSize>*>(weight) + threadIdx.x;
-    const auto* b = reinterpret_cast<const Pack<W, kSize>*>(bias) + threadIdx.x;
-    // Only the last pack of a thread may lie behind the row: so few threads are launched (`fills`). It loads the
-    // row's last pack then. A load under a condition would let the compiler use the others first.
-    const int left = packs - 1 - int(threadIdx.x);
-    const auto here = [&](int k) { return k < kLoads - 1 || k * stride <= left; };
-    const auto at = [&](int k) { return k < kLoads - 1 ? k * stride : min(k * stride, left); };
-
-    P kept[kLoads];
-#pragma unroll
-    for (int k = 0; k < kLoads; k++) kept[k] = in[at(k)];
+    using Mine = Share<T, W, kLoads, kEarly>;
+    const int64_t first = row * packs * Mine::kSize;
+    Mine mine(x + first, weight, bias, packs, kWarpRow ? kWarp : blockDim.x);
     __shared__ float of_warps[kWarps];
     __shared__ float2 deviations_of_warps[kWarps];
-    const float width = float(packs) * kSize;
-    float sum = 0.0f;
-#pragma unroll
-    for (int k = 0; k < kLoads; k++) {
-        const float more = sum_of(kept[k]);
-        sum += here(k) ? more : 0.0f;
+    const float width = float(packs) * Mine::kSize;
+    const float mean = __fdividef(sum_over_row<kWarps>(mine.sum(), of_warps), width);
+    const float2 sums = sum_over_row<kWarps>(mine.deviations(mean), deviations_of_warps);
+    mine.store(y + first, statistics_of(mean, sums, width, eps));
+}
+
+constexpr int kMostBlocks = 8;  // of a cluster; more are not portable (CUDA C++ Programming Guide)
+
+// `packs` are those of a block, as many in each of a cluster. Each tells all others the moments of what it has.
+template <typename T, typename W, int kThreads, int kBlocks, int kLoads, bool kEarly>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+cluster_rows(const T* x, const W* weight, const W* bias, T* y, int packs, float eps) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // nothing launches this elsewhere
+    constexpr int kWarps = kThreads / kWarp;
+    const auto cluster = cooperative_groups::this_cluster();
+    const int blocks = cluster.num_blocks(), block = cluster.block_rank();
+    wait_for_turn();
+    auto begun = cluster.barrier_arrive();  // shared memory of a block is there once it has begun
+    using Mine = Share<T, W, kLoads, kEarly>;
+    const int64_t first = int64_t(blockIdx.x) * packs * Mine::kSize, column = int64_t(block) * packs * Mine::kSize;
+    Mine mine(x + first, weight + column, bias + column, packs, blockDim.x);
+    __shared__ float of_warps[kWarps];
+    __shared__ float2 deviations_of_warps[kWarps];
+    __shared__ Moments of_blocks[kMostBlocks];
+    const float count = float(packs) * Mine::kSize;
+    const float mean = __fdividef(sum_over_row<kWarps>(mine.sum(), of_warps), count);
+    const float2 sums = sum_over_row<kWarps>(mine.deviations(mean), deviations_of_warps);
+    cluster.barrier_wait(std::move(begun));
+    if (threadIdx.x < blocks) {
+        const float correction = __fdividef(sums.x, count);
+        *cluster.map_shared_rank(of_blocks + block, threadIdx.x) =
+            Moments{mean, correction, fmaf(-correction, sums.x, sums.y)};
     }
-    const float mean = __fdividef(sum_over_row<kWarps>(sum, of_warps), width);
-    float2 sums = make_float2(0.0f, 0.0f);
-#pragma unroll
-    for (int k = 0; k < kLoads; k++) {
-        keep_packed(kept[k]);
-        const float2 more = deviations_of(kept[k], mean);
-        sums = sums + (here(k) ? more : make_float2(0.0f, 0.0f));
-    }
-    const Statistics statistics =
-        statistics_of(mean, sum_over_row<kWarps>(sums, deviations_of_warps), width, eps);
-#pragma unroll
-    for (int k = 0; k < kLoads; k++) {
-        keep_packed(kept[k]);
-        const Pack<W, kSize> scale = w[at(k)], shift = b[at(k)];
-        if (here(k)) out[k * stride] = normalised(kept[k], scale, shift, statistics);
-    }
+    cluster.sync();
+    float2 joined = make_float2(0.0f, 0.0f);
+    for (int i = 0; i < blocks; i++) joined = joined + around(of_blocks[0], of_blocks[i], count);
+    const Moments row = whole(of_blocks[0], joined, count, float(blocks));
+    mine.store(y + first, {row.mean, row.correction, rsqrtf(__fdividef(row.squares, count * blocks) + eps)});
+#endif
 }
 
 // ------------------------------------------------------------------------------------------------------
@@ -397,34 +501,7 @@ __device__ __forceinline__ void leave_registers() {
 }
 
 // ------------------------------------------------------------------------------------------------------
-// Moments of parts of a row, how those of several are joined, and mail: a block's moments for all other blocks.
-
-// Of so many values: their mean, what rounding took from it, and the squares of deviations from both.
-struct Moments {
-    float mean, correction, squares;
-
-    // The sum of two floats and its rounding error (Knuth).
-    __device__ __forceinline__ void move_mean(float by) {
-        const float moved = mean + by, back = moved - mean;
-        correction += (mean - (moved - back)) + (by - back);
-        mean = moved;
-    }
-};
-
-// What a part adds to a whole of parts that have `count` values each: how far its mean is from some reference, and
-// squares around that. Any reference does; one of the parts' means costs no digits.
-__device__ __forceinline__ float2 around(const Moments& reference, const Moments& part, float count) {
-    const float delta = (part.mean - reference.mean) + (part.correction - reference.correction);
-    return make_float2(delta, fmaf(delta * delta, count, part.squares));
-}
-
-// -> the moments of `parts` parts of `count` values each, `sums` being what they added. A NaN stays one: no fmaxf.
-__device__ __forceinline__ Moments whole(Moments reference, const float2& sums, float count, float parts) {
-    const float share = __fdividef(sums.x, parts), squares = fmaf(-count * sums.x, share, sums.y);
-    reference.squares = squares < 0.0f ? 0.0f : squares;
-    reference.move_mean(share);
-    return reference;
-}
+// Mail: a block's moments for all other blocks of its team.
 
 // Memory is all ones before. Each word says by itself whether it has come, so nothing is asked of the order or the
 // unity of the four.
@@ -867,8 +944,9 @@ split_output(const T* x, const W* weight, const W* bias, T* y, const float4* of_
 
 constexpr int kDirectThreads = 512;
 
-// Packs of kSize, of which a thread holds kLoads; with kLoads of 0 the row is read again for each pass.
-template <typename T, typename W, int kSize, int kLoads, bool kWarpRow>
+// Packs of kSize, of which a thread holds kLoads; with kLoads of 0 the row is read again for each pass. kEarly as in
+// Share.
+template <typename T, typename W, int kSize, int kLoads, bool kEarly, bool kWarpRow>
 __global__ void __launch_bounds__(kDirectThreads)
 direct_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int64_t width, float eps) {
     constexpr int kWarps = kWarpRow ? 1 : kDirectThreads / kWarp;
@@ -883,32 +961,40 @@ direct_rows(const T* x, const W* weight, const W* bias, T* y, int64_t rows, int6
         const auto* b = reinterpret_cast<const Pack<W, kSize>*>(bias);
         auto* out = reinterpret_cast<Pack<T, kSize>*>(y + row * width);
         Pack<T, kSize> kept[kLoads > 0 ? kLoads : 1];
+        Pack<W, kSize> early_weight[kEarly ? kLoads : 1], early_bias[kEarly ? kLoads : 1];
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
             const int i = threadIdx.x + k * blockDim.x;
-            if (i < packs) kept[k] = in[i];
+            if (i < packs) {
+                kept[k] = in[i];
+                if constexpr (kEarly) {
+                    early_weight[k] = w[i];
+                    early_bias[k] = b[i];
+                }
+            }
         }
+        // `use` of a pack, its number, and which of the thread's it is.
         const auto for_each = [&](auto use) {
             if constexpr (kLoads > 0) {
 #pragma unroll
                 for (int k = 0; k < kLoads; k++) {
                     const int i = threadIdx.x + k * blockDim.x;
-                    if (i < packs) use(kept[k], i);
+                    if (i < packs) use(kept[k], i, k);
                 }
             } else {
-                for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) use(in[i], i);
+                for (int64_t i = threadIdx.x; i < packs; i += blockDim.x) use(in[i], i, 0);
             }
         };
 
         float sum = 0.0f;
-        for_each([&](const Pack<T, kSize>& pack, int64_t) { sum += sum_of(pack); });
+        for_each([&](const Pack<T, kSize>& pack, int64_t, int) { sum += sum_of(pack); });
         const float mean = __fdividef(sum_over_row<kWarps>(sum, of_warps), width);
         float2 sums = make_float2(0.0f, 0.0f);
-        for_each([&](const Pack<T, kSize>& pack, int64_t) { sums = sums + deviations_of(pack, mean); });
+        for_each([&](const Pack<T, kSize>& pack, int64_t, int) { sums = sums + deviations_of(pack, mean); });
         const Statistics statistics =
             statistics_of(mean, sum_over_row<kWarps>(sums, deviations_of_warps), width, eps);
-        for_each([&](const Pack<T, kSize>& pack, int64_t i) {
-            const Pack<W, kSize> scale = w[i], shift = b[i];
+        for_each([&](const Pack<T, kSize>& pack, int64_t i, int k) {
+            const Pack<W, kSize> scale = kEarly ? early_weight[k] : w[i], shift = kEarly ? early_bias[k] : b[i];
             out[i] = normalised(pack, scale, shift, statistics);
         });
     }
@@ -981,33 +1067,56 @@ constexpr bool fills(int64_t packs) {
     return (kLoads - 1) * threads_for<kLoads>(packs) <= packs;
 }
 
-template <typename T, typename W, int kThreads, int kBlocks, int kLoads, bool kWarpRow = false>
+template <typename T, typename W, int kThreads, int kBlocks, int kLoads, bool kEarly, bool kWarpRow = false>
 void block(const Call& call) {
     constexpr unsigned kRows = kWarpRow ? kThreads / kWarp : 1;
     const int64_t packs = call.width * sizeof(T) / 16, blocks = (call.rows + kRows - 1) / kRows;
     TORCH_CHECK(blocks <= INT_MAX, "layer_norm: ", call.rows, " rows are more than a grid can have");
     const unsigned threads = threads_for<kLoads>(packs);
-    launch_early(block_rows<T, W, kThreads, kBlocks, kLoads, kWarpRow>, dim3(static_cast<unsigned>(blocks)),
+    launch_early(block_rows<T, W, kThreads, kBlocks, kLoads, kEarly, kWarpRow>, dim3(static_cast<unsigned>(blocks)), 1,
                  dim3(threads, kRows), call.stream, static_cast<const T*>(call.x),
                  static_cast<const W*>(call.weight), static_cast<const W*>(call.bias), static_cast<T*>(call.y),
                  call.rows, static_cast<int>(packs), call.eps);
 }
 
-constexpr int kWarpRowLoads = 6;
+// A lane's packs, where a warp has a row.
+template <typename T>
+constexpr int kWarpRowLoads = sizeof(T) == 4 ? 6 : 3;
 
 // A warp for each row: as many packs in a lane as the row needs.
 template <typename T, typename W, int kLoads = 1>
 void warp(const Call& call) {
-    if constexpr (kLoads < kWarpRowLoads) {
+    if constexpr (kLoads < kWarpRowLoads<T>) {
         if (threads_for<kLoads>(call.width * sizeof(T) / 16) > kWarp) return warp<T, W, kLoads + 1>(call);
     }
-    block<T, W, 2 * kWarp, kLoads <= 4 || sizeof(T) == 4 ? 16 : 10, kLoads, true>(call);
+    block<T, W, 2 * kWarp, 16, kLoads, sizeof(W) == sizeof(T) || kLoads <= 2, true>(call);
 }
 
-template <typename T, typename W, int kSize, int kLoads, bool kWarpRow>
+// Whether clusters could take the rows; then they have. They need a row that falls into equal parts.
+template <typename T, typename W, int kThreads, int kBlocks, int kLoads, bool kEarly>
+bool cluster(const Call& call) {
+    const auto kernel = cluster_rows<T, W, kThreads, kBlocks, kLoads, kEarly>;
+    cudaFuncAttributes compiled = {};
+    C10_CUDA_CHECK(cudaFuncGetAttributes(&compiled, kernel));
+    if (compiled.ptxVersion < 90) return false;
+    const int64_t packs = call.width * sizeof(T) / 16;
+    for (unsigned blocks = kMostBlocks; blocks > 1; blocks /= 2) {
+        const int64_t part = packs / blocks;
+        if (packs % blocks != 0 || part > kThreads * kLoads || !fills<kLoads>(part)) continue;
+        if (call.rows * blocks > INT_MAX) return false;
+        launch_early(kernel, dim3(static_cast<unsigned>(call.rows * blocks)), blocks,
+                     dim3(static_cast<unsigned>(threads_for<kLoads>(part))), call.stream,
+                     static_cast<const T*>(call.x), static_cast<const W*>(call.weight),
+                     static_cast<const W*>(call.bias), static_cast<T*>(call.y), static_cast<int>(part), call.eps);
+        return true;
+    }
+    return false;
+}
+
+template <typename T, typename W, int kSize, int kLoads, bool kEarly, bool kWarpRow>
 void direct(const Call& call, unsigned threads, unsigned rows_per_block) {
     const int64_t blocks = (call.rows + rows_per_block - 1) / rows_per_block;
-    launch_early(direct_rows<T, W, kSize, kLoads, kWarpRow>, dim3(std::min<int64_t>(blocks, INT_MAX)),
+    launch_early(direct_rows<T, W, kSize, kLoads, kEarly, kWarpRow>, dim3(std::min<int64_t>(blocks, INT_MAX)), 1,
                  dim3(threads, rows_per_block), call.stream, static_cast<const T*>(call.x),
                  static_cast<const W*>(call.weight), static_cast<const W*>(call.bias), static_cast<T*>(call.y),
                  call.rows, call.width, call.eps);
@@ -1098,32 +1207,42 @@ bool ring(const Call& call) {
     return true;
 }
 
-// The one place that chooses. The arguments of `block`: the most threads of a block, how many such blocks share
-// a multiprocessor's registers, and 16-byte packs in a thread's registers.
+constexpr int64_t kFewPacks = 128 * 1024;  // of x: its rows leave a GPU idle, and none hides what another waits for
+constexpr int64_t kClusterPacks = 16 * 1024;  // of a row that clusters take sooner than the ring: they begin sooner
+
+// The one place that chooses. The arguments of `block` and `cluster`: the most threads of a block, how many such blocks
+// share a multiprocessor's registers, 16-byte packs in a thread's registers, and whether those of weight and bias have
+// room beside them. Without, 16-bit values take more once they are converted.
 template <typename T, typename W>
 void choose(const Call& call, bool aligned) {
     constexpr int kSize = 16 / sizeof(T);
+    const bool few = call.rows * call.width <= kFewPacks * kSize;
     if (aligned && call.width % kSize == 0) {
         const int64_t packs = call.width / kSize;
-        constexpr bool kWide = sizeof(T) == 4;  // 16-bit values take more registers once converted
-        if (packs <= kWarpRowLoads * kWarp) return warp<T, W>(call);
-        if (!fills<4>(packs)) return block<T, W, 256, kWide ? 6 : 4, 2>(call);
-        if (packs <= (kWide ? 1024 : 2048) || !fills<8>(packs)) return block<T, W, 512, kWide ? 3 : 2, 4>(call);
+        constexpr bool kWide = sizeof(T) == 4;
+        if (packs <= kWarpRowLoads<T> * kWarp) return warp<T, W>(call);
+        if (packs <= 256 || !fills<4>(packs)) return block<T, W, 256, kWide ? 6 : 3, 2, true>(call);
+        if (few && packs <= 1024) return block<T, W, 512, 1, 2, true>(call);
+        if (few && cluster<T, W, 256, 1, 8, true>(call)) return;
+        if (packs <= (kWide ? 1024 : 2048) || !fills<8>(packs)) return block<T, W, 512, kWide ? 3 : 2, 4, false>(call);
         if constexpr (kWide) {
-            if (packs <= 2048) return block<T, W, 256, 4, 8>(call);
-            if (packs <= 4096) return block<T, W, 512, 2, 8>(call);
-            if (ring(call)) return;
-        } else {
-            if (packs <= 4096) return block<T, W, 1024, 1, 4>(call);
+            if (packs <= 2048) return block<T, W, 256, 4, 8, false>(call);
         }
+        if (packs <= 4096) return block<T, W, 512, 2, 8, false>(call);
+        if (packs <= kClusterPacks && cluster<T, W, 512, 2, 8, false>(call)) return;
+        if constexpr (kWide) {
+            if (ring(call)) return;
+        }
+        if (cluster<T, W, 512, 2, 8, false>(call)) return;
         return split<T, W>(call);
     }
-    if (call.width <= 4 * kWarp) return direct<T, W, 1, 4, true>(call, kWarp, 4);
-    if (call.width <= 8 * kDirectThreads) {
-        const unsigned threads = (call.width + 8 * kWarp - 1) / (8 * kWarp) * kWarp;
-        return direct<T, W, 1, 8, false>(call, threads, 1);
-    }
-    return direct<T, W, 1, 0, false>(call, kDirectThreads, 1);
+    const auto threads = [&](int64_t loads) {
+        return static_cast<unsigned>((call.width + loads * kWarp - 1) / (loads * kWarp) * kWarp);
+    };
+    if (call.width <= 4 * kWarp) return direct<T, W, 1, 4, true, true>(call, kWarp, 4);
+    if (few && call.width <= 2 * kDirectThreads) return direct<T, W, 1, 2, true, false>(call, threads(2), 1);
+    if (call.width <= 8 * kDirectThreads) return direct<T, W, 1, 8, false, false>(call, threads(8), 1);
+    return direct<T, W, 1, 0, false, false>(call, kDirectThreads, 1);
 }
 
 // Reached for each call, so nothing here goes through torch's dispatcher unless it must.
