@@ -66,7 +66,13 @@ def out_of_memory(error: BaseException) -> bool:
     """Whether PyTorch, Python or the system says that the device's or the machine's memory is not enough."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    said = str(error)
+    # The last is CUDA's own word, for what PyTorch's allocator has no part in: graphs, modules, local memory.
+    return (
+        type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in said
+        or "CUDA error: out of memory" in said
+    )
 
 
 @contextlib.contextmanager

@@ -187,20 +187,27 @@ def test_a_captured_round_is_one_launch_in_the_order_of_capture_and_answers_in_t
     ],
 )
 def test_what_is_wrong_with_graphs_alone_costs_the_captured_time_and_no_verdict(error):
-    assert captured_fault(error) == error.message
+    assert captured_fault(error, has_ended=False) == error.message
+
+
+def test_graphs_that_find_no_memory_cost_the_captured_time_and_a_worker_that_ends_for_memory_is_rejected():
+    error = SubmissionError(Reason.OUT_OF_MEMORY, "CUDA error: out of memory")
+    assert captured_fault(error, has_ended=False) == error.message
+    with pytest.raises(SubmissionError, match="As CUDA graphs of its calls"):
+        captured_fault(error, has_ended=True)
 
 
 def test_memory_that_others_took_ends_more_than_the_graphs():
     error = Inconclusive(Reason.NOT_ENOUGH_MEMORY, "others filled it")
     with pytest.raises(Inconclusive) as raised:
-        captured_fault(error)
+        captured_fault(error, has_ended=False)
     assert raised.value is error
 
 
 @pytest.mark.parametrize("reason", [Reason.CRASHED, Reason.INPUT_MODIFIED, Reason.IMPOSSIBLE_TIME, Reason.TIMED_OUT])
 def test_all_else_rejects_and_says_that_it_was_in_graphs(reason):
     with pytest.raises(SubmissionError, match="As CUDA graphs of its calls: it is gone") as raised:
-        captured_fault(SubmissionError(reason, "it is gone"))
+        captured_fault(SubmissionError(reason, "it is gone"), has_ended=False)
     assert raised.value.reason == reason
 
 

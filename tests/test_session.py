@@ -99,6 +99,12 @@ def test_an_error_of_cuda_is_a_fault_on_a_gpu_alone():
     assert failures().of_device(error).reason == "raised"
 
 
+def test_memory_that_cuda_itself_lacks_is_no_fault():
+    error = RuntimeError("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'")
+    assert failures(on_gpu=True).of_answer(error, RUN).reason == "out_of_memory"
+    assert failures(on_gpu=True).of_device(error).reason == "out_of_memory"
+
+
 def test_a_forbidden_operator_is_the_reason_whatever_was_raised():
     said = failures(forbidden=["aten::native_layer_norm"], on_gpu=True).of_device(
         RuntimeError("CUDA error: other words")

@@ -20,6 +20,7 @@ from harness.device.memory_file import MemoryFile
 from harness.errors import SubmissionError
 from harness.oracle.products import _find_out
 from harness.paths import PROBLEMS
+from harness.timing.case_times import CaseTimes
 from harness.timing.data import expected_rounds
 from harness.timing.data.case_data import prepare_case
 from harness.timing.data.data_set import DataSet
@@ -364,8 +365,8 @@ class LetGo:
     def construct(self, reference, state):
         pass
 
-    def release(self):
-        self.released = True
+    def release(self, *, everything):
+        self.released, self.everything = True, everything
         if self._dies:
             raise SubmissionError("crashed", "It is gone.")
 
@@ -382,6 +383,28 @@ def test_a_submission_that_fails_when_timed_leaves_no_baseline_holding_memory_an
     with pytest.raises(SubmissionError, match="A wrong element"):
         timed.time_case(LetGo(), {"compile": gone, "eager": baseline}, forms, "a case")
     assert gone.released and baseline.released and null.released
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+def test_where_the_device_is_nearly_full_all_contenders_give_back_what_they_keep_for_later(monkeypatch, has_room):
+    """All, though there is room again once the first has."""
+    rooms = iter([has_room])  # asked once
+    device = SimpleNamespace(
+        name="cpu",
+        arena=SimpleNamespace(lay_out=list),
+        bandwidth=lambda: Bandwidth(1e9, 1e9),
+        has_room=lambda: next(rooms),
+    )
+    submission, baseline, null = LetGo(), LetGo(), LetGo()
+    timed = Timer(device, problem=None, settings=SimpleNamespace(effort="quick"), null=null)
+    times = CaseTimes(
+        part="forward", contenders={}, launch_bound=False, late_bytes=0, written_bytes=0, device_times={}, bytes_min=0,
+        notes=[], on_processors=True, versions={},
+    )  # fmt: skip
+    monkeypatch.setattr(timed, "_time_part", lambda *_: times)
+    forms = SimpleNamespace(reference=SimpleNamespace(state={}, timed_parts=["forward"]))
+    timed.time_case(submission, {"eager": baseline}, forms, "a case")
+    assert [one.everything for one in (submission, baseline, null)] == [not has_room] * 3
 
 
 class Mish(torch.nn.Module):

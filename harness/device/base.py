@@ -96,6 +96,10 @@ class Device(Protocol):
         """How much memory nobody has taken."""
         ...
 
+    def has_room(self) -> bool:
+        """Whether all buffers and results that a case may have would find free memory, whatever is kept of others."""
+        ...
+
     def is_filled(self) -> bool:
         """Whether at least half of its own memory is taken, and not by this process: ask when no submission is on it.
         False where that is the machine's memory, which harness.memory watches."""

@@ -245,6 +245,9 @@ class CudaDevice:
     def free_bytes(self) -> int:
         return torch.cuda.mem_get_info(self.torch_device)[0]
 
+    def has_room(self) -> bool:
+        return self.free_bytes() >= self.input_bytes + self.result_bytes
+
     def is_filled(self) -> bool:
         free, total = torch.cuda.mem_get_info(self.torch_device)
         return total - free - torch.cuda.memory_reserved(self.torch_device) >= total / 2

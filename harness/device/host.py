@@ -196,6 +196,9 @@ class HostDevice:
     def free_bytes(self) -> int:
         return memory.free_bytes()
 
+    def has_room(self) -> bool:
+        return True  # freed memory is the machine's again
+
     def is_filled(self) -> bool:
         return False
 

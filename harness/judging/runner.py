@@ -223,9 +223,11 @@ class Runner:
         self.reader.forget()
         return self._required(self.worker.ask(TimeDevice(list(buffers), method, more), self.timeout_s), DeviceTimed)
 
-    def release(self) -> None:
+    def release(self, *, everything: bool = False) -> None:
+        """Have the worker let go of the case, and with `everything` of what PyTorch keeps for later."""
         self.reader.forget()
-        required(self.worker.ask(Release(), self.timeout_s), Done)  # there is nothing in it that an emulator may lack
+        # There is nothing in it that an emulator may lack.
+        required(self.worker.ask(Release(everything), self.timeout_s), Done)
 
     def end(self) -> None:
         self.worker.end()

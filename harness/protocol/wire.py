@@ -272,6 +272,9 @@ class TimeDevice(Struct, frozen=True, tag="time_device"):
 class Release(Struct, frozen=True, tag="release"):
     """Drop outputs, inputs and model, and give memory back."""
 
+    everything: bool = False
+    """Also what PyTorch keeps for later where memory is not scarce: others will need it."""
+
 
 Request = (
     Load

@@ -84,10 +84,13 @@ def device_times(
     return times
 
 
-def captured_fault(error: Stopped) -> str:
+def captured_fault(error: Stopped, *, has_ended: bool) -> str:
     """Why there is no captured time, where `error` in a captured round speaks of the graphs alone: of a submission that
-    is right when it is called. Raises SubmissionError, or `error`, where it is more than that."""
+    is right when it is called. Graphs take memory that calls do not; who `has_ended` for memory took more than a worker
+    may have. Raises SubmissionError, or `error`, where it is more than that."""
     if isinstance(error, NotCaptured) or error.reason in FAULTS_OF_GRAPHS:
+        return error.message
+    if error.reason == Reason.OUT_OF_MEMORY and not has_ended:
         return error.message
     if isinstance(error, Inconclusive):
         raise error

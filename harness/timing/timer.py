@@ -62,12 +62,14 @@ class Timer:
         parts = [Part(forms, part, name) for part in forms.reference.timed_parts]
         try:
             times = [self._time_part(part, contenders) for part in parts]
-            runner.release()
+            # Asked before the first of them lets go: each would see room enough where all of them keep too much.
+            everything = not self._device.has_room()
+            runner.release(everything=everything)
         except Stopped:
             with contextlib.suppress(JudgeFailed):  # a null kernel that is gone is the next submission's to find
-                self._release_others(contenders, name)  # which needs the memory
+                self._release_others(contenders, name, everything=True)  # the next submission needs the memory
             raise
-        notes += self._release_others(contenders, name)
+        notes += self._release_others(contenders, name, everything=everything)
         return [replace(times[0], notes=notes + times[0].notes), *times[1:]]
 
     # ------------------------------------------------------------------ the case's models
@@ -92,18 +94,18 @@ class Timer:
                 notes.append(BaselineLeftOut(baseline=label, why=error.message, case=name))
         return contenders, notes
 
-    def _release_others(self, contenders: Mapping[str, Runner], name: str) -> list[Note]:
+    def _release_others(self, contenders: Mapping[str, Runner], name: str, *, everything: bool) -> list[Note]:
         """Have the null kernel and the baselines let go of the case; a note on each baseline that cannot."""
         notes: list[Note] = []
         for label, contender in contenders.items():
             if label == SUBMISSION:
                 continue
             try:
-                contender.release()
+                contender.release(everything=everything)
             except SubmissionError as error:  # what is wrong with a baseline is nothing of the submission's
                 notes.append(BaselineEnded(baseline=label, case=name, why=error.message))
         with of_the_judge(NULL_KERNEL):
-            self._null.release()
+            self._null.release(everything=everything)
         return notes
 
     # ------------------------------------------------------------------ one part
@@ -186,7 +188,7 @@ class Timer:
             times = replace(self._concluded(staged, null, again, runners), conditions=measured.conditions)
             notes += concluding.disturbed(measured.conditions, staged.part, captured=True)
         except Stopped as error:
-            left_out[SUBMISSION] = concluding.captured_fault(error)
+            left_out[SUBMISSION] = concluding.captured_fault(error, has_ended=runners[SUBMISSION].worker.has_ended)
             times = None
         finally:
             for contender in again:

@@ -70,9 +70,12 @@ class CudaMemory:
     def unpoison(self) -> None:
         pass
 
-    def release(self) -> None:
+    def release(self, *, everything: bool = False) -> None:
         self._close_arena()
-        self.trim()
+        if everything:
+            torch.cuda.empty_cache()
+        else:
+            self.trim()
 
     def trim(self) -> None:
         """Let go of what PyTorch keeps for later, also for graphs, where memory is scarce: what is timed together

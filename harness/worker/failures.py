@@ -108,7 +108,7 @@ class Failures:
 
     def of_device(self, error: Exception) -> Failed:
         """An exception that came while the device was waited for."""
-        return self._failed(Reason.RAISED, error)
+        return self._failed(Reason.OUT_OF_MEMORY if out_of_memory(error) else Reason.RAISED, error)
 
     def _failed(self, reason: Reason, error: BaseException, *, plain: bool = False) -> Failed:
         """A `plain` error is a sentence that needs no class or line. A forbidden operator is the reason whatever error
@@ -128,7 +128,8 @@ class Failures:
                 text += hint_for(error)
             message = text if plain else f"{type(error).__name__}{where}: {text}"
             reason = Reason.UNSUPPORTED_BY_EMULATOR if _is_not_emulated(error) else reason
-            reason = Reason.CUDA_FAULT if self._on_gpu and "CUDA error" in str(error) else reason
+            if self._on_gpu and "CUDA error" in str(error) and not out_of_memory(error):
+                reason = Reason.CUDA_FAULT
         places = [place] if place else []
         return Failed(reason=reason, message=message, findings=self._observer.take_findings(), places=places)
 

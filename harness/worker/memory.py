@@ -76,8 +76,8 @@ class Memory(Protocol):
         """Give cached memory back where memory is scarce."""
         ...
 
-    def release(self) -> None:
-        """Let go of the arena, and give memory back."""
+    def release(self, *, everything: bool = False) -> None:
+        """Let go of the arena, and give memory back: where it is scarce, or `everything` that is kept for later."""
         ...
 
 
@@ -119,7 +119,7 @@ class HostMemory:
     def trim(self) -> None:
         pass
 
-    def release(self) -> None:
+    def release(self, *, everything: bool = False) -> None:
         pass
 
 

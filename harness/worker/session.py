@@ -178,10 +178,10 @@ class Session:
         self._timing.forget()
         return self._staged.construct(request)
 
-    def _release(self, _request: Release) -> Reply:
+    def _release(self, request: Release) -> Reply:
         self._check_guard()
         self._graphs.forget()
         self._staged.forget()
         self._timing.forget()
-        self._memory.release()
+        self._memory.release(everything=request.everything)
         return Done()
