@@ -21,6 +21,11 @@ class Change:
 # This moves both times and counts.
 RING = Change("2026-11-26T10:03:45+00:00", "long rows of `layernorm/speed_of_light` went through a ring")
 
+CLUSTERS = Change(
+    "2026-11-27T03:09:44+00:00",
+    "`layernorm/speed_of_light` held long rows in clusters and asked for the weight of few rows with x",
+)
+
 ROUNDS = Change(
     "2026-11-26T23:07:13+00:00", "captured calls were warm in the first round that counts, and fewer rounds were played"
 )
@@ -34,6 +39,7 @@ TIMING = (
     Change("2026-11-25T09:46:46+00:00", "parameters of 1 MiB or more lay elsewhere in each round"),
     RING,
     ROUNDS,
+    CLUSTERS,
 )
 # What moves counts and what a sanitizer sees.
 KERNELS = (
@@ -42,6 +48,7 @@ KERNELS = (
         "`layernorm`, `rmsnorm`, `layernorm_options` and `add_layernorm` used programmatic dependent launch",
     ),
     RING,
+    CLUSTERS,
 )
 # What moves verdicts.
 VERDICTS = (

@@ -1211,8 +1211,8 @@ constexpr int64_t kFewPacks = 128 * 1024;  // of x: its rows leave a GPU idle, a
 constexpr int64_t kClusterPacks = 16 * 1024;  // of a row that clusters take sooner than the ring: they begin sooner
 
 // The one place that chooses. The arguments of `block` and `cluster`: the most threads of a block, how many such blocks
-// share a multiprocessor's registers, 16-byte packs in a thread's registers, and whether those of weight and bias have
-// room beside them. Without, 16-bit values take more once they are converted.
+// share a multiprocessor's registers, 16-byte packs in a thread's registers, and whether weight and bias have room
+// there, too. 16-bit values take more registers once they are converted.
 template <typename T, typename W>
 void choose(const Call& call, bool aligned) {
     constexpr int kSize = 16 / sizeof(T);
