@@ -17,7 +17,7 @@ import psutil
 
 from harness.storage.limits import bytes_of
 
-# A worker that holds a larger share of the machine's memory ends before the system ends something else.
+# A worker that holds a larger share of what memory there is ends before the system ends something else.
 WORKER_FRACTION = 0.75
 
 # A smaller limit for a worker, in GiB, is taken from this variable.
@@ -68,6 +68,11 @@ def scopes() -> list[Scope]:
     return [machine, *groups]
 
 
+def total_bytes() -> int:
+    """The machine's memory, or the least limit of the control groups that this process is in: a container's."""
+    return min(scope.total for scope in scopes())
+
+
 def is_scarce() -> bool:
     """Whether so little is left that the system will soon end something."""
     return any(scope.is_scarce for scope in scopes())
@@ -81,7 +86,7 @@ def free_bytes() -> int:
 
 
 def worker_limit(total: int) -> int:
-    """Bytes that a worker may hold on a machine with `total` bytes of memory."""
+    """Bytes that a worker may hold where there are `total_bytes()`."""
     return min(bytes_of(WORKER_VARIABLE, total), int(total * WORKER_FRACTION))
 
 

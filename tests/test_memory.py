@@ -19,7 +19,7 @@ from harness.device.host import HostDevice
 from harness.device.memory_file import MemoryFile
 from harness.errors import Inconclusive, SubmissionError, memory_is_said, out_of_memory
 from harness.events import nobody
-from harness.fitting.fit import Room, fit, needed
+from harness.fitting.fit import Room, fit, needed, room_on
 from harness.fitting.sizes import sizes
 from harness.isolation.levels import choose_isolation
 from harness.isolation.sandbox import Worker
@@ -253,6 +253,18 @@ def test_where_nobody_else_filled_it_the_worker_is_rejected(monkeypatch):
         with pytest.raises(SubmissionError) as caught:
             worker.hear(30)
     assert caught.value.reason == Reason.OUT_OF_MEMORY
+
+
+def test_a_worker_may_hold_a_share_of_its_container(monkeypatch):
+    """Of a container's limit, not of the machine around it."""
+    machine = memory.Scope(total=64 * GIB, available=64 * GIB, anonymous=0)
+    with started() as worker:
+        container = memory.Scope(total=64 * MIB, available=64 * MIB, anonymous=0)  # less than a worker with torch has
+        monkeypatch.setattr(memory, "scopes", lambda: [machine, container])
+        with pytest.raises(SubmissionError, match=r"0\.0 GiB is the limit") as caught:
+            worker.hear(30)
+    assert caught.value.reason == Reason.OUT_OF_MEMORY
+    assert room_on(torch.device("cpu")).worker == 48 * MIB
 
 
 GREEDY = """

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import psutil
 import torch
 
 from harness import memory
@@ -73,7 +72,7 @@ def room_on(device: torch.device) -> Room:
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info()
         return Room(free, total)
-    return Room(memory.free_bytes(), memory.worker_limit(psutil.virtual_memory().total))
+    return Room(memory.free_bytes(), memory.worker_limit(memory.total_bytes()))
 
 
 def fit(problem: Problem, case: Case, device: Device, contenders: int, room: Room) -> Fitted:

@@ -52,7 +52,7 @@ class Holdings:
 
     def _check_memory(self, members: list[int]) -> None:
         now = psutil.virtual_memory()
-        limit = memory.worker_limit(now.total)
+        limit = memory.worker_limit(memory.total_bytes())
         if processes.resident_bytes(members) + now.shared - self._shared_at_start > limit:  # what is cheap to know
             self._check_what_is_its_own(members, limit)
         if memory.is_scarce():
