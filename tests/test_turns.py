@@ -17,7 +17,7 @@ import sys, time
 from pathlib import Path
 from harness.device.turns import Turns
 
-turns = Turns("device", Path(sys.argv[1]))
+turns = Turns(sys.argv[3], Path(sys.argv[1]), needs=sys.argv[4])
 with getattr(turns, sys.argv[2])(lambda: print("waits", flush=True)):
     print("has it", flush=True)
     sys.stdin.readline()
@@ -30,8 +30,8 @@ def other(tmp_path):
     """Starts another run that has the device `how` until it reads a line."""
     started = []
 
-    def start(how):
-        command = [sys.executable, "-c", OTHER, tmp_path, how]
+    def start(how, name="device", needs=""):
+        command = [sys.executable, "-c", OTHER, tmp_path, how, name, needs]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         started.append(process)
@@ -79,6 +79,23 @@ def test_who_waits_to_be_alone_is_not_overtaken(other):
     _says(times, "has it")
     _give_up(times)
     _says(late, "has it")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [(("gpu", "processors"), ("processors", "")), (("processors", ""), ("gpu", "processors"))]
+)
+def test_nobody_times_on_the_processors_while_a_gpu_is_timed(other, first, second):
+    holder = other("alone", *first)
+    _says(holder, "has it")
+    waiter = other("alone", *second)
+    _says(waiter, "waits")
+    _give_up(holder)
+    _says(waiter, "has it")
+
+
+def test_gpus_are_timed_side_by_side_and_beside_verdicts(other):
+    for how, name in (("alone", "gpu 0"), ("alone", "gpu 1"), ("shared", "processors")):
+        _says(other(how, name, "processors" if "gpu" in name else ""), "has it")
 
 
 def test_who_is_killed_holds_nothing(other):

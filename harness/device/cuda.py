@@ -15,7 +15,7 @@ from harness.device import bandwidth, driver, nvml
 from harness.device.arena import Arena
 from harness.device.bandwidth import Bandwidth
 from harness.device.nvml import NoNvml, Seen
-from harness.device.turns import Turns
+from harness.device.turns import PROCESSORS, Turns
 from harness.errors import HarnessError, SubmissionError
 from harness.protocol.wire import ArenaRef, OutputRef
 from harness.reasons import Reason
@@ -201,7 +201,8 @@ class CudaDevice:
         self.arena = Arena(self._allocation)
         properties = torch.cuda.get_device_properties(self.torch_device)
         # torch has had the UUID since 2.4, which names a GPU whatever CUDA_VISIBLE_DEVICES leaves of the others.
-        self.turns = Turns(f"cuda-{getattr(properties, 'uuid', self.torch_device.index)}")
+        name = f"cuda-{getattr(properties, 'uuid', self.torch_device.index)}"
+        self.turns = Turns(name, needs=PROCESSORS)  # who is timed on all of them would keep a GPU's callers waiting
         # What is left is for the judge's own data, some 10 GiB beside long rows, and for what calls need meanwhile.
         self.input_bytes = properties.total_memory // 8
         self.result_bytes = properties.total_memory // 3 * 2

@@ -23,7 +23,7 @@ from harness.device.arena import Arena
 from harness.device.bandwidth import Bandwidth
 from harness.device.memory_file import MemoryFile
 from harness.device.nvml import Seen
-from harness.device.turns import Turns
+from harness.device.turns import PROCESSORS, Turns
 from harness.errors import HarnessError, SubmissionError
 from harness.protocol.wire import ArenaRef, OutputRef
 from harness.reasons import Reason
@@ -176,7 +176,7 @@ class HostDevice:
         self.name = name
         self.can_time = name == "cpu"
         self.arena = Arena(_MappedFile(memory))
-        self.turns = Turns("processors")
+        self.turns = Turns(PROCESSORS)
         self.cache_bytes = _last_level_caches()
         # Reading 64 MiB took as long after a fill of half of a cache of 480 MiB as after one of four times that.
         self.flush_bytes = self.cache_bytes

@@ -17,6 +17,9 @@ from pathlib import Path
 from harness.errors import HarnessError
 from harness.paths import turns_folder
 
+# The device that a machine's processors are.
+PROCESSORS = "processors"
+
 # Places in the file. Who enters holds the door: one that wants to be alone is not overtaken for ever. In the room each
 # process has a place of its own, and who is alone has all of them.
 _DOOR = 0
@@ -27,8 +30,9 @@ _PLACES = 1 << 32
 class Turns:
     """Turns on the device `name`, such as `cuda-GPU-…`. Its file is anybody's to lock."""
 
-    def __init__(self, name: str, folder: Path | None = None) -> None:
-        """`folder` is paths.turns_folder() without another. Raises HarnessError where the file cannot be opened."""
+    def __init__(self, name: str, folder: Path | None = None, *, needs: str = "") -> None:
+        """`folder` is paths.turns_folder() without another. Who has the device alone shares the one that it `needs`.
+        Raises HarnessError where a file cannot be opened."""
         folder = folder or turns_folder()
         try:
             self._file = _opened(folder, f"{name}.lock")
@@ -38,10 +42,13 @@ class Turns:
                 "uses the device beside this run is not known without it: remove the file, or make it writable."
             ) from error
         self._own = _ROOM + os.getpid()
+        self._needed = Turns(needs, folder) if needs else None
 
     def close(self) -> None:
         """Ends whatever is held, too."""
         os.close(self._file)
+        if self._needed:
+            self._needed.close()
 
     @contextlib.contextmanager
     def shared(self, on_wait: Callable[[], None]) -> Iterator[None]:
@@ -52,7 +59,9 @@ class Turns:
     @contextlib.contextmanager
     def alone(self, on_wait: Callable[[], None]) -> Iterator[None]:
         """Have the device, not within `shared`: two that waited for each other to leave would wait for ever."""
-        with self._held(_ROOM, _PLACES, on_wait):
+        said = _Once(on_wait)
+        needed = self._needed.shared(said) if self._needed else contextlib.nullcontext()
+        with self._held(_ROOM, _PLACES, said), needed:
             yield
 
     @contextlib.contextmanager
