@@ -198,7 +198,7 @@ MUTANTS = [
     }),
     *_of("oracle/error_bound.py", ORACLE, changes={
         "        Expected(e, form, factor * bound, max": "        Expected(e, form, 10 * factor * bound, max",
-        "rounding = max(eps / 2, ROUNDING_EPS * kept_eps)": "rounding = 0.0",
+        "max(_own_eps(form, eps, dtypes) / 2, ROUNDING_EPS * kept_eps)": "0.0",
         "moves = [max(move, _finite_max(m, e))": "moves = [max(move, 0.0)",
         "range(min(draws, _draws(inputs, exact)))": "range(1)",
     }),

@@ -62,17 +62,23 @@ class NotCaptured(Inconclusive):
 NOT_PARSED = (SyntaxError, ValueError, RecursionError, MemoryError)
 
 
+# What is said where memory is not enough: by PyTorch on a CPU, and by CUDA's runtime, its driver, harness.device.driver
+# and Triton for what PyTorch's allocator has no part in, such as graphs, modules and local memory.
+WANTS_MEMORY = (
+    "can't allocate memory",
+    "CUDA error: out of memory",
+    "CUDA driver error: out of memory",
+    "CUDA_ERROR_OUT_OF_MEMORY",
+    "[CUDA]: out of memory",
+)
+
+
 def out_of_memory(error: BaseException) -> bool:
     """Whether PyTorch, Python or the system says that the device's or the machine's memory is not enough."""
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM):
         return True
     said = str(error)
-    # The last is CUDA's own word, for what PyTorch's allocator has no part in: graphs, modules, local memory.
-    return (
-        type(error).__name__ == "OutOfMemoryError"
-        or "can't allocate memory" in said
-        or "CUDA error: out of memory" in said
-    )
+    return type(error).__name__ == "OutOfMemoryError" or any(words in said for words in WANTS_MEMORY)
 
 
 @contextlib.contextmanager

@@ -33,9 +33,9 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _GROUPS = Path("/sys/fs/cgroup")
 
 # Where the two versions of control groups keep a limit, what is used, and its parts by name: files that can be given
-# up, and memory of processes. Kernel, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
-_V2 = ("memory.max", "memory.current", "inactive_file", "anon")
-_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_rss")
+# up, memory of processes, and memory files. Kernel, Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst.
+_V2 = ("memory.max", "memory.current", "inactive_file", "anon", "shmem")
+_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_rss", "total_shmem")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Scope:
     available: int
     anonymous: int
     """What processes hold that is no file's: no file, page cache or buffer of the system's counts here."""
+    shared: int = 0
+    """What lies in memory files."""
 
     @property
     def is_scarce(self) -> bool:
@@ -57,20 +59,21 @@ def scopes() -> list[Scope]:
     memory = psutil.virtual_memory()
     of_machine = _table(Path("/proc/meminfo"))
     swapped = of_machine.get("SwapTotal:", 0) - of_machine.get("SwapFree:", 0)
-    machine = Scope(memory.total, memory.available, 1024 * (of_machine.get("AnonPages:", 0) + swapped))
+    anonymous = 1024 * (of_machine.get("AnonPages:", 0) + swapped)
+    machine = Scope(memory.total, memory.available, anonymous, memory.shared)
     groups = []
     for folder, names in _limited_groups(memory.total):
         with contextlib.suppress(OSError, ValueError):
             limit, used = (int((folder / name).read_text()) for name in names[:2])
             parts = _table(folder / "memory.stat")
             left = limit - used + parts.get(names[2], 0)
-            groups.append(Scope(limit, max(left, 0), parts.get(names[3], 0)))
+            groups.append(Scope(limit, max(left, 0), parts.get(names[3], 0), parts.get(names[4], 0)))
     return [machine, *groups]
 
 
-def total_bytes() -> int:
-    """The machine's memory, or the least limit of the control groups that this process is in: a container's."""
-    return min(scope.total for scope in scopes())
+def smallest() -> Scope:
+    """The machine, or the control group with the least limit that this process is in: a container's."""
+    return min(scopes(), key=lambda scope: scope.total)
 
 
 def is_scarce() -> bool:
@@ -86,7 +89,7 @@ def free_bytes() -> int:
 
 
 def worker_limit(total: int) -> int:
-    """Bytes that a worker may hold where there are `total_bytes()`."""
+    """Bytes that a worker may hold where there are `total` bytes: those of `smallest()`."""
     return min(bytes_of(WORKER_VARIABLE, total), int(total * WORKER_FRACTION))
 
 

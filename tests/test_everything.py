@@ -16,6 +16,7 @@ from tests.helpers import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 import everything
+import mutants
 import plan
 
 STEPS = [step for steps in (plan.gpu(), plan.cpu()) for together in steps for step in together]
@@ -320,3 +321,9 @@ def test_places_are_of_a_device_and_of_those_with_a_speedup_that_is_known():
     report = terminal.render(msgspec.structs.replace(results, evaluations=untimed), wide)
     ranking = report.split("Verdicts · layernorm\n")[1].splitlines()[1:]
     assert [line[0] for line in ranking[: len(untimed)]] == ["–"] * len(untimed)
+
+
+@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_has_one_place_in_the_code(mutant):
+    """Where what it changes is gone, or is there twice, it changes nothing and kills no test."""
+    assert (ROOT / mutant.file).read_text().count(mutant.old) == 1

@@ -267,6 +267,15 @@ def test_a_worker_may_hold_a_share_of_its_container(monkeypatch):
     assert room_on(torch.device("cpu")).worker == 48 * MIB
 
 
+def test_what_others_put_into_memory_files_outside_of_the_container_is_not_the_workers(monkeypatch):
+    with started() as worker:
+        worker._holdings._shared_at_start = 0
+        machine = memory.Scope(total=64 * GIB, available=32 * GIB, anonymous=0, shared=32 * GIB)
+        container = memory.Scope(total=4 * GIB, available=4 * GIB, anonymous=0, shared=0)
+        monkeypatch.setattr(memory, "scopes", lambda: [machine, container])
+        worker._holdings.check(worker._family)
+
+
 GREEDY = """
 import torch
 

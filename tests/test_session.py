@@ -11,6 +11,7 @@ import torch
 from msgspec.structs import replace
 
 from harness.build.extension import NOT_EMULATED, BuildFailed, Unsupported
+from harness.device.driver import DriverError
 from harness.device.memory_file import MemoryFile
 from harness.protocol.channel import Channel
 from harness.protocol.handshake import Handshake, PeerStatus
@@ -99,8 +100,16 @@ def test_an_error_of_cuda_is_a_fault_on_a_gpu_alone():
     assert failures().of_device(error).reason == "raised"
 
 
-def test_memory_that_cuda_itself_lacks_is_no_fault():
-    error = RuntimeError("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'")
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'"),
+        RuntimeError("CUDA driver error: out of memory"),
+        DriverError("cuGraphInstantiateWithFlags failed: CUDA_ERROR_OUT_OF_MEMORY"),
+        RuntimeError("Triton Error [CUDA]: out of memory"),
+    ],
+)
+def test_memory_that_cuda_itself_lacks_is_no_fault(error):
     assert failures(on_gpu=True).of_answer(error, RUN).reason == "out_of_memory"
     assert failures(on_gpu=True).of_device(error).reason == "out_of_memory"
 

@@ -26,6 +26,11 @@ CLUSTERS = Change(
     "`layernorm/speed_of_light` held long rows in clusters and asked for the weight of few rows with x",
 )
 
+AUTOGRAD = Change(
+    "2026-11-27T03:21:45+00:00",
+    "`rmsnorm_train`, `layernorm_dropout`, `bias_gelu_train` and `layernorm_train_dtypes` reached autograd from C++",
+)
+
 ROUNDS = Change(
     "2026-11-26T23:07:13+00:00", "captured calls were warm in the first round that counts, and fewer rounds were played"
 )
@@ -40,6 +45,7 @@ TIMING = (
     RING,
     ROUNDS,
     CLUSTERS,
+    AUTOGRAD,
 )
 # What moves counts and what a sanitizer sees.
 KERNELS = (
@@ -49,6 +55,7 @@ KERNELS = (
     ),
     RING,
     CLUSTERS,
+    AUTOGRAD,
 )
 # What moves verdicts.
 VERDICTS = (

@@ -247,6 +247,7 @@ class CudaDevice:
         return torch.cuda.mem_get_info(self.torch_device)[0]
 
     def has_room(self) -> bool:
+        """Asked while a case still holds all that is its own: after most large ones there is none."""
         return self.free_bytes() >= self.input_bytes + self.result_bytes
 
     def is_filled(self) -> bool:

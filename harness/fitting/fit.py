@@ -72,7 +72,7 @@ def room_on(device: torch.device) -> Room:
     if device.type == "cuda":
         free, total = torch.cuda.mem_get_info()
         return Room(free, total)
-    return Room(memory.free_bytes(), memory.worker_limit(memory.total_bytes()))
+    return Room(memory.free_bytes(), memory.worker_limit(memory.smallest().total))
 
 
 def fit(problem: Problem, case: Case, device: Device, contenders: int, room: Room) -> Fitted:

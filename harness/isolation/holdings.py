@@ -37,7 +37,7 @@ class Holdings:
         """Make it before the worker's process starts."""
         self._home = home
         self._free_at_start = home.free_bytes()
-        self._shared_at_start = psutil.virtual_memory().shared
+        self._shared_at_start = memory.smallest().shared
         self._arena_at_start = memory.mapped_memory_files_bytes()
         self._elsewhere_at_start = _in_files_elsewhere()
         self._watch = memory.Watch(lambda: processes.family(os.getpid()))
@@ -51,23 +51,22 @@ class Holdings:
         self._check_disk()
 
     def _check_memory(self, members: list[int]) -> None:
-        now = psutil.virtual_memory()
-        limit = memory.worker_limit(memory.total_bytes())
-        if processes.resident_bytes(members) + now.shared - self._shared_at_start > limit:  # what is cheap to know
-            self._check_what_is_its_own(members, limit)
+        there = memory.smallest()
+        limit, in_files = memory.worker_limit(there.total), there.shared - self._shared_at_start
+        if processes.resident_bytes(members) + in_files > limit:  # what is cheap to know
+            self._check_what_is_its_own(members, in_files, limit)
         if memory.is_scarce():
             raise SubmissionError(Reason.OUT_OF_MEMORY, "While it ran, the machine's memory was nearly used up.")
 
-    def _check_what_is_its_own(self, members: list[int], limit: int) -> None:
+    def _check_what_is_its_own(self, members: list[int], in_files: int, limit: int) -> None:
         """Without the arena, which is the judge's, and without memory files that others have open, such as another
         judge's arena. What no process shows counts: a file can be on its way between two of the worker's."""
-        in_files = psutil.virtual_memory().shared - self._shared_at_start
         elsewhere = max(_in_files_elsewhere() - self._elsewhere_at_start, 0)
         used = memory.private_bytes(members) + max(in_files - self._arena_since_start() - elsewhere, 0)
         if used > limit:
             raise SubmissionError(
                 Reason.OUT_OF_MEMORY,
-                f"It held {used / 2**30:.1f} GiB of memory; {limit / 2**30:.1f} GiB is the limit on this machine.",
+                f"It held {used / 2**30:.1f} GiB of memory; {limit / 2**30:.1f} GiB is the limit here.",
             )
 
     def _arena_since_start(self) -> int:

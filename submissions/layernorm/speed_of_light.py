@@ -5,8 +5,9 @@ once, y is written once. All loads of a thread are on their way before the first
 thread leave room for many rows on a multiprocessor, so that some load while others sum or store. Weight and bias
 are asked for with x where their registers allow it: few rows wait for memory once then, and not twice.
 
-Rows up to eight times as long are held by a cluster of blocks, which tell each other the moments of their parts.
-So are few rows, though a block could hold them: more multiprocessors load sooner.
+Rows of up to 65,536 fp32 elements (262,144 of 16 bits) that fall into equal parts are held by a cluster of eight
+blocks or fewer, which tell each other the moments of their parts. So are few rows, though a block could hold them: more
+multiprocessors load sooner. It takes sm_90a, as does the ring.
 
 Longer fp32 rows are spread over a team of blocks, one for each multiprocessor, and x is read once. A thread keeps a
 few bulk copies of x on their way into a ring in shared memory, four warps sum what has arrived, two exchange
@@ -74,6 +75,7 @@ CUDA = r"""
 #include <cuda_fp16.h>
 #include <cooperative_groups.h>
 #include <algorithm>
+#include <atomic>
 #include <climits>
 #include <utility>
 
@@ -244,13 +246,25 @@ __device__ __forceinline__ void wait_for_turn() {
 #endif
 }
 
+// Whether the current device runs these kernels as they are for Hopper. A later GPU compiles what is for sm_80, in
+// which wait_for_turn is empty: there nothing may begin early. Asked once for a device, since each call wants to know.
+bool is_hoppers(const void* kernel) {
+    static std::atomic<char> known[64] = {};  // of devices that were asked for: 'y' or 'n'
+    int device = 0;
+    C10_CUDA_CHECK(cudaGetDevice(&device));
+    std::atomic<char>& answer = known[device % 64];
+    if (!answer) {
+        cudaFuncAttributes compiled = {};
+        C10_CUDA_CHECK(cudaFuncGetAttributes(&compiled, kernel));
+        answer = compiled.ptxVersion >= 90 ? 'y' : 'n';
+    }
+    return answer == 'y';
+}
+
 // For kernels that begin with wait_for_turn, in clusters of so many blocks.
 template <typename... Parameters, typename... Arguments>
 void launch_early(void (*kernel)(Parameters...), dim3 blocks, unsigned of_cluster, dim3 threads, cudaStream_t stream,
                   Arguments... arguments) {
-    int device = 0, major = 0;
-    C10_CUDA_CHECK(cudaGetDevice(&device));
-    C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     cudaLaunchAttribute attributes[2] = {};
     attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[0].val.programmaticStreamSerializationAllowed = 1;
@@ -261,7 +275,7 @@ void launch_early(void (*kernel)(Parameters...), dim3 blocks, unsigned of_cluste
     config.blockDim = threads;
     config.stream = stream;
     config.attrs = attributes;
-    config.numAttrs = major < 9 ? 0 : of_cluster == 1 ? 1 : 2;
+    config.numAttrs = !is_hoppers(reinterpret_cast<const void*>(kernel)) ? 0 : of_cluster == 1 ? 1 : 2;
     C10_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
@@ -1096,9 +1110,7 @@ void warp(const Call& call) {
 template <typename T, typename W, int kThreads, int kBlocks, int kLoads, bool kEarly>
 bool cluster(const Call& call) {
     const auto kernel = cluster_rows<T, W, kThreads, kBlocks, kLoads, kEarly>;
-    cudaFuncAttributes compiled = {};
-    C10_CUDA_CHECK(cudaFuncGetAttributes(&compiled, kernel));
-    if (compiled.ptxVersion < 90) return false;
+    if (!is_hoppers(reinterpret_cast<const void*>(kernel))) return false;
     const int64_t packs = call.width * sizeof(T) / 16;
     for (unsigned blocks = kMostBlocks; blocks > 1; blocks /= 2) {
         const int64_t part = packs / blocks;

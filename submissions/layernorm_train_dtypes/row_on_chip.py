@@ -3,7 +3,8 @@
 The idea: 16-bit values are half of the bytes, and no reason to compute in 16 bits. A block holds a row in registers,
 so that x is read once in the forward, and x and dy once in the backward. The backward's blocks stay: each goes from
 row to row with the same threads on the same columns, so that dweight and dbias grow in fp32 registers, and one row of
-partial sums for each block is left over, which a second kernel adds up in a fixed order.
+partial sums for each block is left over, which a second kernel adds up in a fixed order. The next row is on its way
+while one is summed.
 
 A row that no block can hold is read three times in the forward. In the backward one kernel finds what a row needs to
 know of itself, and a second goes down a few columns of a group of rows.
@@ -79,7 +80,7 @@ CUDA = r"""
 constexpr int kWarp = 32, kThreads = 512, kWarps = kThreads / kWarp;
 constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr int kForwardLoads = 4;   // packs of a row in a thread: up to 16,384 values of 16 bits in a block
-constexpr int kBackwardLoads = 2;  // x, dy and two fp32 sums stay in registers: up to 8,192
+constexpr int kBackwardLoads = 2;  // x and dy of two rows and two fp32 sums are in registers: up to 8,192
 constexpr int kColumnThreads = 128, kGroupRows = 32;  // of the backward of rows that no block holds
 constexpr int kColumnsOfBlock = 32, kRowsAtOnce = 32;  // of what adds partial sums up
 

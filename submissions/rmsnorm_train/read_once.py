@@ -1,10 +1,11 @@
 """RMSNorm's training step, each element read once: rows in registers, columns' sums in registers.
 
 The idea: the backward needs x and dy for the row's mean of g xhat, for dx, and for the columns' sums. A block keeps
-its row of both in registers and goes on to the next row that is its own with the same threads on the same
-columns, so that dweight grows in registers, too. A second kernel adds up one row of partial sums for each block, in
-a fixed order. Rows that do not fit are cut into chunks, a block for each: one kernel sums a chunk, the next adds
-up the chunks of its row and writes; in the backward that block goes down many rows, for the sake of the columns.
+its row of both in registers and goes on to the next row that is its own with the same threads on the same columns, so
+that dweight grows in registers, too. The next row is on its way while one is summed. A second kernel adds up one row
+of partial sums for each block, in a fixed order. Rows that do not fit are cut into chunks, a block for each: one
+kernel sums a chunk, the next adds up the chunks of its row and writes; in the backward that block goes down many
+rows, for the sake of the columns.
 
 Numerics: fp16 and bf16 are widened when they are read and narrowed when they are written. All sums are fp32, and fp64
 for fp64: a few dozen terms in a thread, then a tree.
