@@ -82,7 +82,7 @@ constexpr unsigned kAllLanes = 0xffffffffu;
 constexpr int kForwardLoads = 4;   // packs of a row in a thread: up to 16,384 values of 16 bits in a block
 constexpr int kBackwardLoads = 2;  // x and dy of two rows and two fp32 sums are in registers: up to 8,192
 constexpr int kColumnThreads = 128, kGroupRows = 32;  // of the backward of rows that no block holds
-constexpr int kColumnsOfBlock = 32, kRowsAtOnce = 32;  // of what adds partial sums up
+constexpr int kColumnsOfBlock = 32, kMostAtOnce = 32;  // of what adds partial sums up
 
 // ------------------------------------------------------------------------------------------------------
 // Packs: several values in one load or store, of 16 bytes at most.
@@ -351,22 +351,22 @@ column_gradients(const T* dy, const T* x, const W* weight, const Statistics<Sum<
     }
 }
 
-// add_partials: a column's partial sums in a fixed order, kRowsAtOnce threads for each column; blockIdx.y chooses
+// add_partials: a column's partial sums in a fixed order, blockDim.y threads for each column; blockIdx.y chooses
 // between dweight and dbias.
 template <typename W, typename A>
-__global__ void __launch_bounds__(kColumnsOfBlock * kRowsAtOnce)
+__global__ void __launch_bounds__(kColumnsOfBlock * kMostAtOnce)
 add_partials(const A* dweight_of, const A* dbias_of, W* dweight, W* dbias, int64_t partials, int64_t width) {
-    __shared__ A of_threads[kRowsAtOnce][kColumnsOfBlock];
+    __shared__ A of_threads[kMostAtOnce][kColumnsOfBlock];
     const int64_t column = int64_t(blockIdx.x) * kColumnsOfBlock + threadIdx.x;
     const A* from = blockIdx.y == 0 ? dweight_of : dbias_of;
     A sum = 0;
     if (column < width) {
-        for (int64_t p = threadIdx.y; p < partials; p += kRowsAtOnce) sum += from[p * width + column];
+        for (int64_t p = threadIdx.y; p < partials; p += blockDim.y) sum += from[p * width + column];
     }
     of_threads[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y > 0 || column >= width) return;
-    for (int t = 1; t < kRowsAtOnce; t++) sum += of_threads[t][threadIdx.x];
+    for (int t = 1; t < blockDim.y; t++) sum += of_threads[t][threadIdx.x];
     (blockIdx.y == 0 ? dweight : dbias)[column] = narrow<W>(sum);
 }
 
@@ -444,9 +444,9 @@ void run_backward(const torch::Tensor& dy, const torch::Tensor& x, const torch::
             data<A>(dbias_of), rows, width);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     }
-    add_partials<W, A><<<dim3(grid(number_of(width, kColumnsOfBlock)), 2), dim3(kColumnsOfBlock, kRowsAtOnce), 0,
-                         stream>>>(data<A>(dweight_of), data<A>(dbias_of), data<W>(dweight), data<W>(dbias), partials,
-                                   width);
+    const dim3 sums_of(kColumnsOfBlock, static_cast<unsigned>(std::min<int64_t>(partials, kMostAtOnce)));
+    add_partials<W, A><<<dim3(grid(number_of(width, kColumnsOfBlock)), 2), sums_of, 0, stream>>>(
+        data<A>(dweight_of), data<A>(dbias_of), data<W>(dweight), data<W>(dbias), partials, width);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

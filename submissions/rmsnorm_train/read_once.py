@@ -336,22 +336,22 @@ backward_chunks(const T* dy, const T* x, const W* weight, const A* inv_rms_of, c
     });
 }
 
-// Adds up the partial sums of each column: kRowsAtOnce threads share one, each in order, then one in order.
-constexpr int kColumnsOfBlock = 32, kRowsAtOnce = 32;
+// Adds up the partial sums of each column: blockDim.y threads share one, each in order, then one in order.
+constexpr int kColumnsOfBlock = 32, kMostAtOnce = 32;
 
 template <typename W, typename A>
-__global__ void __launch_bounds__(kColumnsOfBlock* kRowsAtOnce)
+__global__ void __launch_bounds__(kColumnsOfBlock* kMostAtOnce)
 add_partials(const A* dweight_of, W* dweight, int64_t partials, int64_t width) {
-    __shared__ A sums[kRowsAtOnce][kColumnsOfBlock];
+    __shared__ A sums[kMostAtOnce][kColumnsOfBlock];
     const int64_t column = int64_t(blockIdx.x) * kColumnsOfBlock + threadIdx.x;
     A sum = 0;
     if (column < width) {
-        for (int64_t p = threadIdx.y; p < partials; p += kRowsAtOnce) sum += dweight_of[p * width + column];
+        for (int64_t p = threadIdx.y; p < partials; p += blockDim.y) sum += dweight_of[p * width + column];
     }
     sums[threadIdx.y][threadIdx.x] = sum;
     __syncthreads();
     if (threadIdx.y || column >= width) return;
-    for (int y = 1; y < kRowsAtOnce; y++) sum += sums[y][threadIdx.x];
+    for (int y = 1; y < blockDim.y; y++) sum += sums[y][threadIdx.x];
     narrow(sum, dweight[column]);
 }
 
@@ -463,8 +463,9 @@ struct Backward {
     }
 
     void add(const torch::Tensor& partials, int64_t count) const {
-        add_partials<W, A><<<grid((width + kColumnsOfBlock - 1) / kColumnsOfBlock), dim3(kColumnsOfBlock, kRowsAtOnce),
-                             0, stream>>>(data<A>(partials), data<W>(dweight), count, width);
+        const dim3 threads(kColumnsOfBlock, static_cast<unsigned>(std::min<int64_t>(count, kMostAtOnce)));
+        add_partials<W, A><<<grid((width + kColumnsOfBlock - 1) / kColumnsOfBlock), threads, 0, stream>>>(
+            data<A>(partials), data<W>(dweight), count, width);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
     }
 
