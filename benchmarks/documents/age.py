@@ -16,19 +16,25 @@ class Change:
 
     when: str
     what: str
+    problems: tuple[str, ...] = ()
+    """The names of those whose submissions were changed; empty for all."""
 
 
-# This moves both times and counts.
-RING = Change("2026-11-26T10:03:45+00:00", "long rows of `layernorm/speed_of_light` went through a ring")
+_LAYERNORM = ("layernorm", "layernorm_dtypes", "layernorm_shapes")
+_TRAINING = ("rmsnorm_train", "layernorm_dropout", "bias_gelu_train", "layernorm_train_dtypes")
 
+# These move both times and counts.
+RING = Change("2026-11-26T10:03:45+00:00", "long rows of `layernorm/speed_of_light` went through a ring", _LAYERNORM)
 CLUSTERS = Change(
     "2026-11-27T03:09:44+00:00",
     "`layernorm/speed_of_light` held long rows in clusters and asked for the weight of few rows with x",
+    _LAYERNORM,
 )
-
-AUTOGRAD = Change(
-    "2026-11-27T03:21:45+00:00",
-    "`rmsnorm_train`, `layernorm_dropout`, `bias_gelu_train` and `layernorm_train_dtypes` reached autograd from C++",
+AUTOGRAD = Change("2026-11-27T03:21:45+00:00", "fast training submissions reached autograd from C++", _TRAINING)
+PARTIALS = Change(
+    "2026-11-27T04:37:40+00:00",
+    "few partial sums of columns were added by small blocks",
+    ("rmsnorm_train", "layernorm_train_dtypes"),
 )
 
 ROUNDS = Change(
@@ -45,8 +51,9 @@ TIMING = (
     RING,
     ROUNDS,
     CLUSTERS,
-    AUTOGRAD,
 )
+# What moves the times of a problem's submissions.
+OF_PROBLEMS = (*TIMING, AUTOGRAD, PARTIALS)
 # What moves counts and what a sanitizer sees.
 KERNELS = (
     Change(
@@ -79,11 +86,13 @@ SPEED = (KEYSTREAM, LEAN, TOGETHER, BUILDERS, ROUNDS)
 WARM_SPEED = (KEYSTREAM, TOGETHER)  # builds are there, and rounds are among what moves times
 
 
-def older(environment: dict[str, Any], changes: Iterable[Change]) -> str:
-    """` Measured before …; before ….` for the changes after the run of `environment`; empty for none.
+def older(environment: dict[str, Any], changes: Iterable[Change], problem: str = "") -> str:
+    """` Measured before …; before ….` for the changes after the run of `environment`, of those that the `problem` has a
+    part in; empty for none.
 
     Dates of one form in UTC compare as strings.
     """
     date = environment.get("date") or ""
-    later = [change.what for change in changes if date and date < change.when]
+    concern = [change for change in changes if not (problem and change.problems) or problem in change.problems]
+    later = [change.what for change in concern if date and date < change.when]
     return f" Measured before {'; before '.join(later)}." if later else ""

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from documents import agreement, formats, hypotheses, machine, measurements, plot, reasons, rooms
-from documents.age import TIMING, older
+from documents.age import OF_PROBLEMS, older
 from documents.ladder import figures, ladder, ladder_table, rung_table
 from documents.quotes import quote
 from harness.paths import PROBLEMS, ROOT
@@ -165,7 +165,7 @@ def _device_table(timed: list[Accepted], environment: dict[str, Any]) -> str:
     heads += ["captured", "of the floor", "over eager", "over the fastest captured"] if has_graphs else []
     lines = [
         f"{where}, torch {environment.get('torch')}, {environment.get('date')}; seed {timed[0].seed}; "
-        f"brackets are 95% intervals.{older(environment, TIMING)}{_later_cases(timed[0])}",
+        f"brackets are 95% intervals.{older(environment, OF_PROBLEMS, timed[0].problem)}{_later_cases(timed[0])}",
         "",
         f"| | {' | '.join(heads)} |",
         "|---" * (len(heads) + 1) + "|",
