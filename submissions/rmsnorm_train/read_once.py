@@ -149,18 +149,7 @@ struct Held {
         }
     }
 
-    // One pack after the other: chunks have many blocks to a multiprocessor, and few registers.
-    __device__ Held(const T* from, int packs) {
-        const auto* in = reinterpret_cast<const Pack<T, kSize>*>(from);
-#pragma unroll
-        for (int k = 0; k < kPacks; k++) {
-            const int i = threadIdx.x + k * blockDim.x;
-            if (i >= packs) continue;
-            const Pack<T, kSize> pack = in[i];
-#pragma unroll
-            for (int j = 0; j < kSize; j++) kept[k][j] = wide(pack.at[j]);
-        }
-    }
+    __device__ Held(const T* from, int packs) : Held(Loaded<T, kSize, kPacks>(from, packs)) {}
 
     // use(k, j), value by value, for what this thread holds.
     template <typename Use>
@@ -195,7 +184,7 @@ template <typename T, typename W, int kSize, int kPacks, typename A = Sum<T>>
 __global__ void __launch_bounds__(kMaxThreads)
 forward_rows(const T* x, const W* weight, T* y, A* inv_rms_of, int packs, A eps) {
     const int64_t start = int64_t(blockIdx.x) * packs * kSize;
-    Held<T, kSize, kPacks> held(Loaded<T, kSize, kPacks>(x + start, packs));
+    Held<T, kSize, kPacks> held(x + start, packs);
     A squares = 0;
     held.for_each(packs, [&](int k, int j) { squares += held.kept[k][j] * held.kept[k][j]; });
     const A inv_rms = A(1) / sqrt(block_sum(squares) / (A(packs) * kSize) + eps);
