@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -37,6 +37,10 @@ from harness.timing.contest import Contest, TimedCases
 DEVICE_FILLED = (
     "It got no memory of the GPU, of which others hold at least half. Run it again when there is room, or on another."
 )
+
+
+def _build_nothing() -> None:
+    """Nothing is judged behind a submission."""
 
 
 class Judge:
@@ -115,16 +119,16 @@ class Judge:
     # ------------------------------------------------------------------ one submission
 
     def evaluate(
-        self, submission: Submission, following: Sequence[Submission] = (), *, next_workers: int = 0
+        self, submission: Submission, build_others: Callable[[], None] = _build_nothing, *, next_workers: int = 0
     ) -> verdict.Evaluation:
-        """Judge one submission, and have the `following` built beside it. Whatever it does
-        becomes a verdict; raises HarnessError and UsageError only for what is not its doing. Workers of the next ones,
-        `next_workers`, load meanwhile, and do nothing while this one is timed."""
+        """Judge one submission; `build_others` begins builds of others that there is room for. Whatever the submission
+        does becomes a verdict; raises HarnessError and UsageError only for what is not its doing. Workers of the next
+        ones, `next_workers`, load meanwhile, and do nothing while this one is timed."""
         self._on_event(Building(submission.name))
         with of_the_judge("A process that had run nothing yet"):
             runner = self._start_submission(submission)
         try:
-            evaluation = self._evaluate(submission, runner, following, next_workers)
+            evaluation = self._evaluate(submission, runner, build_others, next_workers)
         finally:
             runner.end()
         evaluation = self._excused(evaluation)
@@ -143,7 +147,7 @@ class Judge:
         return start()
 
     def _evaluate(
-        self, submission: Submission, runner: Runner, following: Sequence[Submission], next_workers: int
+        self, submission: Submission, runner: Runner, build_others: Callable[[], None], next_workers: int
     ) -> verdict.Evaluation:
         common: dict[str, Any] = dict(
             problem=self._problem.name,
@@ -155,7 +159,7 @@ class Judge:
             notes=[*([MayRun(operators=self._may_run)] if self._may_run else []), *self._smaller],
         )
         self._builds.begin_ahead(submission, check=self._settings.check)
-        self._builds.begin_further_ahead(following, check=self._settings.check, waits=True)
+        build_others()
         self._draws.draw_ahead(self._cases, lambda: runner.has_answered)
         try:
             common["build"] = _build(runner.finish_loading(partial(self._draws.draw_ahead, self._cases)))
@@ -166,7 +170,7 @@ class Judge:
             self._builds.end(submission)
         if next_workers:  # once this one has loaded, which they would slow
             self._starter.start_next(next_workers)
-        self._builds.begin_further_ahead(following, check=self._settings.check)
+        build_others()
         correctness = Correctness(submission, self._problem, self._draws, self._device, self._settings, self._refusals)
         with self._device.turns.shared(partial(self._taken, submission)):
             correctness.run(runner, self._cases, self._on_event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,14 +13,22 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from harness import against, crash
-from harness.device.choose import Preparing, can_time, is_prepared, open_device, prepare_device, unprepared
+from harness.device.choose import (
+    Preparing,
+    WaitForDevice,
+    can_time,
+    is_prepared,
+    open_device,
+    prepare_device,
+    unprepared,
+)
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, JudgeFailed, KernelgateError, UsageError, name_of
 from harness.events import Building, EmulatorBuilding, Finished, LeftOut, Loading, OnEvent, Queued, nobody
 from harness.garbage import no_garbage_collection
 from harness.isolation.sandbox import PROCESSORS
 from harness.isolation.starter import Starter, kept_zygotes
-from harness.judging.building import Ahead, most_ahead
+from harness.judging.building import Ahead, Builds, most_ahead
 from harness.plan import Group, RunPlan
 from harness.reasons import Reason
 from harness.settings import sub_seed
@@ -156,18 +164,18 @@ class _Beside:
         self._open.__exit__(*about)
 
     def turns(self) -> Iterator[tuple[int, list[Group]]]:
-        """Positions of groups in the order in which they are judged, each with the later ones on its device. Those on
-        one device stand in their places so that what the device lacks for the last can be built beside the first."""
-        groups, order = self._plan.groups, list(range(len(self._plan.groups)))
+        """Positions of groups in the order in which they are judged, each with the later ones. Those on one device
+        stand in their places so that what the device lacks for the last can be built beside the first. Who is timed on
+        the processors comes last: nothing is built beside that."""
+        groups = self._plan.groups
+        order = sorted(range(len(groups)), key=lambda position: _takes_the_processors(groups[position], self._plan))
         for device in {group.device for group in groups}:
-            places = [position for position in order if groups[position].device == device]
-            lacks = [unprepared(device, _paths(groups[place]), check=self._plan.settings.check) for place in places]
-            ranked = [place for _, place in sorted(zip(lacks, places, strict=True))]
-            for place, taken in zip(places, ranked, strict=True):
-                order[place] = taken
+            own = [position for position in order if groups[position].device == device]
+            lacks = [unprepared(device, _paths(groups[each]), check=self._plan.settings.check) for each in own]
+            ranked = iter([position for _, position in sorted(zip(lacks, own, strict=True))])
+            order = [next(ranked) if position in own else position for position in order]
         for turn, position in enumerate(order):
-            later = [groups[other] for other in order[turn + 1 :]]
-            yield position, [other for other in later if other.device == groups[position].device]
+            yield position, [groups[other] for other in order[turn + 1 :]]
 
     def leave_alone(self) -> None:
         """Finish all that is built: calls will be timed."""
@@ -182,12 +190,11 @@ def _paths(group: Group) -> list[Path]:
 def _of_group(
     group: Group, coming: Sequence[Group], plan: RunPlan, chosen: Chosen, beside: _Beside, on_event: OnEvent
 ) -> Iterator[Evaluation]:
-    """The evaluations of one problem's submissions on one device; `coming` are the groups on it that are judged
-    later."""
+    """The evaluations of one problem's submissions on one device; `coming` are the groups that are judged later."""
     if chosen.are_loaded and not chosen.of(group):
         return
     timed = _is_timed(group, plan)
-    if timed and group.device == "cpu":
+    if _takes_the_processors(group, plan):
         beside.leave_alone()
     few = sum(len(each.submissions) for each in plan.groups) <= MOST_LOOKED_AT
     if few and not is_prepared(group.device, _paths(group), check=plan.settings.check):
@@ -205,7 +212,8 @@ def _of_group(
         on_event(Loading(name_of(group.problem), group.device))
         wait = beside.preparing.begin(group.device, paths[1:])
         if not timed:
-            beside.preparing.begin(group.device, [path for other in coming for path in _paths(other)])
+            later = [path for other in coming if other.device == group.device for path in _paths(other)]
+            beside.preparing.begin(group.device, later)
         yield from _judged(group, coming, plan, chosen, memory, starter, beside.ahead, on_event, wait)
     finally:
         starter.end(kept=beside.ahead.workers)
@@ -261,6 +269,11 @@ def _is_timed(group: Group, plan: RunPlan) -> bool:
     return plan.settings.timing and can_time(group.device)
 
 
+def _takes_the_processors(group: Group, plan: RunPlan) -> bool:
+    """Whether calls are timed on the processors, which compilers would take time from."""
+    return group.device == "cpu" and _is_timed(group, plan)
+
+
 def _start_ahead(starter: Starter, group: Group, plan: RunPlan) -> None:
     """Start the first submission's worker, and those of the null kernel and the baselines where calls are timed: they
     load torch while this process does."""
@@ -278,7 +291,7 @@ def _judged(
     starter: Starter,
     ahead: Ahead,
     on_event: OnEvent,
-    wait_for_device: Callable[[], None],
+    wait_for_device: WaitForDevice,
 ) -> Iterator[Evaluation]:
     """All of the group; `wait_for_device` comes before the second, and behind the last stand those `coming`."""
     with no_garbage_collection():  # these load torch for seconds, while workers do
@@ -293,24 +306,25 @@ def _judged(
     timed = _is_timed(group, plan)
     baselines = plan.against if timed else ()
     waiting = list(group.submissions)
-    behind = [submission for other in coming if chosen.of(other) for submission in other.submissions]
+    behind = [(other.device, each) for other in coming if chosen.of(other) for each in other.submissions]
+    builds = {other.device: Builds(other.device, starter, ahead) for other in (group, *coming)}
     with contextlib.closing(open_device(group.device, memory)) as device:
         while waiting:  # after an error of the harness the others are judged with baselines of their own
             with Judge(problem, cases, device, starter, settings, baselines, on_event, ahead) as judge:
                 sound = True
                 while waiting and sound:
                     submission = waiting.pop(0)
-                    # Compilers would take a CPU's time from what is timed on it; beside a GPU there are more processors
-                    # than a caller of kernels needs. What is built runs nothing of its submission.
-                    following = [] if timed and device.is_cpu else [*waiting, *behind][: most_ahead()]
-                    # What the device still lacks for the next one would be missing in its build.
-                    following = [each for each in following if _is_ready_for(each, group, plan)]
+                    # Beside a GPU there are more processors than a caller of kernels needs. What is built runs nothing
+                    # of its submission.
+                    same = [(group.device, each) for each in waiting]
+                    following = [] if _takes_the_processors(group, plan) else [*same, *behind]
+                    build_others = partial(_build, following, builds, ahead, check=settings.check)
                     if waiting and not timed and not starter.forks:
                         starter.start_ahead(workers=2 if following else 1, compilers=0)
                     # A submission that is timed could reach a worker that waits for another one, but for namespaces.
                     waits_safely = timed and not device.is_cpu and group.isolation.private_tree
                     next_workers = min(len(waiting), NEXT_WORKERS) if waits_safely else 0
-                    judged = partial(judge.evaluate, submission, following, next_workers=next_workers)
+                    judged = partial(judge.evaluate, submission, build_others, next_workers=next_workers)
                     evaluation, sound = _contained(judged, submission, group, plan)
                     if plan.sanitize and isinstance(evaluation, Accepted):
                         evaluation = sanitized(evaluation, submission, problem, cases, group.device, on_event)
@@ -318,11 +332,19 @@ def _judged(
                     if not sound:
                         ahead.end()
                     if waiting:
-                        wait_for_device()
+                        wait_for_device(build_others)
 
 
-def _is_ready_for(submission: Submission, group: Group, plan: RunPlan) -> bool:
-    return is_prepared(group.device, [submission.path], check=plan.settings.check)
+def _build(
+    following: Sequence[tuple[str, Submission]], builds: Mapping[str, Builds], ahead: Ahead, *, check: bool
+) -> None:
+    """Begin builds for those that are judged next, each with its device, while there is room."""
+    for device, submission in following:
+        if not ahead.has_room:
+            return
+        # What the device still lacks would be missing in the build.
+        if is_prepared(device, [submission.path], check=check):
+            builds[device].begin_ahead(submission, check=check, gently=True)
 
 
 def _contained(

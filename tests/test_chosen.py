@@ -1,6 +1,7 @@
 """Which files and cases are judged, and on which device."""
 
 import os
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -100,14 +101,27 @@ def test_who_waits_for_the_emulator_to_be_built_is_told(tmp_path, monkeypatch):
     assert built == [tmp_path, tmp_path]
 
 
-def test_groups_for_which_the_device_lacks_least_are_judged_first_and_others_keep_their_turn(monkeypatch):
+def test_groups_for_which_the_device_lacks_least_are_judged_first_and_who_takes_the_processors_last(monkeypatch):
     lacks = {"a": 3, "b": 2, "timed": 0, "c": 2}
     devices = dict.fromkeys(lacks, "emulator") | {"timed": "cpu"}
     groups = [SimpleNamespace(device=devices[name], submissions=[SimpleNamespace(path=name)]) for name in lacks]
     monkeypatch.setattr(harness.run, "unprepared", lambda device, paths, check: lacks[paths[0]])
-    plan = SimpleNamespace(groups=groups, settings=SimpleNamespace(check=False))
+    plan = SimpleNamespace(groups=groups, settings=SimpleNamespace(check=False, timing=True))
     turns = [(position, [groups.index(other) for other in coming]) for position, coming in _Beside(plan).turns()]
-    assert turns == [(1, [3, 0]), (3, [0]), (2, []), (0, [])]
+    assert turns == [(1, [3, 0, 2]), (3, [0, 2]), (0, [2]), (2, [])]
+    plan.settings.timing = False
+    assert [position for position, _ in _Beside(plan).turns()] == [1, 3, 2, 0]
+
+
+def test_who_waits_for_a_device_does_something_else_meanwhile(monkeypatch):
+    from harness.device import choose
+
+    other_is_done = threading.Event()
+    monkeypatch.setattr(choose, "is_prepared", lambda device, paths, check: False)
+    monkeypatch.setattr(choose, "prepare_device", lambda *parts, **options: other_is_done.wait(60))
+    with choose.Preparing(check=False) as preparing:
+        preparing.begin("emulator", [])(other_is_done.set)
+    assert other_is_done.is_set()
 
 
 ALSO = 'ALSO_FOR = ["layernorm_dtypes"]\n'

@@ -82,7 +82,7 @@ def test_the_next_submission_runs_in_the_worker_that_was_started_for_it(judging,
         return taken[-1]
 
     monkeypatch.setattr(starter, "take", recorded)
-    assert is_judged(judge.evaluate(one, [two], next_workers=1))
+    assert is_judged(judge.evaluate(one, next_workers=1))
     before = len(taken)
     assert is_judged(judge.evaluate(two))
     assert len(taken) == before, "the second submission started a worker of its own"
@@ -90,8 +90,8 @@ def test_the_next_submission_runs_in_the_worker_that_was_started_for_it(judging,
 
 
 def test_a_worker_that_was_started_for_nobody_is_ended(judging):
-    judge, (one, two), _events, starter = judging
-    judge.evaluate(one, [two], next_workers=1)
+    judge, (one, _two), _events, starter = judging
+    judge.evaluate(one, next_workers=1)
     pid = starter._next[0].pid
     os.kill(pid, 0)
     starter.end()
@@ -113,7 +113,7 @@ def test_a_worker_that_is_killed_before_it_is_used_costs_nobody_a_verdict(judgin
         return taken[-1]
 
     monkeypatch.setattr(starter, "take", second_killed)
-    assert is_judged(judge.evaluate(one, [two], next_workers=1))
+    assert is_judged(judge.evaluate(one, next_workers=1))
     assert is_judged(judge.evaluate(two))
     assert len(taken) == 3
 
@@ -127,7 +127,7 @@ def test_workers_of_several_submissions_load_together_and_are_used_one_after_the
         return taken[-1]
 
     monkeypatch.setattr(starter, "take", recorded)
-    assert is_judged(judge.evaluate(one, [two], next_workers=2))
+    assert is_judged(judge.evaluate(one, next_workers=2))
     assert len(taken) == 3
     for _ in range(2):
         assert is_judged(judge.evaluate(two, next_workers=0))

@@ -1,6 +1,7 @@
 """Builds that submissions share: found again by what is built, and never what another submission made of them."""
 
 import re
+import select
 from types import SimpleNamespace
 
 import pytest
@@ -282,6 +283,33 @@ def test_so_many_are_built_ahead_as_there_is_room_for(monkeypatch):
     assert not ahead.has_room
     workers[1].has_answered = True
     assert ahead.has_room
+    for number in range(2, building.MOST_KEPT * building.MOST_AT_ONCE):
+        assert ahead.has_room
+        ahead.add(str(number), SimpleNamespace(sha256=str(number)), lambda: SimpleNamespace(has_answered=True))
+    assert not ahead.has_room, "nobody has asked for any of them"
+
+
+def test_who_has_started_to_build_has_not_answered(tmp_path, monkeypatch):
+    """That it has started is a message, too."""
+    monkeypatch.setenv("KERNELGATE_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "submission.py"
+    path.write_text(NATIVE)
+    memory, ahead = MemoryFile(), Ahead()
+    with kept_zygotes():
+        starter = Starter("cpu", memory.fd, choose_isolation("auto", "cpu"))
+        try:
+            worker = starter.take()
+            assert select.select([worker._conversation._channel], [], [], 60)[0]
+            assert not worker.has_answered
+            worker.end()
+            Builds("cpu", starter, ahead).begin_ahead(read_submission(path), check=False)
+            (builder,) = ahead.workers
+            assert select.select([builder._conversation._channel], [], [], 60)[0]
+            assert not builder.has_answered
+            ahead.finish()
+        finally:
+            starter.end()
+    assert [*paths.shared_builds().iterdir()]
 
 
 def test_on_many_processors_more_are_built_ahead_as_far_as_there_is_memory(monkeypatch):
@@ -330,8 +358,8 @@ def test_the_next_problems_first_submission_is_built_while_the_last_of_this_one_
             happened.append(event.evaluation.problem)
 
     run(make_plan(Arguments(paths=(path,), device="cpu", select="no rows", timing=False)), tell)
-    # Each is built ahead of its own import; between, the second ahead of its turn.
-    assert happened == ["mine", "mine", "layernorm", "mine", "layernorm_dtypes"]
+    # Each is built ahead of its own import; the second, too, beside the first's build and while the first is judged.
+    assert happened == ["mine", "mine", "mine", "layernorm", "mine", "layernorm_dtypes"]
 
 
 def test_submissions_in_one_run_get_their_own_builds(cache, tmp_path):

@@ -21,6 +21,12 @@ from harness.submission import Submission
 if TYPE_CHECKING:
     from harness.device.base import Device
 
+# How often somebody who waits for a device does something meanwhile.
+MEANWHILE_S = 1.0
+
+WaitForDevice = Callable[[Callable[[], None]], None]
+"""Waits until a device is prepared, and calls what it is given now and then meanwhile."""
+
 
 class NeedsGpu(HarnessError):
     """A submission whose kernels nothing but a GPU runs."""
@@ -133,13 +139,13 @@ class Preparing:
         self._pool: ThreadPoolExecutor | None = None
         self._begun: list[Future[None]] = []
 
-    def begin(self, name: str, submissions: Sequence[Path]) -> Callable[[], None]:
+    def begin(self, name: str, submissions: Sequence[Path]) -> WaitForDevice:
         """Gives what waits until the device is prepared for these, and raises HarnessError as `prepare_device` does."""
         if is_prepared(name, submissions, check=self._check):
-            return lambda: None
+            return lambda meanwhile: None
         prepare = partial(prepare_device, name, submissions, check=self._check, on_build=lambda: None)
         self._begun.append(self._thread().submit(prepare))
-        return self._begun[-1].result
+        return partial(_wait_for, self._begun[-1])
 
     def finish(self) -> None:
         """Wait until nothing is prepared any more."""
@@ -161,6 +167,13 @@ class Preparing:
             for prepared in self._begun:
                 prepared.cancel()
         self._open.__exit__(kind, *about)
+
+
+def _wait_for(prepared: Future[None], meanwhile: Callable[[], None]) -> None:
+    while not prepared.done():
+        meanwhile()
+        wait([prepared], MEANWHILE_S)
+    prepared.result()
 
 
 def open_device(name: str, memory: MemoryFile) -> Device:

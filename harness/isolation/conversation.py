@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable
@@ -85,7 +86,10 @@ class Conversation:
 
     @property
     def has_answered(self) -> bool:
-        """Whether `hear` would wait for nothing."""
+        """Whether the reply to what it was told last is there, or the worker is gone, which `hear` tells."""
+        if not self._ready and self._channel.spin(0.0):
+            with contextlib.suppress(SubmissionError):
+                self.wait_until_ready()
         return self._channel.spin(0.0)
 
     def wait_for_warm_up(self, timeout_s: float) -> None:

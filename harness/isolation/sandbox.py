@@ -153,7 +153,7 @@ class Worker:
 
     @property
     def has_answered(self) -> bool:
-        """Whether `hear` would wait for nothing."""
+        """Whether the reply to what it was told last is there, or it is gone, which `hear` tells."""
         return self._conversation.has_answered
 
     def wait_for_warm_up(self, timeout_s: float) -> None:

@@ -34,6 +34,9 @@ BUILD_TIMEOUT_S = 1000.0
 # So many are built at a time.
 MOST_AT_ONCE = 2
 
+# So many times as many are kept for who will ask, each by the process that built it.
+MOST_KEPT = 8
+
 # What must be free for each further build ahead: two compilers take some 0.8 GiB each.
 ROOM_BYTES = 4 << 30
 
@@ -80,12 +83,9 @@ class Ahead:
     def has_room(self) -> bool:
         """Whether one more may begin."""
         running = sum(not worker.has_answered for worker in self.workers)
+        if len(self._workers) >= MOST_KEPT * self._most:
+            return False
         return not running or (running < self._most and memory.free_bytes() >= running * ROOM_BYTES)
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether others can be built beside what the judged submission itself waits for."""
-        return self._most > MOST_AT_ONCE
 
     def add(self, digest: str, submission: Submission, begin: Callable[[], Worker]) -> None:
         """Begin the build of that digest, where it is not begun. What `begin` raises is the submission's to meet."""
@@ -135,13 +135,6 @@ class Builds:
     def written(self, submission: Submission, *, check: bool) -> list[Entry]:
         """What the file will ask for, as far as that is written in it."""
         return self._entries(written(submission.path)[:MOST_AT_ONCE], check)
-
-    def begin_further_ahead(self, following: Sequence[Submission], *, check: bool, waits: bool = False) -> None:
-        """`begin_ahead` for those of `following` that there is room for, in their order; with `waits`, where a
-        submission waits for a build of its own, only if that leaves room."""
-        for submission in following:
-            if self._ahead.has_room and (self._ahead.is_wide or not waits):
-                self.begin_ahead(submission, check=check, gently=True)
 
     def end(self, begun_for: Submission | None = None) -> None:
         """End what is built and was not asked for, of all or of what was begun for one submission."""
