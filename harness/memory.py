@@ -6,6 +6,7 @@ What is there is the least of the machine's, of the control groups' that this pr
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import resource
@@ -28,6 +29,12 @@ LEFT_FRACTION = 0.03
 
 # What a worker holds that has done nothing yet, and what the system's books may be off.
 IDLE_BYTES = 1 << 30
+
+# Freed blocks of up to so many bytes are kept, so much in all: numbers of mallopt(3). By itself glibc keeps twice the
+# largest block that it has seen, and memory that is mapped anew comes page by page, which takes longer than to fill it.
+_KEPT_BLOCK_BYTES = 32 << 20
+_KEPT_BYTES = 1 << 30
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _GROUPS = Path("/sys/fs/cgroup")
@@ -189,3 +196,12 @@ def _limit(file: Path) -> float:
     with contextlib.suppress(OSError, ValueError):
         return int(file.read_text())
     return float("inf")
+
+
+def keep_freed() -> None:
+    """Have this process keep what it frees, for who takes and frees memory again and again. Does nothing where the C
+    library is not glibc."""
+    with contextlib.suppress(AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_MMAP_THRESHOLD, _KEPT_BLOCK_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)

@@ -438,3 +438,21 @@ def test_what_is_no_want_of_memory_is_not_said_to_be():
     assert out_of_memory(OSError(12, "Cannot allocate memory"))
     with pytest.raises(RuntimeError, match="another"), memory_is_said("the case"):
         raise RuntimeError("another")
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_memory_that_is_freed_again_and_again_is_mapped_once_where_it_is_kept(kept):
+    mapped = """
+import resource, torch
+from harness import memory
+if {kept}:
+    memory.keep_freed()
+for round in range(6):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [torch.ones(8 << 20, dtype=torch.uint8) for block in range(8)]
+    del blocks
+    faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+print(faults * resource.getpagesize() >> 20)
+"""
+    run = subprocess.run([sys.executable, "-c", mapped.format(kept=kept)], cwd=ROOT, capture_output=True, text=True)
+    assert (int(run.stdout) < 8) == kept, run.stdout + run.stderr

@@ -25,6 +25,7 @@ from harness.device.memory_file import MemoryFile
 from harness.device.nvml import Seen
 from harness.device.turns import PROCESSORS, Turns
 from harness.errors import HarnessError, SubmissionError
+from harness.memory import keep_freed
 from harness.protocol.wire import ArenaRef, OutputRef
 from harness.reasons import Reason
 
@@ -180,6 +181,7 @@ class HostDevice:
         self.cache_bytes = _last_level_caches()
         # Reading 64 MiB took as long after a fill of half of a cache of 480 MiB as after one of four times that.
         self.flush_bytes = self.cache_bytes
+        keep_freed()  # each round draws its inputs anew
 
     def reader(self, pid: int) -> ProcessReader:
         return ProcessReader(pid)
