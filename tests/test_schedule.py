@@ -147,6 +147,25 @@ def test_rounds_that_take_no_longer_than_null_rounds_are_below_noise():
     assert own.below_noise()
 
 
+def test_who_is_below_noise_has_more_rounds_which_may_tell_its_time(monkeypatch):
+    own, each_s = contender(), itertools.count()
+    monkeypatch.setattr(schedule.time, "monotonic", lambda: float(next(each_s)))
+    null_us = [480.0] * PROBES + [600.0] * 12 + [480.0] * 100
+    player = ScriptedPlayer({"submission": itertools.repeat(0.1)}, null_us, overhead_us=480.0)
+    schedule_of(player, own).measure(budget_s=10.0, half_width=0.01, least_rounds=6)
+    assert not own.below_noise()
+    assert 20 < len(own.round_s) < 40
+
+
+def test_who_stays_below_noise_is_not_timed_for_ever(monkeypatch):
+    own, each_s = contender(), itertools.count()
+    monkeypatch.setattr(schedule.time, "monotonic", lambda: float(next(each_s)))
+    player = ScriptedPlayer({"submission": itertools.repeat(0.1)}, 600.0, overhead_us=480.0)
+    schedule_of(player, own).measure(budget_s=10.0, half_width=0.01, least_rounds=6)
+    assert own.below_noise()
+    assert 10 < len(own.round_s) <= 10 * schedule.BUDGETS_BELOW_NOISE + 1
+
+
 def test_the_fastest_probe_chooses_the_calls_and_who_is_slow_at_first_is_probed_with_few():
     own, slow = contender(), contender("slow", trusted=True)
     times = {"submission": [9.0, 40.0, 20.0, *[20.0] * 6], "slow": [2_000.0, 1_000.0, 500.0, *[500.0] * 6]}

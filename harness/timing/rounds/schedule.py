@@ -38,6 +38,9 @@ MOST_RESTARTS = 2
 
 MAX_ROUNDS = 200
 
+# Where somebody is below noise, rounds go on for so many times as long: a time that no round tells may be told by many.
+BUDGETS_BELOW_NOISE = 4
+
 # Sets of rounds that are played again where the device was throttled or others used it, in all, and how long it is left
 # alone before each. What lasts longer than that is said, not waited for.
 MOST_DISCARDED = 5
@@ -65,15 +68,16 @@ class Schedule:
 
     def measure(self, budget_s: float, half_width: float, least_rounds: int) -> dict[str, str]:
         """Play interleaved rounds until each contender has `least_rounds`, and either every time's interval is within
-        the share `half_width` of it on both sides or the budget is spent.
+        the share `half_width` of it on both sides or the budget is spent, which is BUDGETS_BELOW_NOISE times as large
+        while one of them is below noise.
 
         Returns why each baseline that failed was left out, by its name. Raises SubmissionError when the submission
         fails, Inconclusive when it became faster again and again, and JudgeFailed when the null kernel fails."""
         self._choose_calls()
-        deadline = time.monotonic() + budget_s
+        begun = time.monotonic()
         with no_garbage_collection():
             for left in reversed(range(MAX_ROUNDS)):
-                if self._is_enough(half_width, least_rounds, out_of_time=time.monotonic() > deadline):
+                if self._is_enough(half_width, least_rounds, budget_s, time.monotonic() - begun):
                     break
                 self._play_round()
                 if left >= least_rounds:  # a restart needs so many
@@ -83,11 +87,13 @@ class Schedule:
             contender.finished = contender in self._running.contenders
         return self._running.left_out
 
-    def _is_enough(self, half_width: float, least_rounds: int, *, out_of_time: bool) -> bool:
+    def _is_enough(self, half_width: float, least_rounds: int, budget_s: float, spent_s: float) -> bool:
         running = self._running.contenders
         if min(len(contender.round_s) for contender in running) < least_rounds:
             return False
-        return out_of_time or all(contender.known_within(half_width) for contender in running)
+        if any(contender.below_noise() for contender in running):
+            return spent_s > BUDGETS_BELOW_NOISE * budget_s
+        return spent_s > budget_s or all(contender.known_within(half_width) for contender in running)
 
     def _play_round(self) -> None:
         rounds, costs = self._play_undisturbed()
