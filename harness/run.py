@@ -314,13 +314,13 @@ def _judged(
                 sound = True
                 while waiting and sound:
                     submission = waiting.pop(0)
-                    # Beside a GPU there are more processors than a caller of kernels needs. What is built runs nothing
-                    # of its submission.
+                    # Compilers would take a CPU's time from what is timed on it; beside a GPU there are more processors
+                    # than a caller of kernels needs. What is built runs nothing of its submission.
                     same = [(group.device, each) for each in waiting]
                     following = [] if _takes_the_processors(group, plan) else [*same, *behind]
                     build_others = partial(_build, following, builds, ahead, check=settings.check)
                     if waiting and not timed and not starter.forks:
-                        starter.start_ahead(workers=2 if following else 1, compilers=0)
+                        starter.start_ahead(workers=2, compilers=0)
                     # A submission that is timed could reach a worker that waits for another one, but for namespaces.
                     waits_safely = timed and not device.is_cpu and group.isolation.private_tree
                     next_workers = min(len(waiting), NEXT_WORKERS) if waits_safely else 0
@@ -338,12 +338,15 @@ def _judged(
 def _build(
     following: Sequence[tuple[str, Submission]], builds: Mapping[str, Builds], ahead: Ahead, *, check: bool
 ) -> None:
-    """Begin builds for those that are judged next, each with its device, while there is room."""
-    for device, submission in following:
+    """Begin builds for those that are judged next, each with its device, while there is room. Nobody's file is looked
+    at twice: it may be one of thousands, and built."""
+    new = [(device, each) for device, each in following if (device, each.sha256) not in ahead.looked_at]
+    for device, submission in new[: ahead.most_kept]:
         if not ahead.has_room:
             return
         # What the device still lacks would be missing in the build.
         if is_prepared(device, [submission.path], check=check):
+            ahead.looked_at.add((device, submission.sha256))
             builds[device].begin_ahead(submission, check=check, gently=True)
 
 

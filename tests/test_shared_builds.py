@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from harness import paths
+from harness import run as run_module
 from harness.build import called
 from harness.build.called import written
 from harness.device.memory_file import MemoryFile
@@ -289,6 +290,16 @@ def test_so_many_are_built_ahead_as_there_is_room_for(monkeypatch):
     assert not ahead.has_room, "nobody has asked for any of them"
 
 
+def test_a_file_of_thousands_is_looked_at_once_for_its_build_and_only_the_next_ones_are(monkeypatch):
+    ahead, begun, looked_at = Ahead(), [], []
+    monkeypatch.setattr(run_module, "is_prepared", lambda device, paths, check: looked_at.append(paths[0]) or True)
+    builds = {"cpu": SimpleNamespace(begin_ahead=lambda each, check, gently: begun.append(each.path))}
+    thousands = [("cpu", SimpleNamespace(path=number, sha256=str(number))) for number in range(3000)]
+    for first in range(3):
+        run_module._build(thousands[first:], builds, ahead, check=False)
+    assert looked_at == begun == list(range(3 * ahead.most_kept))
+
+
 def test_who_has_started_to_build_has_not_answered(tmp_path, monkeypatch):
     """That it has started is a message, too."""
     monkeypatch.setenv("KERNELGATE_CACHE", str(tmp_path / "cache"))
@@ -358,8 +369,8 @@ def test_the_next_problems_first_submission_is_built_while_the_last_of_this_one_
             happened.append(event.evaluation.problem)
 
     run(make_plan(Arguments(paths=(path,), device="cpu", select="no rows", timing=False)), tell)
-    # Each is built ahead of its own import; the second, too, beside the first's build and while the first is judged.
-    assert happened == ["mine", "mine", "mine", "layernorm", "mine", "layernorm_dtypes"]
+    # Each is built ahead of its own import; between, the second ahead of its turn.
+    assert happened == ["mine", "mine", "layernorm", "mine", "layernorm_dtypes"]
 
 
 def test_submissions_in_one_run_get_their_own_builds(cache, tmp_path):

@@ -71,6 +71,9 @@ class Ahead:
 
     def __init__(self, most: int = MOST_AT_ONCE) -> None:
         self._most = most
+        self.most_kept = MOST_KEPT * most
+        self.looked_at: set[tuple[str, str]] = set()
+        """Devices and digests of submissions whose builds were begun, or were there."""
         self._workers: dict[str, tuple[Worker, str]] = {}
         """By digests of builds, with the digest of the submission that they were begun for."""
 
@@ -83,7 +86,7 @@ class Ahead:
     def has_room(self) -> bool:
         """Whether one more may begin."""
         running = sum(not worker.has_answered for worker in self.workers)
-        if len(self._workers) >= MOST_KEPT * self._most:
+        if len(self._workers) >= self.most_kept:
             return False
         return not running or (running < self._most and memory.free_bytes() >= running * ROOM_BYTES)
 
