@@ -20,6 +20,7 @@ from harness.device.memory_file import MemoryFile
 from harness.errors import SubmissionError
 from harness.oracle.products import _find_out
 from harness.paths import PROBLEMS
+from harness.timing import timer
 from harness.timing.case_times import CaseTimes
 from harness.timing.data import expected_rounds
 from harness.timing.data.case_data import prepare_case
@@ -405,6 +406,17 @@ def test_where_the_device_is_nearly_full_all_contenders_give_back_what_they_keep
     forms = SimpleNamespace(reference=SimpleNamespace(state={}, timed_parts=["forward"]))
     timed.time_case(submission, {"eager": baseline}, forms, "a case")
     assert [one.everything for one in (submission, baseline, null)] == [not has_room] * 3
+
+
+def test_the_judge_gives_back_what_it_keeps_for_later_before_each_measurement(monkeypatch):
+    """Or contenders, who may take two thirds of a GPU, find it taken by what the verdicts needed."""
+    done = []
+    device = SimpleNamespace(name="cpu", bandwidth=lambda: Bandwidth(1e9, 1e9), trim=lambda: done.append("trim"))
+    timed = Timer(device, problem=None, settings=SimpleNamespace(effort="quick", timeout_s=1.0), null=None)
+    monkeypatch.setattr(timer, "measure", lambda *_: done.append("measure"))
+    for _ in range(2):
+        timed._measure(SimpleNamespace(data=None), null=None, contenders=[])
+    assert done == ["trim", "measure"] * 2
 
 
 class Mish(torch.nn.Module):

@@ -100,6 +100,10 @@ class Device(Protocol):
         """Whether all buffers and results that a case may have would find free memory, whatever is kept of others."""
         ...
 
+    def trim(self) -> None:
+        """Give back what this process keeps of freed memory for later, where it is much: contenders need it."""
+        ...
+
     def is_filled(self) -> bool:
         """Whether at least half of its own memory is taken, and not by this process: ask when no submission is on it.
         False where that is the machine's memory, which harness.memory watches."""

@@ -206,6 +206,7 @@ class CudaDevice:
         # What is left is for the judge's own data, some 10 GiB beside long rows, and for what calls need meanwhile.
         self.input_bytes = properties.total_memory // 8
         self.result_bytes = properties.total_memory // 3 * 2
+        self.kept_bytes = properties.total_memory // 32
         self.cache_bytes = properties.L2_cache_size
         self.flush_bytes = 2 * self.cache_bytes
         self._probed = torch.empty(self.flush_bytes, dtype=torch.uint8, device="cuda")
@@ -249,6 +250,12 @@ class CudaDevice:
     def has_room(self) -> bool:
         """Asked while a case still holds all that is its own: after most large ones there is none."""
         return self.free_bytes() >= self.input_bytes + self.result_bytes
+
+    def trim(self) -> None:
+        """Expected results in float64 are many times larger than a call's, and PyTorch keeps their memory."""
+        kept_bytes = torch.cuda.memory_reserved(self.torch_device) - torch.cuda.memory_allocated(self.torch_device)
+        if kept_bytes > self.kept_bytes:
+            torch.cuda.empty_cache()
 
     def is_filled(self) -> bool:
         free, total = torch.cuda.mem_get_info(self.torch_device)

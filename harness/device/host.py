@@ -201,6 +201,9 @@ class HostDevice:
     def has_room(self) -> bool:
         return True  # freed memory is the machine's again
 
+    def trim(self) -> None:
+        pass
+
     def is_filled(self) -> bool:
         return False
 

@@ -152,6 +152,7 @@ class Timer:
         return replace(times, notes=notes)
 
     def _measure(self, staged: StagedPart, null: Contender, contenders: Sequence[Contender]) -> Measured:
+        self._device.trim()  # of the verdicts and of the cases before, while no clock runs
         return measure(self._device, staged.data, null, contenders, self._patience, self._settings.timeout_s)
 
     def _concluded(
