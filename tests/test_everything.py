@@ -308,7 +308,9 @@ def test_places_are_of_a_device_and_of_those_with_a_speedup_that_is_known():
     results = results_json.load(ROOT / "results" / "h200" / "layernorm.json")
     intervals = {"cpu_vectorised": (1.4, 1.6), "speed_of_light": (1.0, 9.0)}
     evaluations = [
-        msgspec.structs.replace(e, geomean_speedup=1.5, geomean_interval=intervals.get(e.submission, (1.45, 1.55)))
+        msgspec.structs.replace(
+            e, notes=(), geomean_speedup=1.5, geomean_interval=intervals.get(e.submission, (1.45, 1.55))
+        )  # as if no machine had been too noisy to rank on
         for e in results.evaluations
     ]
     results = msgspec.structs.replace(results, evaluations=evaluations)
