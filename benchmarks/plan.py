@@ -102,9 +102,7 @@ def gpu() -> Plan:
         [_verdicts(), _sanitized_corpus()],  # what is shipped is built here, side by side
         [_forms()],
         [_evaluation(first, PEERS)],
-        [_report("layernorm", "speed_of_light")],
-        [_headline()],
-        [_report("headline", "headline")],
+        [_report()],
         [_gate_proof()],  # the longest first, so that lanes end together
         [_replay()],
         [_clock_accuracy()],
@@ -241,27 +239,12 @@ def _shapes() -> Step:
     )
 
 
-def _headline() -> Step:
-    """The fast LayerNorm alone, beside what PyTorch has: a minute."""
-    words = ("eval.py", HEADLINE, "--problem", "layernorm")
-    out = ("--json", f"{FOLDER}/headline.json")
+def _report() -> Step:
+    """The report that documents show parts of, from the evaluation of the fast LayerNorm."""
+    printed = "report_speed_of_light.txt"
     return Step(
-        name="headline",
-        words=(*words, "--against", "eager,compile", *out),
-        files=("headline.json",),
-        seconds=70,
-        limit_s=200,
-        dry_run=(*words, *ONE_SMALL_CASE, *out),
-        reads=(HEADLINE, "problems/layernorm.py"),
-    )
-
-
-def _report(results: str, name: str) -> Step:
-    """A report that a document shows a part of, from an evaluation of the fast LayerNorm."""
-    printed = f"report_{name}.txt"
-    return Step(
-        name=f"report_{name}",
-        words=("benchmarks/report.py", f"{FOLDER}/{results}.json", "speed_of_light"),
+        name="report_speed_of_light",
+        words=("benchmarks/report.py", f"{FOLDER}/layernorm.json", "speed_of_light"),
         files=(printed,),
         printed=printed,
         seconds=3,
