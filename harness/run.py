@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,7 +76,8 @@ def run(plan: RunPlan, on_event: OnEvent = nobody) -> Results:
     try:
         with full_is_said(), _Beside(plan) as beside:
             for position, coming in beside.turns():
-                for evaluation in _of_group(plan.groups[position], coming, plan, chosen, beside, on_event):
+                turn = _Turn(plan.groups[position], coming, plan, chosen, beside, on_event)
+                for evaluation in _of_group(turn):
                     evaluations.append((position, evaluation))
                     on_event(Finished(evaluation, len(evaluations), chosen.count))
     except (HarnessError, UsageError, KeyboardInterrupt) as error:
@@ -187,51 +189,77 @@ def _paths(group: Group) -> list[Path]:
     return [submission.path for submission in group.submissions]
 
 
-def _of_group(
-    group: Group, coming: Sequence[Group], plan: RunPlan, chosen: Chosen, beside: _Beside, on_event: OnEvent
-) -> Iterator[Evaluation]:
-    """The evaluations of one problem's submissions on one device; `coming` are the groups that are judged later."""
-    if chosen.are_loaded and not chosen.of(group):
+@dataclass(frozen=True)
+class _Turn:
+    """A group whose turn it is, and what judging it needs; `coming` are the groups that are judged later."""
+
+    group: Group
+    coming: Sequence[Group]
+    plan: RunPlan
+    chosen: Chosen
+    beside: _Beside
+    on_event: OnEvent
+
+    @property
+    def is_timed(self) -> bool:
+        return _is_timed(self.group, self.plan)
+
+    @property
+    def takes_the_processors(self) -> bool:
+        return _takes_the_processors(self.group, self.plan)
+
+    @property
+    def lets_workers_wait(self) -> bool:
+        """A submission that is timed could reach a worker that waits for another one, but for namespaces."""
+        return self.is_timed and self.group.device != "cpu" and self.group.isolation.private_tree
+
+
+def _of_group(turn: _Turn) -> Iterator[Evaluation]:
+    """The evaluations of one problem's submissions on one device."""
+    group, plan, beside = turn.group, turn.plan, turn.beside
+    if turn.chosen.are_loaded and not turn.chosen.of(group):
         return
-    timed = _is_timed(group, plan)
-    if _takes_the_processors(group, plan):
+    if turn.takes_the_processors:
         beside.leave_alone()
     few = sum(len(each.submissions) for each in plan.groups) <= MOST_LOOKED_AT
     if few and not is_prepared(group.device, _paths(group), check=plan.settings.check):
-        group, refused = _looked_at(group, plan, chosen, on_event)
+        group, refused = _looked_at(turn)
         yield from refused
         if not group.submissions:
             return
+        turn = dataclasses.replace(turn, group=group)
     paths = _paths(group)
     # What others need beside the first is built while that one is judged.
-    prepare_device(group.device, paths[:1], check=plan.settings.check, on_build=partial(on_event, EmulatorBuilding()))
+    building = partial(turn.on_event, EmulatorBuilding())
+    prepare_device(group.device, paths[:1], check=plan.settings.check, on_build=building)
     memory = MemoryFile()
     starter = Starter(group.device, memory.fd, group.isolation, [group.problem])
     try:
-        _start_ahead(starter, group, plan)
-        on_event(Loading(name_of(group.problem), group.device))
+        _start_ahead(starter, turn)
+        turn.on_event(Loading(name_of(group.problem), group.device))
         wait = beside.preparing.begin(group.device, paths[1:])
-        if not timed:
-            later = [path for other in coming if other.device == group.device for path in _paths(other)]
+        if not turn.is_timed:
+            later = [path for other in turn.coming if other.device == group.device for path in _paths(other)]
             beside.preparing.begin(group.device, later)
-        yield from _judged(group, coming, plan, chosen, memory, starter, beside.ahead, on_event, wait)
+        yield from _judged(turn, memory, starter, wait)
     finally:
         starter.end(kept=beside.ahead.workers)
         memory.close()  # a lane runs one plan after the other
 
 
-def _looked_at(group: Group, plan: RunPlan, chosen: Chosen, on_event: OnEvent) -> tuple[Group, list[Evaluation]]:
+def _looked_at(turn: _Turn) -> tuple[Group, list[Evaluation]]:
     """The group without those that cannot even be imported, and the evaluations of these: nothing has to be built to
     know it."""
     from harness.judging import first_look
 
-    if not (found := chosen.of(group)):
+    group = turn.group
+    if not (found := turn.chosen.of(group)):
         return group, []
     memory, kept, refused = MemoryFile(), [], list[Evaluation]()
     with contextlib.closing(memory):
         for submission in group.submissions:
-            on_event(Building(submission.name))
-            common = fields_of_all(group, found[1]) | fields_of_one(submission, group, plan)
+            turn.on_event(Building(submission.name))
+            common = fields_of_all(group, found[1]) | fields_of_one(submission, group, turn.plan)
             evaluation = first_look.refusal(submission, memory.fd, group.isolation, group.problem, common)
             if evaluation:
                 refused.append(evaluation)
@@ -274,73 +302,47 @@ def _takes_the_processors(group: Group, plan: RunPlan) -> bool:
     return group.device == "cpu" and _is_timed(group, plan)
 
 
-def _start_ahead(starter: Starter, group: Group, plan: RunPlan) -> None:
+def _start_ahead(starter: Starter, turn: _Turn) -> None:
     """Start the first submission's worker, and those of the null kernel and the baselines where calls are timed: they
     load torch while this process does."""
-    others = [*plan.against, "null kernel"] if _is_timed(group, plan) else []
+    others = [*turn.plan.against, "null kernel"] if turn.is_timed else []
     compilers = sum(name in against.COMPILED for name in others)
     starter.start_ahead(workers=1 + len(others) - compilers, compilers=compilers)
 
 
-def _judged(
-    group: Group,
-    coming: Sequence[Group],
-    plan: RunPlan,
-    chosen: Chosen,
-    memory: MemoryFile,
-    starter: Starter,
-    ahead: Ahead,
-    on_event: OnEvent,
-    wait_for_device: WaitForDevice,
-) -> Iterator[Evaluation]:
-    """All of the group; `wait_for_device` comes before the second, and behind the last stand those `coming`."""
-    with no_garbage_collection():  # these load torch for seconds, while workers do
-        from harness.judge import Judge
-        from harness.tools.sanitizing import sanitized
+class _Queue:
+    """A group's submissions, one after the other, and the builds of those behind: of this group, then of later ones."""
 
-    if not (found := chosen.of(group)):
-        return
-    problem, cases = found
-    of_all = fields_of_all(group, cases)
-    settings = plan.settings
-    timed = _is_timed(group, plan)
-    baselines = plan.against if timed else ()
-    waiting = list(group.submissions)
-    behind = [(other.device, each) for other in coming if chosen.of(other) for each in other.submissions]
-    builds = {other.device: Builds(other.device, starter, ahead) for other in (group, *coming)}
-    with contextlib.closing(open_device(group.device, memory)) as device:
-        while waiting:  # after an error of the harness the others are judged with baselines of their own
-            with Judge(problem, cases, device, starter, settings, baselines, on_event, ahead) as judge:
-                sound = True
-                while waiting and sound:
-                    submission = waiting.pop(0)
-                    # Compilers would take a CPU's time from what is timed on it; beside a GPU there are more processors
-                    # than a caller of kernels needs. What is built runs nothing of its submission.
-                    same = [(group.device, each) for each in waiting]
-                    following = [] if _takes_the_processors(group, plan) else [*same, *behind]
-                    build_others = partial(_build, following, builds, ahead, check=settings.check)
-                    if waiting and not timed and not starter.forks:
-                        starter.start_ahead(workers=2, compilers=0)
-                    # A submission that is timed could reach a worker that waits for another one, but for namespaces.
-                    waits_safely = timed and not device.is_cpu and group.isolation.private_tree
-                    next_workers = min(len(waiting), NEXT_WORKERS) if waits_safely else 0
-                    judged = partial(judge.evaluate, submission, build_others, next_workers=next_workers)
-                    evaluation, sound = _contained(judged, submission, group, plan)
-                    if plan.sanitize and isinstance(evaluation, Accepted):
-                        evaluation = sanitized(evaluation, submission, problem, cases, group.device, on_event)
-                    yield msgspec.structs.replace(evaluation, **of_all)
-                    if not sound:
-                        ahead.end()
-                    if waiting:
-                        wait_for_device(build_others)
+    def __init__(self, turn: _Turn, starter: Starter) -> None:
+        self.waiting = list(turn.group.submissions)
+        self._turn = turn
+        self._ahead = turn.beside.ahead
+        self._builds = {
+            group.device: Builds(group.device, starter, self._ahead) for group in (turn.group, *turn.coming)
+        }
+        self._later = [
+            (group.device, submission)
+            for group in turn.coming
+            if turn.chosen.of(group)
+            for submission in group.submissions
+        ]
+
+    def build(self) -> None:
+        """Begin builds for those that are judged next, while there is room.
+
+        Compilers would take a CPU's time from what is timed on it; beside a GPU there are more processors than a caller
+        of kernels needs. What is built runs nothing of its submission."""
+        if not self._turn.takes_the_processors:
+            behind = [*((self._turn.group.device, submission) for submission in self.waiting), *self._later]
+            _build(behind, self._builds, self._ahead, check=self._turn.plan.settings.check)
 
 
 def _build(
-    following: Sequence[tuple[str, Submission]], builds: Mapping[str, Builds], ahead: Ahead, *, check: bool
+    behind: Sequence[tuple[str, Submission]], builds: Mapping[str, Builds], ahead: Ahead, *, check: bool
 ) -> None:
-    """Begin builds for those that are judged next, each with its device, while there is room. Nobody's file is looked
-    at twice: it may be one of thousands, and built."""
-    new = [(device, each) for device, each in following if (device, each.sha256) not in ahead.looked_at]
+    """Begin the builds of submissions, each with its device. Nobody's file is looked at twice: it may be one of
+    thousands, and built."""
+    new = [(device, each) for device, each in behind if (device, each.sha256) not in ahead.looked_at]
     for device, submission in new[: ahead.most_kept]:
         if not ahead.has_room:
             return
@@ -350,9 +352,40 @@ def _build(
             builds[device].begin_ahead(submission, check=check, gently=True)
 
 
-def _contained(
-    judged: Callable[[], Evaluation], submission: Submission, group: Group, plan: RunPlan
-) -> tuple[Evaluation, bool]:
+def _judged(turn: _Turn, memory: MemoryFile, starter: Starter, wait_for_device: WaitForDevice) -> Iterator[Evaluation]:
+    """All of the group; `wait_for_device` comes before the second."""
+    with no_garbage_collection():  # these load torch for seconds, while workers do
+        from harness.judge import Judge
+        from harness.tools.sanitizing import sanitized
+
+    group, plan, on_event, ahead = turn.group, turn.plan, turn.on_event, turn.beside.ahead
+    if not (found := turn.chosen.of(group)):
+        return
+    problem, cases = found
+    of_all = fields_of_all(group, cases)
+    baselines = plan.against if turn.is_timed else ()
+    queue = _Queue(turn, starter)
+    with contextlib.closing(open_device(group.device, memory)) as device:
+        while queue.waiting:  # after an error of the harness the others are judged with baselines of their own
+            with Judge(problem, cases, device, starter, plan.settings, baselines, on_event, ahead) as judge:
+                sound = True
+                while queue.waiting and sound:
+                    submission = queue.waiting.pop(0)
+                    if queue.waiting and not turn.is_timed and not starter.forks:
+                        starter.start_ahead(workers=2, compilers=0)
+                    next_workers = min(len(queue.waiting), NEXT_WORKERS) if turn.lets_workers_wait else 0
+                    judged = partial(judge.evaluate, submission, queue.build, next_workers=next_workers)
+                    evaluation, sound = _contained(judged, submission, turn)
+                    if plan.sanitize and isinstance(evaluation, Accepted):
+                        evaluation = sanitized(evaluation, submission, problem, cases, group.device, on_event)
+                    yield msgspec.structs.replace(evaluation, **of_all)
+                    if not sound:
+                        ahead.end()
+                    if queue.waiting:
+                        wait_for_device(queue.build)
+
+
+def _contained(judged: Callable[[], Evaluation], submission: Submission, turn: _Turn) -> tuple[Evaluation, bool]:
     """An evaluation, and whether the judge can go on: an error of the harness itself costs the others nothing."""
     try:
         with full_is_said():
@@ -363,6 +396,6 @@ def _contained(
         raise
     except Exception as error:
         message = f"{error} Run it again." if isinstance(error, JudgeFailed) else crash.report()
-        common = fields_of_one(submission, group, plan)
+        common = fields_of_one(submission, turn.group, turn.plan)
         evaluation = Errored(**common, reason=Reason.HARNESS_ERROR, message=message, cases=[])
         return evaluation, False
