@@ -103,30 +103,50 @@ def worker_limit(total: int) -> int:
 class Watch:
     """Who took the memory since it was made: a worker that it watches, the judge with other workers, or others.
 
-    Make it before the worker starts. A worker cannot make others look guilty: what it holds in its processes is gone
-    when they are, and memory in files or of the kernel, which may outlive it, is never taken for others'."""
+    Make it before the worker starts. A worker cannot make others look guilty: what it holds in its processes is its
+    own, or gone with them, and memory files count as others' only while others have them open. What the kernel holds,
+    and files that nobody has open, are never taken for others'."""
 
     def __init__(self, ours: Callable[[], Iterable[int]]) -> None:
         """`ours` gives the processes of the judge and of all that it started."""
         self._processes = ours
         self._scopes = scopes()
-        self._ours = private_bytes(ours())
+        self._judges = private_bytes(ours())
+        self._files_of_others = self._in_files_of_others()
         self._killed = _processes_killed_for_memory()
 
     def system_killed(self) -> bool:
         """Whether the system has ended a process for want of memory since."""
         return _processes_killed_for_memory() > self._killed
 
-    def others_filled(self) -> bool:
-        """Whether others took at least half of what was there for the worker. Ask when it has ended with all that it
-        started: then what processes hold more than before is held by the judge or by others."""
-        ours = max(private_bytes(self._processes()) - self._ours, 0)
-        return any(_others_took_most(before, now, ours) for before, now in zip(self._scopes, scopes(), strict=False))
+    def others_filled(self, worker: Iterable[int] = ()) -> bool:
+        """Whether others took at least half of what was there for the worker. While it runs, `worker` gives its
+        processes: once it has ended others may have, too, and nobody holds what was short."""
+        worker, now = set(worker), scopes()
+        judges = max(private_bytes(set(self._processes()) - worker) - self._judges, 0)
+        ours, in_files = judges + private_bytes(worker), self.files_of_others(worker)
+        return any(
+            _taken(before, after, ours, in_files) >= (before.available - judges - _left(before)) / 2
+            for before, after in zip(self._scopes, now, strict=False)
+        )
+
+    def files_of_others(self, worker: Iterable[int] = ()) -> int:
+        """Bytes that memory files of others have grown by; `worker` as in `others_filled`."""
+        return max(self._in_files_of_others(worker) - self._files_of_others, 0)
+
+    def _in_files_of_others(self, worker: Iterable[int] = ()) -> int:
+        """Processes of all first: what is started in between is not taken for others'."""
+        return memory_files_bytes(set(psutil.pids()).difference(self._processes(), worker))
 
 
-def _others_took_most(before: Scope, now: Scope, ours: int) -> bool:
-    room = before.available - ours - int(before.total * LEFT_FRACTION) - IDLE_BYTES
-    return now.anonymous - before.anonymous - ours >= room / 2
+def _taken(before: Scope, now: Scope, ours: int, in_files: int) -> int:
+    """Bytes of a scope that others took, in processes and in files."""
+    return now.anonymous - before.anonymous - ours + min(in_files, max(now.shared - before.shared, 0))
+
+
+def _left(scope: Scope) -> int:
+    """Bytes that nobody gets: what is left where memory is scarce, and what a worker has that does nothing."""
+    return int(scope.total * LEFT_FRACTION) + IDLE_BYTES
 
 
 def private_bytes(pids: Iterable[int]) -> int:

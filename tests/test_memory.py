@@ -167,25 +167,33 @@ def test_a_case_without_room_is_an_error_with_the_exit_code_of_errors(tmp_path):
 def small_machine(monkeypatch, room):
     """The machine as if it had `room` bytes, of which only this test and what it starts take any: what else runs on
     the machine meanwhile comes and goes."""
-    start = _held()
+    start, in_files_at_start = _held(), memory.memory_files_bytes(_family())
 
     def scopes():
-        held = _held() - start
-        return [memory.Scope(total=room, available=room - held, anonymous=held)]
+        held, in_files = _held() - start, memory.memory_files_bytes(_family()) - in_files_at_start
+        return [memory.Scope(total=room, available=room - held - in_files, anonymous=held, shared=in_files)]
 
     monkeypatch.setattr(memory, "scopes", scopes)
     monkeypatch.setattr(memory, "IDLE_BYTES", 0)
 
 
 def _held():
-    return memory.private_bytes([os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))])
+    return memory.private_bytes(_family())
+
+
+def _family():
+    return [os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))]
 
 
 class Holder:
-    """A process that holds memory."""
+    """A process that holds memory, of its own or in a memory file."""
 
-    def __init__(self, nbytes):
+    def __init__(self, nbytes, *, in_file=False):
         code = f"x = bytearray({nbytes}); x[::4096] = b'1' * len(x[::4096]); print(flush=True); input()"
+        if in_file:
+            code = (
+                f"import os; f = os.memfd_create('x'); os.posix_fallocate(f, 0, {nbytes}); print(flush=True); input()"
+            )
         self.process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.process.stdout.readline()
 
@@ -228,6 +236,38 @@ def test_a_worker_that_ends_since_others_filled_the_machine_is_no_rejection(monk
         with pytest.raises(Inconclusive, match="Others filled") as caught:
             worker.hear(30)
     assert caught.value.reason == Reason.NOT_ENOUGH_MEMORY
+
+
+def ended_with(worker, holder, monkeypatch):
+    """As where the judge of `holder` ends it, too, when the memory is used up."""
+    end = worker.end
+
+    def both():
+        holder.kill()
+        holder.wait()
+        end()
+
+    monkeypatch.setattr(worker, "end", both)
+
+
+@pytest.mark.parametrize("in_file", [False, True], ids=["of its own", "in a memory file"])
+def test_a_worker_that_ends_since_another_filled_the_machine_and_ended_too_is_no_rejection(monkeypatch, in_file):
+    small_machine(monkeypatch, 2 * GIB)
+    with started() as worker, Holder(1600 * MIB, in_file=in_file) as holder:
+        ended_with(worker, holder, monkeypatch)
+        monkeypatch.setattr(memory, "is_scarce", lambda: True)
+        with pytest.raises(Inconclusive, match="Others filled") as caught:
+            worker.hear(30)
+    assert caught.value.reason == Reason.NOT_ENOUGH_MEMORY
+
+
+@pytest.mark.parametrize("in_file", [False, True], ids=["of its own", "in a memory file"])
+def test_what_the_worker_holds_is_not_taken_for_others(monkeypatch, in_file):
+    small_machine(monkeypatch, 512 * MIB)
+    watch = memory.Watch(list)
+    with Holder(448 * MIB, in_file=in_file) as holder:
+        assert not watch.others_filled([holder.pid])
+        assert watch.others_filled()  # so it would be without that word
 
 
 def test_a_worker_that_the_system_ends_since_others_filled_the_machine_is_no_rejection(monkeypatch):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-import psutil
-
 from harness import memory
 from harness.errors import Inconclusive, Stopped, SubmissionError
 from harness.isolation import processes
@@ -39,8 +37,9 @@ class Holdings:
         self._free_at_start = home.free_bytes()
         self._shared_at_start = memory.smallest().shared
         self._arena_at_start = memory.mapped_memory_files_bytes()
-        self._elsewhere_at_start = _in_files_elsewhere()
         self._watch = memory.Watch(lambda: processes.family(os.getpid()))
+        self._others_filled = False
+        """Whether that was so when the memory was nearly used up."""
 
     def check(self, family: Family) -> None:
         """Raises SubmissionError with too_many_processes, out_of_memory or too_much_disk."""
@@ -56,12 +55,13 @@ class Holdings:
         if processes.resident_bytes(members) + in_files > limit:  # what is cheap to know
             self._check_what_is_its_own(members, in_files, limit)
         if memory.is_scarce():
+            self._others_filled = self._watch.others_filled(members)
             raise SubmissionError(Reason.OUT_OF_MEMORY, "While it ran, the machine's memory was nearly used up.")
 
     def _check_what_is_its_own(self, members: list[int], in_files: int, limit: int) -> None:
         """Without the arena, which is the judge's, and without memory files that others have open, such as another
         judge's arena. What no process shows counts: a file can be on its way between two of the worker's."""
-        elsewhere = max(_in_files_elsewhere() - self._elsewhere_at_start, 0)
+        elsewhere = self._watch.files_of_others(members)
         used = memory.private_bytes(members) + max(in_files - self._arena_since_start() - elsewhere, 0)
         if used > limit:
             raise SubmissionError(
@@ -84,7 +84,7 @@ class Holdings:
         by_system = killed and self._watch.system_killed()
         if reason != Reason.OUT_OF_MEMORY and not by_system:
             return None
-        if self._watch.others_filled():
+        if self._others_filled or self._watch.others_filled():
             return Inconclusive(Reason.NOT_ENOUGH_MEMORY, OTHERS_FILLED)
         return SubmissionError(Reason.OUT_OF_MEMORY, KILLED) if by_system else None
 
@@ -92,8 +92,3 @@ class Holdings:
         """Raises HarnessError when others have filled the disk: what failed then says nothing about a submission."""
         if not self._home.has_written(disk.MIN_FREE_BYTES):
             disk.temporary_folder()
-
-
-def _in_files_elsewhere() -> int:
-    """Bytes of memory files that are open in processes which neither this judge nor what it started are."""
-    return memory.memory_files_bytes(set(psutil.pids()) - set(processes.family(os.getpid())))

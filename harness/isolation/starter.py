@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, Stopped
 from harness.isolation.launch import Zygote
 from harness.isolation.levels import Isolation
 from harness.isolation.sandbox import Worker
@@ -102,7 +102,7 @@ class Starter:
         for worker in list(self._next):
             try:
                 worker.wait_until_ready()
-            except HarnessError:  # the next submission meets what stands in the way
+            except (HarnessError, Stopped):  # the next submission meets what stands in the way
                 self._next.remove(worker)
 
     def take_next(self) -> Worker | None:

@@ -18,7 +18,7 @@ from harness.build.called import written
 from harness.build.entry import Entry
 from harness.build.extension import Toolchain
 from harness.device.toolchains import architecture_of, toolchain
-from harness.errors import SubmissionError
+from harness.errors import Stopped, SubmissionError
 from harness.isolation.sandbox import PROCESSORS, Worker
 from harness.isolation.starter import Starter
 from harness.paths import build_cache, emulator_cache, shared_builds
@@ -93,7 +93,7 @@ class Ahead:
     def add(self, digest: str, submission: Submission, begin: Callable[[], Worker]) -> None:
         """Begin the build of that digest, where it is not begun. What `begin` raises is the submission's to meet."""
         if digest not in self._workers:
-            with contextlib.suppress(SubmissionError):
+            with contextlib.suppress(Stopped):
                 self._workers[digest] = begin(), submission.sha256
 
     def take(self, digest: str) -> Worker | None:
@@ -104,7 +104,7 @@ class Ahead:
         """Wait for all that is built, and keep it for who will ask."""
         while self._workers:
             digest, (worker, _) = self._workers.popitem()
-            with worker, contextlib.suppress(SubmissionError):  # who asks builds it
+            with worker, contextlib.suppress(Stopped):  # who asks builds it
                 _shared_s(digest, worker, _said(worker))
 
     def end(self, begun_for: Submission | None = None) -> None:
@@ -219,11 +219,11 @@ class Order:
         while self._left and len(self._running) < MOST_AT_ONCE:
             entry = self._left.pop(0)
             self.is_new = True
-            with contextlib.suppress(SubmissionError):  # who asked builds it
+            with contextlib.suppress(Stopped):  # who asked builds it
                 self._running.append((entry, self._begin(entry, self._check)))
 
     def _hear(self, entry: Entry, worker: Worker) -> None:
-        with worker, contextlib.suppress(SubmissionError):  # who asked builds it, and says what is wrong
+        with worker, contextlib.suppress(Stopped):  # who asked builds it, and says what is wrong
             said = _said(worker)
             if isinstance(said, Built) and said.refused:
                 worker.require_room()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HarnessError, SubmissionError, one_line
+from harness.errors import HarnessError, Stopped, SubmissionError, one_line
 from harness.isolation.levels import Isolation
 from harness.isolation.sandbox import Worker
 from harness.judging.frames import code_frame
@@ -36,7 +36,7 @@ def refusal(
             worker.tell(Load(kind="submission", path=bytes(copy), build_cache=str(worker.home.path / "none"), dry=True))
             said = worker.hear(IMPORT_TIMEOUT_S)
             printed = printed_since(worker, 0, "")
-    except (HarnessError, SubmissionError):
+    except (HarnessError, Stopped):
         return None
     if not isinstance(said, Failed) or said.reason not in CONCLUSIVE:
         return None
