@@ -60,7 +60,8 @@ def _judge(asked: Judge) -> Exit:
         plan = make_plan(asked.arguments)
         if not plan.groups:
             beside = " beside the problem's own" if asked.arguments.problem else ""
-            return _complain(f"There is no submission here: no .py file was found{beside}.", Exit.NOTHING)
+            where = ", ".join(map(str, asked.arguments.paths)) or "submissions/"
+            return _complain(f"There is no submission in {where}: no .py file was found{beside}.", Exit.NOTHING)
         answered = known(output.db, plan) if asked.may_answer and output.db else []
         results, cause, not_kept = _run(without(plan, answered), asked)
         results = msgspec.structs.replace(results, evaluations=in_order(plan, [*answered, *results.evaluations]))
@@ -79,7 +80,9 @@ def _run(plan: RunPlan, asked: Judge) -> tuple[Results, UsageError | HarnessErro
     """The results, what ended the run before its end, if anything did, and why they are not kept, if they are not."""
     output = asked.output
     view = View(quiet=output.quiet, verbose=output.verbose)
-    with no_commands(sys.stderr), listening(console(sys.stderr, output.color), view) as tell:
+    # Standard output has reports alone: what a problem's file prints goes beside them.
+    beside = contextlib.redirect_stdout(sys.stderr)
+    with no_commands(sys.stderr), beside, listening(console(sys.stderr, output.color), view) as tell:
         keeper = Keeper(output.db, plan, tell) if output.db else None
         try:
             results, cause = _judged(plan, asked, keeper or tell), None

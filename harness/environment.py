@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from harness.device import nvml
-from harness.paths import cache_root
+from harness.paths import cache_root, results_db
 from harness.storage import cache
 from harness.version import judge_version
 
@@ -51,7 +51,8 @@ def _unwatched() -> dict[str, str]:
 def for_people() -> dict[str, Any]:
     """As `describe`, with what helps to set a machine up. Raises HarnessError for a limit that is none."""
     kept = {"cache_gib": cache.size_bytes() / 2**30, "cache_limit_gib": cache.limit_bytes() / 2**30}
-    return describe() | {"cache": str(cache_root())} | {name: round(gib, 3) for name, gib in kept.items()}
+    places = {"database": str(results_db()), "cache": str(cache_root())}
+    return describe() | places | {name: round(gib, 3) for name, gib in kept.items()}
 
 
 def version_of(package: str) -> str | None:

@@ -160,6 +160,10 @@ class MayRun(_Note, frozen=True, tag="may_run"):
     operators: list[str]
 
 
+class NoKernel(_Note, frozen=True, tag="no_kernel"):
+    """The file builds no extension and has no kernel in another language: PyTorch's operators do its work."""
+
+
 class SmallerBatch(_Note, frozen=True, tag="smaller_batch"):
     """A case was judged with a smaller first dimension, since there is no room for all of it."""
 
@@ -194,6 +198,7 @@ Note = (
     | SanitizerSilent
     | DetectorsSilent
     | MayRun
+    | NoKernel
     | SmallerBatch
     | Sentence
 )

@@ -21,6 +21,7 @@ from harness.paths import results_db
 from harness.plan import Arguments
 from harness.report import formats, writing
 from harness.report.view import Color
+from harness.settings import DTYPE_NAMES
 from harness.verbs.completion import problems_like, verbs_or_files
 from harness.version import judge_version
 
@@ -96,12 +97,8 @@ def _report_of(_ctx: click.Context, _option: click.Parameter, values: tuple[str,
     return writing.asked(values)
 
 
-# How people name dtypes, and torch.
-DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
-
-
 def _dtype_of(_ctx: click.Context, _option: click.Parameter, value: str) -> str:
-    return DTYPES.get(value, value)
+    return DTYPE_NAMES.get(value, value)
 
 
 def _show_version(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
@@ -139,7 +136,11 @@ class _Judging(click.Command):
 @click.option("--device", type=click.Choice(["cuda", "cpu", "emulator"]), help="Insist on a device.")
 @click.option("-k", "select", metavar="CASE", default="", help="Only cases whose name has this.")
 @click.option(
-    "--dtype", default="", metavar="DTYPE", callback=_dtype_of, help=f"Only cases in it: {', '.join(DTYPES)}, int64, …"
+    "--dtype",
+    default="",
+    metavar="DTYPE",
+    callback=_dtype_of,
+    help=f"Only cases in it: {', '.join(DTYPE_NAMES)}, int64, …",
 )
 @click.option("--seed", type=int, metavar="N", help="Repeat a run's data (default: drawn anew).")
 @click.option(

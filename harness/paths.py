@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from pathlib import Path
 
@@ -15,6 +16,16 @@ SUBMISSIONS = ROOT / "submissions"
 def known_problems() -> list[str]:
     """The names in problems/."""
     return sorted(path.stem for path in PROBLEMS.glob("*.py"))
+
+
+def no_such_problem(path: Path) -> str:
+    """What to say of a problem whose file is not there."""
+    if path.is_dir():
+        return f"{path} is a folder, and a problem is a .py file. Give that file, or a name in problems/."
+    known = known_problems()
+    near = difflib.get_close_matches(path.stem, known, 1)
+    meant = f"Did you mean '{near[0]}'?" if near else f"Known problems: {', '.join(known) or 'none'}."
+    return f"There is no problem file {path}. {meant}"
 
 
 def cache_root() -> Path:

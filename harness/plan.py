@@ -64,6 +64,8 @@ class RunPlan:
     """What is judged, on which device, against what, with which settings."""
 
     groups: tuple[Group, ...]
+    submissions: tuple[Submission, ...]
+    """All that are in groups, in the order in which they were named or found."""
     settings: Settings
     against: tuple[str, ...]
     """Names as harness.against reads them."""
@@ -87,11 +89,12 @@ def make_plan(arguments: Arguments) -> RunPlan:
     Raises UsageError for what cannot be, and HarnessError for a device, a tool or an isolation that is not here."""
     names = _baselines(arguments)
     _refuse_what_cannot_be(arguments, names)
-    groups, left_out = _groups(arguments)
+    submissions, groups, left_out = _groups(arguments)
     if arguments.min_speedup is not None:
         _require_clocks(_devices(groups))
     return RunPlan(
         groups=groups,
+        submissions=submissions,
         settings=_settings(arguments),
         against=tuple(names),
         select=arguments.select,
@@ -113,6 +116,8 @@ def _baselines(arguments: Arguments) -> list[str]:
 
 def _refuse_what_cannot_be(arguments: Arguments, baselines: Sequence[str]) -> None:
     """Raises UsageError for what would only fail after minutes of judging."""
+    if arguments.min_speedup is not None and not arguments.min_speedup > 0:
+        raise UsageError(f"--min-speedup must be more than 0, and {arguments.min_speedup:g} was given.")
     if arguments.min_speedup is not None and not arguments.timing:
         raise UsageError("--min-speedup needs times, and --no-timing forbids them; give one of the two.")
     if arguments.min_speedup is not None and "eager" not in baselines:
@@ -161,11 +166,12 @@ def _settings(arguments: Arguments) -> Settings:
     )
 
 
-def _groups(arguments: Arguments) -> tuple[tuple[Group, ...], tuple[LeftOut, ...]]:
-    """Submissions grouped so that baselines are loaded once for a problem and device; and those of a folder that cannot
-    run here. Raises HarnessError for one that was named itself."""
+def _groups(arguments: Arguments) -> tuple[tuple[Submission, ...], tuple[Group, ...], tuple[LeftOut, ...]]:
+    """Submissions; the same grouped so that baselines are loaded once for a problem and device; and those of a folder
+    that cannot run here. Raises HarnessError for one that was named itself."""
     asked = None if arguments.problem is None else named_problem(arguments.problem)
     members: dict[tuple[Path, str], list[Submission]] = {}
+    submissions: list[Submission] = []
     left_out: list[LeftOut] = []
     for path in find_submissions(list(arguments.paths), asked):
         submission = read_submission(path)
@@ -176,11 +182,12 @@ def _groups(arguments: Arguments) -> tuple[tuple[Group, ...], tuple[LeftOut, ...
                 raise
             left_out.append(LeftOut(submission.name, error.why))
         else:
+            submissions.append(submission)
             for problem in [asked] if asked else problems_of(submission):
                 members.setdefault((problem, device), []).append(submission)
     isolation = {device: _isolation(arguments, device) for device in dict.fromkeys(device for _, device in members)}
     groups = (Group(problem, device, isolation[device], tuple(found)) for (problem, device), found in members.items())
-    return tuple(groups), tuple(left_out)
+    return tuple(submissions), tuple(groups), tuple(left_out)
 
 
 def _isolation(arguments: Arguments, device: str) -> Isolation:
@@ -224,8 +231,10 @@ def problem_of(submission: Path) -> Path:
 
 
 def named_problem(asked: str) -> Path:
-    """The file that --problem names: a path, or a name in problems/."""
-    return Path(asked).resolve() if asked.endswith(".py") else PROBLEMS / f"{asked}.py"
+    """The file that --problem names: a path, or a name in problems/. It may not be there."""
+    in_problems = PROBLEMS / f"{asked}.py"
+    is_path = asked.endswith(".py") or (Path(asked).is_dir() and not in_problems.is_file())
+    return Path(asked).resolve() if is_path else in_problems
 
 
 def _without_effect(arguments: Arguments, device: str) -> Iterator[WithoutEffect]:

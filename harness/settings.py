@@ -9,6 +9,9 @@ from typing import Literal
 
 Effort = Literal["quick", "usual", "thorough", "decisive"]
 
+# How people name dtypes, and torch.
+DTYPE_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
+
 # All cases of a submission together may take as long as so many calls.
 VERDICT_TIMEOUTS = 10
 

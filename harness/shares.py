@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -274,7 +275,8 @@ def _judge(share: RunPlan, gpu: str, talk: Connection) -> None:
 def _said(share: RunPlan, tell: OnEvent) -> _Said:
     nothing = Results(schema=SCHEMA, environment={}, evaluations=[])
     try:
-        return _Said(run(share, tell))
+        with contextlib.redirect_stdout(sys.stderr):  # as in harness.cli
+            return _Said(run(share, tell))
     except RunStopped as stopped:
         return _Said(stopped.results, str(stopped.cause), isinstance(stopped.cause, UsageError))
     except (UsageError, HarnessError) as error:

@@ -31,13 +31,14 @@ ALLOWED = {
     "lanes": {"crash", "device", "environment", "errors", "events", "isolation", "judge", "paths", "plan", "problem"}
     | {"process", "reasons", "report", "run", "settings", "storage", "store", "verdict"},
     "watch": {"comparison", "device", "errors", "lanes", "paths", "plan", "report", "submission", "timed", "verdict"},
-    "options": {"against", "errors", "exits", "isolation", "paths", "plan", "report", "verbs", "version"},
+    "options": {"against", "errors", "exits", "isolation", "paths", "plan", "report", "settings", "verbs"}
+    | {"version"},
     "verbs": {"again", "comparison", "device", "gate", "isolation", "notes", "run"}
     | {"device", "environment", "errors", "judge", "exits", "oracle", "paths", "plan", "problem", "report"}
     | {"lanes", "serve", "settings", "storage", "store", "submission", "tools", "verdict", "watch"},
     "exits": {"errors", "verdict"},
-    "report": {"comparison", "errors", "events", "explanations", "gate", "notes", "reasons", "records", "store"}
-    | {"submission", "timed", "tools", "verdict"},
+    "report": {"comparison", "errors", "events", "explanations", "gate", "notes", "reasons", "records", "settings"}
+    | {"store", "submission", "timed", "tools", "verdict"},
     "gate": {"comparison", "device", "errors", "exits", "paths", "records", "store", "submission", "timed", "timing"}
     | {"verdict"},
     "comparison": {"notes", "timed", "verdict"},
@@ -92,7 +93,7 @@ ALLOWED = {
     "build": {"errors", "protocol", "records"},
     "protocol": {"errors", "reasons", "records"},
     "peers": {"errors"},
-    "problem": {"errors", "inputs", "paths", "protocol"},
+    "problem": {"errors", "inputs", "paths", "protocol", "settings"},
     "submission": {"errors", "paths"},
     "environment": {"device", "paths", "storage", "version"},
     "memory": {"storage"},

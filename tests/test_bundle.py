@@ -277,7 +277,7 @@ def test_a_rejection_is_a_claim_too(judged):
     words = ("--trust-problem",)
     found = run("verify", judged / f"{WRONG.stem}.zip", *words)
     assert (found.code, "THE CLAIM HOLDS" in found.stdout) == (0, True), found.stdout + found.stderr
-    assert "The bundle's problem is not in problems/" in found.stdout
+    assert "The bundle's problem is none of problems/" in found.stdout
 
 
 def test_what_was_rejected_and_is_right_is_6(tmp_path, judged):

@@ -43,6 +43,9 @@ def test_rejected_is_1_and_gives_a_command_that_repeats_it():
         (["nowhere.py"], "There is no file or folder nowhere.py"),
         ([CONTROL], "Which problem is"),
         ([CONTROL, "--problem", "unknown"], "Known problems: "),
+        ([CONTROL, "--problem", "layernrom"], "Did you mean 'layernorm'?"),
+        ([CONTROL, "--problem", ROOT / "tests"], "tests is a folder, and a problem is a .py file"),
+        ([CONTROL, *SMALL, "--min-speedup", "nan"], "--min-speedup must be more than 0, and nan was given"),
         ([CONTROL, *SMALL, "-k", "nothing"], "Its cases: 'large eps'"),
         ([CONTROL, *SMALL, "--min-speedup", "2", "--no-timing"], "give one of the two"),
         ([CONTROL, *SMALL, "--quick", "--min-speedup", "2", "--against", CONTROL], "add eager to --against"),
@@ -151,7 +154,9 @@ def test_a_pipe_that_is_to_be_coloured_gets_no_other_controls():
 
 def test_quiet_names_the_problem():
     run = run_eval(CONTROL, *SMALL, "--device", "cpu", "-q", json_results=False)
-    assert run.stdout == "ACCEPTED  small_layernorm · control  2 cases correct; not timed\n"
+    verdict, note, *_ = run.stdout.splitlines()
+    assert verdict == "ACCEPTED  small_layernorm · control  2 cases correct; not timed"
+    assert note.startswith("  note: It has no kernel of its own")
 
 
 def test_values_come_before_strides(tmp_path):
@@ -262,6 +267,19 @@ def test_an_option_without_effect_is_named(options, said):
     assert run.stderr == (f"Without effect: {said}\n" if said else "")
 
 
+def test_reports_keep_the_files_order_whatever_device_each_needs():
+    on_emulator = [HOSTILE / "form" / f"{name}.py" for name in ("no_cpp_sources", "does_not_compile")]
+    run = run_eval(on_emulator[0], CONTROL, on_emulator[1], *SMALL)
+    assert [e["submission"] for e in run.results["evaluations"]] == ["no_cpp_sources", "control", "does_not_compile"]
+
+
+def test_a_submission_of_gpu_modes_is_told_what_it_lacks(tmp_path):
+    path = tmp_path / "theirs.py"
+    path.write_text("def custom_kernel(data):\n    return data\n")
+    (evaluation,) = run_eval(path, *SMALL).results["evaluations"]
+    assert "define a ModelNew whose forward calls it" in evaluation["message"]
+
+
 def test_of_several_only_what_failed_is_shown_case_by_case():
     wrong = HOSTILE / "specification" / "ignores_bias.py"
     shown = run_eval(CONTROL, wrong, *SMALL, json_results=False).stdout
@@ -274,7 +292,7 @@ def test_of_several_only_what_failed_is_shown_case_by_case():
 def test_quiet_says_nothing_beside_the_report():
     run = run_eval(CONTROL, HOSTILE / "form" / "no_model.py", *SMALL, "-q", json_results=False)
     assert run.stderr == ""
-    assert [line.split()[0] for line in run.stdout.splitlines()] == ["ACCEPTED", "REJECTED"]
+    assert re.findall("^[A-Z]+", run.stdout, re.MULTILINE) == ["ACCEPTED", "REJECTED"]
 
 
 def test_secrets_of_the_environment_do_not_reach_a_submission(tmp_path):

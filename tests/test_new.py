@@ -57,6 +57,18 @@ def test_it_begins_with_the_reference_and_names_what_it_was_begun_from(tmp_path)
     assert "ALSO_FOR" not in text
 
 
+def test_what_calls_the_reference_says_so(tmp_path):
+    """It is rejected where the problem forbids the reference's operators."""
+    problem = tmp_path / "norm.py"
+    problem.write_text(
+        "import torch.nn as nn\n\nclass Model(nn.Module):\n    def forward(self, x):\n"
+        "        return nn.functional.group_norm(x, 2)\n\nCASES = [dict(name='a', shapes=[(2, 8, 3)])]\n"
+    )
+    run = new(problem, tmp_path / "mine.py")
+    assert run.code == 0, run.stderr
+    assert "Put your kernel in place of super().forward(*inputs)" in run.stdout
+
+
 def test_nothing_is_overwritten_and_a_problem_must_be_one(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text("mine")

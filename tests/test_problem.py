@@ -184,6 +184,11 @@ BROKEN = {
     ),
     "a timed case of nothing": ("CASES = [dict(name='a', shapes=[(0, 8)], timed=True)]", "has no elements"),
     "an unknown distribution": ("CASES = [dict(name='a', shapes=[(1,)], distribution='odd')]", "known are normal"),
+    "a misspelt distribution": (
+        "CASES = [dict(name='a', shapes=[(1,)], distribution='norml')]",
+        "Did you mean 'normal'",
+    ),
+    "a negative size": ("CASES = [dict(name='a', shapes=[(2, -8)])]", r"case 'a' .*a dimension is 0 or more"),
     "an unknown dtype": ("CASES = [dict(name='a', shapes=[(1,)], dtype='float7')]", "float7"),
     "inputs that fail": ("def get_inputs(): return [1 / 0]", "ZeroDivisionError: .*line 3"),
     "inputs that are no list": ("def get_inputs(): return 3", "returned a int"),
@@ -207,6 +212,33 @@ BROKEN = {
     "a misspelt setting": ("FORBIDEN_OPS = ['gelu']", "FORBIDDEN_OPS was meant"),
     "a repeated name": ("CASES = [dict(name='a', shapes=[(1,)])] * 2", "named 'a'"),
 }
+
+
+def test_sizes_and_dtypes_may_be_numpys_and_torchs_and_dtypes_have_short_names(tmp_path):
+    path = write(
+        tmp_path,
+        """
+import torch
+class Model(torch.nn.Module): pass
+CASES = [dict(name="a", shapes=[torch.Size((2, 8))], dtype=torch.bfloat16, scaled=dict(dtype="fp16"))]
+def random_cases(rng):
+    return [dict(name="drawn", shapes=[tuple(rng.integers(1, 9, 2))], init=[rng.random()], dtype="fp64")]
+""",
+    )
+    case, drawn = load_problem(path, 0).cases
+    assert (case.shapes, case.dtype, case.scaled.dtype) == (((2, 8),), torch.bfloat16, torch.float16)
+    assert drawn.dtype == torch.float64
+    assert {type(size) for size in drawn.shapes[0]} == {int}
+
+
+def test_what_a_problem_file_prints_stands_in_no_reports_way(tmp_path):
+    """While it is loaded, while it draws and while its reference runs."""
+    text = KERNELBENCH.replace("return self.ln(x)", "print('a call'); return self.ln(x)")
+    text = text.replace("    x = torch.rand", "    print('a draw')\n    x = torch.rand") + "print('a load')\n"
+    control = ROOT / "tests" / "hostile" / "form" / "control.py"
+    run = run_eval(control, "--problem", write(tmp_path, text))
+    assert run.results["evaluations"], run.stdout  # standard output is JSON
+    assert all(said in run.stderr for said in ("a load", "a draw", "a call"))
 
 
 @pytest.mark.parametrize("what", BROKEN)

@@ -182,7 +182,10 @@ def test_a_file_is_judged_with_the_options_of_its_request(served, tmp_path):
         ({"id": 1, "source": RIGHT, "limit_s": 0}, "The request is wrong: Expected `float` > 0.0"),
         ({"id": 1, "source": RIGHT, "name": "../mine"}, "A source cannot be called '../mine'"),
         ({"id": 1, "source": RIGHT, "devise": "cpu"}, "The options are wrong: Object contains unknown field `devise`"),
-        ({"id": 1, "source": RIGHT, "device": "tpu"}, "The options are wrong: Invalid enum value 'tpu'"),
+        (
+            {"id": 1, "source": RIGHT, "device": "tpu"},
+            "The options are wrong: Invalid enum value 'tpu' - at `$.device`. device is one of cuda, cpu, emulator",
+        ),
         ({"id": 1, "source": RIGHT, "problem": "layer"}, "There is no problem file"),
         ({"id": 1, "source": RIGHT, "timeout_s": -1}, "timeout_s must be more than 0 seconds"),
         ({"cancel": 1}, "Nothing is judged under this id"),

@@ -133,7 +133,7 @@ def _named(kept: Sequence[Kept], name: str) -> list[Kept]:
     found = called or [one for one in kept if plain and one.latest.source_sha256.startswith(plain)]
     if not found:
         raise UsageError(
-            f"The database has no evaluation of '{one_line(name)}' there. 'eval.py leaderboard' shows which there are."
+            f"The database has no evaluation of '{one_line(name)}'. 'eval.py leaderboard' shows which there are."
         )
     return found
 
@@ -144,7 +144,7 @@ def _prepared(store: Store, kept: Kept, asked: Asked, folder: Path, device: str 
     name = one_line(f"{latest.submission} on {latest.problem}")
     problem = _file_of(latest.problem, asked)
     if problem is None:
-        return LeftOut(name, f"since problems/ has no {one_line(latest.problem)} any more; --problem may name its file")
+        return LeftOut(name, f"since problems/ has no {one_line(latest.problem)}; --problem may name its file")
     text = store.source(latest.source_sha256)
     if text is None:
         return LeftOut(name, "since the database has its evaluations without its text")

@@ -68,7 +68,7 @@ def _problem(bundle: Bundle, folder: Path, *, trusts_problem: bool) -> tuple[Pat
     digest = hashlib.sha256(bundle.problem).hexdigest()
     if here.is_file() and hashlib.sha256(here.read_bytes()).hexdigest() == digest:
         return here, ""
-    differs = f"differs from problems/{shipped}" if here.is_file() else f"is not in problems/, as {shipped} is not"
+    differs = f"differs from problems/{shipped}" if here.is_file() else "is none of problems/"
     if not trusts_problem:
         raise UsageError(
             f"The bundle's problem {one_line(differs)}. The judge runs a problem's file itself, without isolation: "

@@ -135,10 +135,17 @@ class Worker:
         try:  # the clock may be running: no context manager
             reply = self._conversation.hear(timeout_s, spin_s)
         except SubmissionError as error:
-            self._end_for(error)
+            self._end_for(self._with_the_emulators_part(error))
         if self._says_that_memory_is_out(reply):
             self._end_for(SubmissionError(Reason.OUT_OF_MEMORY, reply.message))
         return reply
+
+    def _with_the_emulators_part(self, error: SubmissionError) -> SubmissionError:
+        """An error, or the same with what may be done where the time is the emulator's."""
+        if error.reason != Reason.TIMED_OUT or self._role.device != "emulator":
+            return error
+        smaller = "The emulator is far slower than a GPU: 'emulated' in a case names a smaller one for it"
+        return SubmissionError(error.reason, f"{error.message} {smaller} (docs/problems.md).", error.places)
 
     def _says_that_memory_is_out(self, reply: Reply) -> TypeGuard[Failed]:
         """Whether an allocation of the machine's memory failed; a GPU's is not watched, and its worker may go on."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
 from harness.errors import UsageError
-from harness.paths import known_problems
+from harness.paths import no_such_problem
 from harness.plan import Arguments, named_problem
-from harness.settings import Effort
+from harness.settings import DTYPE_NAMES, Effort
 
 
 class Options(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,12 +62,25 @@ def options(given: Mapping[str, Any], usual: Options) -> Options:
     try:
         read = msgspec.convert({**msgspec.structs.asdict(usual), **given}, type=Options)
     except msgspec.ValidationError as error:
-        raise UsageError(
-            f"The options are wrong: {error}. There are {', '.join(Options.__struct_fields__)}."
-        ) from error
+        raise UsageError(f"The options are wrong: {error}. {_allowed(given)}") from error
     if not read.timeout_s > 0:  # nor what is no number
         raise UsageError(f"timeout_s must be more than 0 seconds, and {read.timeout_s:g} was given.")
     if read.problem is not None and not named_problem(read.problem).is_file():
-        known = ", ".join(known_problems()) or "none"
-        raise UsageError(f"There is no problem file {named_problem(read.problem)}. Known problems: {known}.")
-    return read
+        raise UsageError(no_such_problem(named_problem(read.problem)))
+    return msgspec.structs.replace(read, dtype=DTYPE_NAMES.get(read.dtype, read.dtype))
+
+
+def _allowed(given: Mapping[str, Any]) -> str:
+    """What may stand where something else was given: the values of an option that has a few, or the options."""
+    hints = get_type_hints(Options)
+    for name, value in given.items():
+        if (few := _few(hints.get(name))) and value not in few:
+            return f"{name} is one of {', '.join(map(str, few))}, and {value!r} was given."
+    return f"There are {', '.join(Options.__struct_fields__)}."
+
+
+def _few(hint: Any) -> list[Any]:
+    """The values of a type that has a few, and of a union with such a one; none for others."""
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    return [value for of in get_args(hint) for value in _few(of)]

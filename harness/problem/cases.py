@@ -20,6 +20,7 @@ from harness.inputs import DISTRIBUTIONS, DTYPES, LAYOUTS, UPSTREAM_LAYOUTS
 from harness.problem.file import said
 from harness.problem.kernelbench import call_get_inputs, sorted_out
 from harness.problem.values import Case
+from harness.settings import DTYPE_NAMES
 
 
 class _CaseFields(msgspec.Struct, forbid_unknown_fields=True):
@@ -72,11 +73,12 @@ def _random_cases(path: Path, module: ModuleType, random_seed: int) -> list[Any]
 
 
 def _case(path: Path, fields: Any) -> Case:
+    fields = _plain(fields)
     _refuse_slips(path, fields)
     try:
         wanted = msgspec.convert(fields, _CaseFields, strict=False)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: a case in CASES is not of the right form: {error}. Found {fields!r}.") from error
+        raise UsageError(f"{path}: a case is not of the right form: {error}. Found {fields!r}.") from error
     for value, known, what in (
         (wanted.dtype, DTYPES, "dtype"),
         (wanted.parameter_dtype or wanted.dtype, DTYPES, "parameter_dtype"),
@@ -85,9 +87,15 @@ def _case(path: Path, fields: Any) -> Case:
         (wanted.upstream, UPSTREAM_LAYOUTS, "upstream layout"),
     ):
         if value not in known:
+            near = difflib.get_close_matches(value, known, 1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
             raise UsageError(
-                f"{path}: case '{wanted.name}' asks for the {what} '{value}'; known are {', '.join(known)}."
+                f"{path}: case '{wanted.name}' asks for the {what} '{value}'; known are {', '.join(known)}.{hint}"
             )
+    if any(size < 0 for shape in wanted.shapes for size in shape):
+        raise UsageError(
+            f"{path}: case '{wanted.name}' has shapes={wanted.shapes!r}; a dimension is 0 or more. Give its size."
+        )
     if wanted.timed and wanted.shapes and not any(math.prod(shape) for shape in wanted.shapes):
         raise UsageError(f"{path}: case '{wanted.name}' is timed and has no elements: nothing is there to be timed.")
     if wanted.batch and (not wanted.shapes or len({shape[:1] for shape in wanted.shapes}) > 1 or () in wanted.shapes):
@@ -113,6 +121,22 @@ def _case(path: Path, fields: Any) -> Case:
         scaled=scaled,
         emulated=emulated,
     )
+
+
+def _plain(value: Any) -> Any:
+    """A case as msgspec reads it: numbers of numpy's, as a generator draws them, and dtypes of torch's by their names,
+    for which the short ones may stand."""
+    match value:
+        case dict():
+            return {key: DTYPE_NAMES.get(each, each) if key in ("dtype", "parameter_dtype") and isinstance(each, str)
+                    else _plain(each) for key, each in value.items()}  # fmt: skip
+        case list() | tuple():
+            return type(value)(map(_plain, value)) if type(value) in (list, tuple) else tuple(map(_plain, value))
+        case torch.dtype():
+            return str(value).removeprefix("torch.")
+        case np.generic():
+            return value.item()
+    return value
 
 
 def _case_from_functions(path: Path, get_inputs: Callable[[], Sequence[Any]]) -> Case:

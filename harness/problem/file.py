@@ -11,14 +11,13 @@ from types import ModuleType
 import torch
 
 from harness.errors import UsageError
-from harness.paths import known_problems
+from harness.paths import no_such_problem
 
 
 def import_file(path: Path) -> ModuleType:
     """Run the file. Raises UsageError when it is missing or fails."""
     if not path.is_file():
-        known = ", ".join(known_problems()) or "none"
-        raise UsageError(f"There is no problem file {path}. Known problems: {known}.")
+        raise UsageError(no_such_problem(path))
     spec = importlib.util.spec_from_file_location(f"problem_{path.stem}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -6,6 +6,8 @@ Problem files are trusted: they run in the judging process. The convention is Ke
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from pathlib import Path
 
 from harness.errors import name_of
@@ -18,8 +20,13 @@ from harness.problem.values import Problem
 def load_problem(path: Path, random_seed: int) -> Problem:
     """Load a problem file; `random_seed` decides the shapes of its `random_cases`.
 
-    Raises UsageError with a sentence when the file is missing or does not follow the convention.
-    """
+    Raises UsageError with a sentence when the file is missing or does not follow the convention. What it prints goes
+    to standard error, where it stands in no report's way."""
+    with contextlib.redirect_stdout(sys.stderr):
+        return _loaded(path, random_seed)
+
+
+def _loaded(path: Path, random_seed: int) -> Problem:
     module = import_file(path)
     model = model_of(path, module)
     declarations.refuse_misspelt_settings(path, module)

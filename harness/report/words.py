@@ -75,6 +75,11 @@ def sentence(note: Note) -> str:
                 f"Submissions may call {', '.join(note.operators)}: the reference is much more than that, and the "
                 "problem does not say what is to be replaced. FORBIDDEN_OPS in its file would."
             )
+        case notes.NoKernel():
+            return (
+                "It has no kernel of its own: operators of PyTorch do all of its work. FORBIDDEN_OPS in the problem's "
+                "file says which ones a submission is to replace."
+            )
         case notes.SmallerBatch():
             return (
                 f"'{note.case}' was judged with a first dimension of {note.batch} in place of {note.whole}: for all of "

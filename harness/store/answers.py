@@ -55,14 +55,12 @@ def without(plan: RunPlan, answered: list[Evaluation]) -> RunPlan:
 
 
 def in_order(plan: RunPlan, evaluations: list[Evaluation]) -> list[Evaluation]:
-    """The evaluations in the order in which the plan names what they are of."""
-    named = [
-        (name_of(group.problem), group.device, submission.sha256)
-        for group in plan.groups
-        for submission in group.submissions
-    ]
-    places = {name: place for place, name in reversed([*enumerate(named)])}  # of equal files the first one's
-    return sorted(evaluations, key=lambda e: places[e.problem, e.device, e.source_sha256])
+    """The evaluations by problem, and those of a problem in the order in which their files were named or found,
+    whatever device each needs."""
+    problems = {name: place for place, name in reversed([*enumerate(name_of(group.problem) for group in plan.groups)])}
+    sources = [submission.sha256 for submission in plan.submissions]
+    files = {sha256: place for place, sha256 in reversed([*enumerate(sources)])}  # of equal files the first one's
+    return sorted(evaluations, key=lambda e: (problems[e.problem], files[e.source_sha256]))
 
 
 def _known(store: Store, group: Group, submission: Submission, *, timed: bool) -> Evaluation | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -71,7 +73,8 @@ def run(name: str, select: str, seed: int | None, memory_gib: float | None, as_j
     seed = fresh_seed() if seed is None else seed
     problem = load_problem(named_problem(name), sub_seed(seed, "shapes") % 2**32)
     limit = _half_of_free_bytes() if memory_gib is None else int(memory_gib * 2**30)
-    found = audit(problem, select_cases(problem, select), seed, limit)
+    with contextlib.redirect_stdout(sys.stderr):  # the problem's own
+        found = audit(problem, select_cases(problem, select), seed, limit)
     print(msgspec.json.encode(found).decode() if as_json else "\n".join(_lines(found)))
     if not found.cases:
         return Exit.NOTHING

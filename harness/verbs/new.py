@@ -20,6 +20,11 @@ from harness.report.files import require_writable, write
 from harness.submission import read_submission, shipped_for
 from harness.verbs.completion import problems_like
 
+CALLS_THE_REFERENCE = (
+    "It calls the reference and copies its result. Put your kernel in place of super().forward(*inputs): until then it is "
+    "rejected where the problem forbids the reference's operators."
+)
+
 # For a problem without shipped submissions: the reference, behind a kernel that copies its result.
 _BEHIND_THE_REFERENCE = '''
 from torch.utils.cpp_extension import load_inline
@@ -83,8 +88,11 @@ def begin(problem: str, file: Path) -> Exit:
     with contextlib.suppress(OSError):  # what is in the way is said next
         file.parent.mkdir(parents=True, exist_ok=True)
     require_writable(file, "FILE")
-    write(file, _submission(path))
-    print(f"{file} is written. Judge it: python eval.py {file} --problem {problem} --quick")
+    text = _submission(path)
+    write(file, text)
+    print(f"{file} is written. Judge it: python eval.py {file} --problem {problem}")
+    if text.endswith(_BEHIND_THE_REFERENCE):
+        print(CALLS_THE_REFERENCE)
     return Exit.ACCEPTED
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,9 +78,10 @@ def _run(asked: Asked) -> Exit:
     path = problem_of(submission.path) if asked.problem is None else named_problem(asked.problem)
     device = choose_device(asked.device, submission)
     if device == "emulator":
+        of_problem = "" if asked.problem is None else f" --problem {shlex.quote(asked.problem)}"
         raise HarnessError(
             "There is no GPU here, and an emulation's times mean nothing. For counts of bytes, sectors and bank "
-            f"conflicts: eval.py {asked.path} --device emulator --check -v"
+            f"conflicts: eval.py {shlex.quote(str(asked.path))}{of_problem} --device emulator --check -v"
         )
     # These load torch, which is waited for only when there is something to profile.
     from harness.problem import load_problem, select_cases

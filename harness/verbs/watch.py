@@ -12,7 +12,7 @@ import click
 
 from harness.errors import UsageError
 from harness.exits import Exit
-from harness.paths import known_problems
+from harness.paths import no_such_problem
 from harness.plan import named_problem, problem_of
 from harness.report.view import Color
 from harness.submission import find_submissions
@@ -113,5 +113,4 @@ def _require_problem(asked: Asked) -> None:
         return
     problem = named_problem(asked.problem)
     if not problem.is_file():
-        known = ", ".join(known_problems()) or "none"
-        raise UsageError(f"There is no problem file {problem}. Known problems: {known}.")
+        raise UsageError(no_such_problem(problem))

@@ -163,4 +163,5 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _forbidden(operator: str, where: str) -> str:
-    return f"{operator} must not run in a submission: it is what the submission replaces{where}."
+    ran = f" It ran{where}." if where else ""
+    return f"{operator} must not run in a submission: it is what the submission replaces.{ran}"

@@ -24,7 +24,9 @@ def hint_for(error: BaseException) -> str:
     """Begins with a blank; empty where nothing is known."""
     match error:
         case ModuleNotFoundError() if error.name:
-            return f". Install the package that has it here (pip install {error.name.partition('.')[0]}), or do without"
+            return (
+                ". Install the package that has it here, or do without: beside a submission no file of its own is there"
+            )
         case NameError() if error.name:
             near = _import_for(error.name) or _near(error.name, _names_at(error))
             return near or ". Nothing defines or imports it before this line"

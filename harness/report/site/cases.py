@@ -8,6 +8,7 @@ from harness.comparison.values import shown
 from harness.report.figures import duration, ratio
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
 from harness.report.site.texts import bytes_of
+from harness.settings import DTYPE_NAMES
 from harness.timed import timings_of
 from harness.verdict import Case, CaseFailed, CasePassed, CaseTiming
 
@@ -15,7 +16,7 @@ from harness.verdict import Case, CaseFailed, CasePassed, CaseTiming
 MOST_CASES = 100
 MOST_TIMES = 80
 
-_SHORT = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32", "float64": "fp64"}
+_SHORT = {name: short for short, name in DTYPE_NAMES.items()}
 
 
 def dtype_of(case: Case) -> str:
