@@ -64,7 +64,9 @@ def _judge(asked: Judge) -> Exit:
             return _complain(f"There is no submission in {where}: no .py file was found{beside}.", Exit.NOTHING)
         answered = known(output.db, plan) if asked.may_answer and output.db else []
         results, cause, not_kept = _run(without(plan, answered), asked)
-        results = msgspec.structs.replace(results, evaluations=in_order(plan, [*answered, *results.evaluations]))
+        evaluations = in_order(plan, [*answered, *results.evaluations])
+        unfinished = sum(len(group.submissions) for group in plan.groups) - len(evaluations) if cause else 0
+        results = msgspec.structs.replace(results, evaluations=evaluations, unfinished=unfinished)
         _report(results, plan, asked, shows_boards=asked.shows_boards and not not_kept)
     if not_kept:
         _complain(not_kept, Exit.ACCEPTED)

@@ -353,9 +353,11 @@ def status_of(evaluation: Evaluation) -> str:
     return str(evaluation.__struct_config__.tag)
 
 
-class Results(Struct, frozen=True, kw_only=True):
+class Results(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run of `eval.py`: what `--json` writes."""
 
     schema: str
     environment: dict[str, Any]
     evaluations: list[Evaluation]
+    unfinished: int = 0
+    """How many more were asked for: the run was stopped before."""

@@ -1,5 +1,6 @@
 """Runs that are ended from outside: what was measured is kept, and nothing goes on."""
 
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +19,9 @@ SMALL = ("--problem", ROOT / "tests" / "fixtures" / "problems" / "small_layernor
 def test_of_several_each_is_said_when_it_is_judged_and_kept_when_the_rest_is_stopped(tmp_path):
     never = tmp_path / "never.py"
     never.write_text("import time\ntime.sleep(60)\n")
-    command = [sys.executable, ROOT / "eval.py", CONTROL, never, *SMALL, "--no-timing"]
+    files = dict(json=tmp_path / "results.json", markdown=tmp_path / "results.md")
+    reports = [f"--report={name}={file}" for name, file in files.items()]
+    command = [sys.executable, ROOT / "eval.py", CONTROL, never, *SMALL, "--no-timing", *reports]
     heard = dict(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))  # a background job's would be ignored
     pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with subprocess.Popen(command, cwd=ROOT, **pipes, **heard) as process:
@@ -29,6 +32,8 @@ def test_of_several_each_is_said_when_it_is_judged_and_kept_when_the_rest_is_sto
     assert "Stopped by the keyboard" in stderr
     assert "never" not in stdout + stderr
     assert stdout.count("ACCEPTED  control") == 1
+    assert json.loads(files["json"].read_text())["unfinished"] == 1
+    assert files["markdown"].read_text().startswith("**Stopped before its end**: 1 of 2 were not judged.")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from harness import notes
 from harness.notes import Note
 from harness.records import ClockLimit
-from harness.verdict import KNOWN_WITHIN, Conditions
+from harness.verdict import KNOWN_WITHIN, Conditions, Results
 
 # What holds a GPU's clocks down, as people say it.
 CLOCK_LIMITS = {
@@ -23,6 +23,11 @@ CLOCK_LIMITS = {
     ClockLimit.BOARD_LIMIT: "its board allowed no more",
     ClockLimit.RELIABILITY: "its voltage allowed no more",
 }
+
+
+def unfinished(results: Results) -> str:
+    """How many of what was asked for a run that was stopped has no word on."""
+    return f"{results.unfinished} of {len(results.evaluations) + results.unfinished} were not judged."
 
 
 def sentence(note: Note) -> str:

@@ -21,8 +21,8 @@ from harness.submission import read_submission, shipped_for
 from harness.verbs.completion import problems_like
 
 CALLS_THE_REFERENCE = (
-    "It calls the reference and copies its result. Put your kernel in place of super().forward(*inputs): until then it is "
-    "rejected where the problem forbids the reference's operators."
+    "It calls the reference and copies its result. Put your kernel in place of super().forward(*inputs): until then it "
+    "is rejected where the problem forbids the reference's operators."
 )
 
 # For a problem without shipped submissions: the reference, behind a kernel that copies its result.

@@ -17,6 +17,7 @@ from harness.report.gfm import escaped, fenced, table
 from harness.report.places import Failure, failures_of
 from harness.report.tables import Column
 from harness.report.view import View
+from harness.report.words import unfinished
 from harness.verdict import Accepted, Evaluation, Results, status_of
 
 MARK = "<!-- kernelgate -->"
@@ -59,7 +60,12 @@ def _headline(results: Results, view: View) -> str:
     if view.gate:
         return summary(view.gate)
     accepted = sum(isinstance(evaluation, Accepted) for evaluation in results.evaluations)
-    return f"{accepted} of {len(results.evaluations)} accepted." if results.evaluations else "nothing was evaluated."
+    stopped = f" Stopped before its end: {unfinished(results)}" if results.unfinished else ""
+    return (
+        f"{accepted} of {len(results.evaluations)} accepted.{stopped}"
+        if results.evaluations
+        else "nothing was evaluated."
+    )
 
 
 def _of_gate(outcome: Outcome) -> Iterator[str]:

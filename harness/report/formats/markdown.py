@@ -21,7 +21,7 @@ from harness.report.tables import Column
 from harness.report.times import SHOWN_DIGITS
 from harness.report.verdicts import accepted_summary, cause_of, frame_of
 from harness.report.view import View
-from harness.report.words import sentence
+from harness.report.words import sentence, unfinished
 from harness.verdict import Accepted, Errored, Evaluation, Rejected, Results, status_of
 
 LEGEND = "Times are medians of one call; ± is their 95% interval, \\~ no difference."
@@ -38,6 +38,8 @@ def _all(results: Results, view: View) -> Iterator[str]:
     if view.quiet:
         yield "\n".join(f"- {_verdict(evaluation)}" for evaluation in evaluations)
         return
+    if results.unfinished:
+        yield f"**Stopped before its end**: {unfinished(results)}"
     if len(evaluations) > 1:
         yield _counts(evaluations)
         yield from _rankings(evaluations)
