@@ -37,6 +37,20 @@ def test_rejected_is_1_and_gives_a_command_that_repeats_it():
     assert f"is {case['worst']['got']:.9g}" in run.stdout
 
 
+def test_the_command_that_repeats_it_is_for_the_folder_where_it_was_said(tmp_path):
+    wrong = tmp_path / "mine" / "wrong.py"
+    wrong.parent.mkdir()
+    wrong.write_text((HOSTILE / "specification" / "ignores_weight.py").read_text())
+    words = [ROOT / "eval.py", "mine/wrong.py", *SMALL, "-k", "large mean", "--no-timing", "-q"]
+    said = dict(cwd=tmp_path, capture_output=True, text=True)
+    first = subprocess.run([sys.executable, *words], **said)
+    (line,) = [line for line in first.stdout.splitlines() if "repeat:" in line]
+    again = shlex.split(line.partition("repeat: ")[2])
+    assert again[:3] == ["python", str(ROOT / "eval.py"), "mine/wrong.py"]
+    found = subprocess.run([sys.executable, *again[1:], "--no-timing", "-q"], **said)
+    assert found.stdout == first.stdout
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -136,13 +136,15 @@ def _badness(comparison: oracle.Comparison, wanted: oracle.Expected) -> float:
 def repeat_command(
     submission: Submission, problem: Problem, device: Device, case: str, seed: int, *, check: bool = False
 ) -> str:
-    """The shell's command that judges this case again, on the same data and with the same detectors."""
+    """The command that judges this case again, on the same data and with the same detectors, for a shell in the folder
+    where this program was started."""
+    here = Path.cwd()
 
     def relative(path: Path) -> str:
-        return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+        return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
     of = ["--problem", relative(problem.path), "--device", device.name, *(["--check"] if check else [])]
-    words = ["python", "eval.py", relative(submission.path), *of, "-k", case, "--seed", str(seed)]
+    words = ["python", relative(ROOT / "eval.py"), relative(submission.path), *of, "-k", case, "--seed", str(seed)]
     return one_line(shlex.join(words))
 
 
