@@ -19,7 +19,16 @@ _PAST_THE_DISPATCHER = re.compile(
     r"^at::(native|cpu|cuda|meta|compositeexplicitautograd\w*|compositeimplicitautograd\w*|_ops::\w+::redispatch)\b"
 )
 
-_NORMALISES = re.compile(r"(layer|batch|group|instance|rms|weight)_?norm|\brenorm", re.IGNORECASE)
+# What inductor's code calls: kernels by C names.
+_SHIMS = re.compile(r"^aoti_torch_[a-z]+_\w")
+
+_NORMALISES = re.compile(r"(layer|batch|group|instance|rms|weight)_?norm|(?<![a-z])renorm", re.IGNORECASE)
+
+# TorchScript's interpreters whose operators are not the dispatcher's, and graphs that may hold a node of theirs.
+_INTERPRETERS = re.compile(
+    r"\btorch::jit::(Static(Module|Runtime)|BlockRunner|ProcessedNode|parseIR|Graph::create\b|\w*StaticSubgraphs?|fuser::"
+    r"|RegisterCustom|\w*LlgaFuser|\w*Llga)|\bdnnl::(graph|impl)::|^dnnl_graph_"
+)
 
 # Normalisations of vendors' libraries, by their C names.
 _VENDORS = re.compile(r"^(cudnn\w*Norm(alization)?\w*|miopen\w*Norm\w*|dnnl_\w*normalization\w*)")
@@ -48,10 +57,12 @@ def _why(symbol: str, text: str, allowed: Collection[str], also: Collection[str]
         )
     if symbol in _GRAPHS:
         return "a graph of cuDNN's can hold the operator that the submission replaces."
+    if _INTERPRETERS.search(text):
+        return "it runs graphs by operators of its own, and what the submission replaces is among them."
     normalises = _NORMALISES.search(text) and not any(_plain(name) in _plain(text) for name in allowed)
     if _VENDORS.match(text) and not allowed:
         return "it is a library's own normalisation, which the submission replaces."
-    if _PAST_THE_DISPATCHER.match(text):
+    if _PAST_THE_DISPATCHER.match(text) or _SHIMS.match(text):
         function = _plain(re.sub(r"\(.*", "", text))
         if normalises or any(name in function for name in also):
             return "it is a kernel of PyTorch that does what the submission replaces."

@@ -5,7 +5,7 @@ CPU or CUDA has a kernel for them, dense tensors or not, by a function that tell
 raises.
 Python, C++, other threads and timed calls all go through the dispatcher, so there is nothing to detect: a submission
 that calls one gets no result from it, and a fallback inside `try` is reported all the same. Inductor, the compiler
-behind torch.compile, cannot be imported, and TorchScript's static runtime, whose operators are its own, cannot be
+behind torch.compile, cannot be imported, and TorchScript's interpreters whose operators are their own cannot be
 entered. The baselines run in other processes.
 """
 
@@ -14,7 +14,8 @@ from __future__ import annotations
 import ctypes
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -34,16 +35,29 @@ LAYOUT_KEYS = (
     ),
 )
 
-KEYS = frozenset({*DENSE_KEYS, *LAYOUT_KEYS})
+# A kernel that stands for all keys without one of their own, of backends that are not here among them, runs on a CPU's
+# and a GPU's tensors as well.
+FOR_ALL = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+
+KEYS = frozenset({*DENSE_KEYS, *LAYOUT_KEYS, *(f"{key}[alias]" for key in FOR_ALL)})
 
 # As they are now: a submission may replace them.
 _dispatch_dump = torch._C._dispatch_dump
 
-# What every way into inductor imports.
-COMPILER = "torch._inductor.compile_fx"
+# What every way into inductor imports, or whoever has a copy of the first.
+COMPILER, COMPILERS_MODULES = "torch._inductor", ("compile_fx", "graph", "lowering", "scheduler")
 
-# TorchScript's second interpreter calls kernels without the dispatcher; these are the ways into it.
-STATIC_RUNTIME = ("_jit_to_static_module", "_fuse_to_static_module")
+# TorchScript's static runtime, and oneDNN's graphs, have operators of their own. These are the ways into them: by name,
+# and by a graph that is written as such, where a node of theirs holds what it runs.
+OTHER_INTERPRETERS = (
+    "_jit_to_static_module",
+    "_fuse_to_static_module",
+    "_jit_set_llga_enabled",
+    "_create_function_from_graph",
+    "_jit_pass_custom_pattern_based_rewrite",
+    "_jit_pass_custom_pattern_based_rewrite_graph",
+    "parse_ir",
+)
 
 
 def _keep_for_ever(thing: object) -> None:
@@ -52,14 +66,14 @@ def _keep_for_ever(thing: object) -> None:
 
 
 class _Refusing:
-    """A finder of modules that calls `refuse` when `module` is to be imported."""
+    """A finder of modules that calls `refuse` when one of `modules` is to be imported."""
 
-    def __init__(self, module: str, refuse: Callable[..., Any]) -> None:
-        self._module = module
+    def __init__(self, modules: Collection[str], refuse: Callable[..., Any]) -> None:
+        self._modules = modules
         self._refuse = refuse
 
     def find_spec(self, name: str, _path: object = None, _target: object = None) -> None:
-        if name == self._module:
+        if name in self._modules:
             self._refuse()
 
 
@@ -106,17 +120,21 @@ class Guard:
             full = operator if overload == "default" else f"{operator}.{overload}"
             refuse = self._refusals.of(f"aten::{full}")
             self._operators += (f"aten::{full}",)
-            for key in (*DENSE_KEYS, *LAYOUT_KEYS):
+            for key in (*DENSE_KEYS, *LAYOUT_KEYS, *FOR_ALL):
                 if key in DENSE_KEYS or torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{full}", key):
                     self._registrations.impl(full, key, refuse)
 
     def _forbid_compile(self) -> None:
         refuse = self._refusals.of("torch.compile")
         torch.compile = refuse
-        sys.meta_path.insert(0, _Refusing(COMPILER, refuse))
-        sys.addaudithook(self._refusals.opening(COMPILER, refuse))
-        for name in STATIC_RUNTIME:
-            setattr(torch._C, name, self._refusals.of("TorchScript's static runtime"))
+        sys.meta_path.insert(0, _Refusing([f"{COMPILER}.{module}" for module in COMPILERS_MODULES], refuse))
+        folder = Path(torch.__file__).with_name("_inductor")
+        sys.addaudithook(self._refusals.opening(folder, COMPILERS_MODULES, refuse))
+        refuse_graph = self._refusals.of("TorchScript's static runtime or a graph for it")
+        for name in OTHER_INTERPRETERS:
+            if hasattr(torch._C, name):
+                setattr(torch._C, name, refuse_graph)
+        setattr(torch._C.Graph, "create", refuse_graph)  # noqa: B010 (a method, to the type checker)
 
     def _registered(self) -> tuple[str, ...]:
         """Where each kernel that was replaced comes from, by the dispatcher: the first line of a key is in use."""

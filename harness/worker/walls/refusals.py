@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -13,7 +16,7 @@ from harness.protocol.testimony import Witness
 # An audit event of our own, which the hook answers while it is there.
 _ASK = "kernelgate.hook"
 
-_audit = sys.audit
+_audit, _stat = sys.audit, os.stat
 
 
 class ForbiddenOperator(KernelgateError, RuntimeError):
@@ -41,16 +44,23 @@ class Refusals:
 
         return self._remember(refuse)
 
-    def opening(self, module: str, refuse: Callable[..., Any]) -> Callable[[str, tuple[Any, ...]], None]:
-        """An audit hook that calls `refuse` when `module`'s file is opened, compiled or not: unlike a finder of modules
-        it cannot be taken out of a list."""
-        folder, _, name = module.replace(".", "/").rpartition("/")
+    def opening(self, folder: Path, modules: Collection[str], refuse: Callable[..., Any]) -> Callable[..., None]:
+        """An audit hook that calls `refuse` when the file of one of `modules` in `folder` is opened, as source or as
+        bytecode, by whatever name: unlike a finder of modules it cannot be taken out of a list."""
+        sources = [folder / f"{module}.py" for module in modules]
+        compiled = [Path(importlib.util.cache_from_source(str(source))) for source in sources]
+        files = frozenset(filter(None, map(_identity, [*sources, *compiled])))
+        names = tuple(f"{module}." for module in modules)
+        identity = _identity
 
         def hook(event: str, arguments: tuple[Any, ...]) -> None:
             if event == _ASK:
                 self._hooks_that_answered += 1
-            path = arguments[0] if event == "open" else ""
-            if isinstance(path, str) and folder in path and f"/{name}." in path:
+            if event != "open" or isinstance(arguments[0], int):
+                return
+            found = identity(arguments[0])
+            # Where there is no such file from here, a name may count from another folder: os.open has dir_fd.
+            if found in files if found else os.path.basename(os.fsdecode(arguments[0])).startswith(names):
                 refuse()
 
         self._hooks += 1
@@ -72,6 +82,15 @@ class Refusals:
     def _remember(self, made: Any) -> Any:
         self._made.append((made, made.__code__, _closed_over(made)))
         return made
+
+
+def _identity(path: Any) -> tuple[int, int] | None:
+    """What a file is whatever its name; None where there is none."""
+    try:
+        found = _stat(path)
+    except (OSError, ValueError, TypeError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _closed_over(function: Any) -> tuple[int, ...]:
