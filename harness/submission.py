@@ -11,6 +11,9 @@ from typing import Any
 from harness.errors import NOT_PARSED, UsageError, name_of, one_line
 from harness.paths import SUBMISSIONS
 
+# What somebody may write who writes kernels, and far less than the judge's memory.
+MAX_BYTES = 16 << 20
+
 # Of a longer source it is not worked out what it uses: its tree would have up to 500 times as many bytes.
 MAX_PARSED_BYTES = 1 << 20
 
@@ -35,18 +38,27 @@ class Submission:
 
 def read_submission(path: Path) -> Submission:
     """Raises UsageError when the file cannot be read, or its ALSO_FOR. Whether it is Python, its worker finds out."""
-    if path.exists() and not path.is_file():  # a pipe would be waited for
-        raise UsageError(f"The submission {path} is no file.")
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"The submission {path} cannot be read: {error}.") from error
+    data = content(path)
     return Submission(
         name=name_of(path),
         path=path.resolve(),
         sha256=hashlib.sha256(data).hexdigest(),
         **_needs(path, data),
     )
+
+
+def content(path: Path) -> bytes:
+    """A submission's bytes. Raises UsageError when it cannot be read, or is larger than any would be."""
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise UsageError(f"The submission {path} is no file.")
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise UsageError(f"The submission {path} cannot be read: {error}.") from error
+    if len(data) > MAX_BYTES:
+        raise UsageError(f"The submission {path} has more than {MAX_BYTES >> 20} MiB, which is the most that is read.")
+    return data
 
 
 def _needs(path: Path, source: bytes) -> dict[str, Any]:
@@ -61,11 +73,11 @@ def _needs(path: Path, source: bytes) -> dict[str, Any]:
         "uses_cuda": uses_cuda,
         "is_host_code": not uses_cuda and any(_builds(node) for node in nodes),
         "gpu_language": languages[0] if languages else "",
-        "also_for": _also_for(path, nodes[0]),
+        "also_for": _also_for(path, nodes[0], source),
     }
 
 
-def _also_for(path: Path, module: ast.AST) -> tuple[str, ...]:
+def _also_for(path: Path, module: ast.AST, source: bytes) -> tuple[str, ...]:
     """What the module's ALSO_FOR lists. Raises UsageError where that is more than text: nothing is run to know it."""
     assert isinstance(module, ast.Module)
     names: tuple[str, ...] = ()
@@ -75,9 +87,11 @@ def _also_for(path: Path, module: ast.AST) -> tuple[str, ...]:
             named = [value.value for value in values if isinstance(value, ast.Constant)]
             names = tuple(name for name in named if isinstance(name, str))
             if len(names) < len(values) or not isinstance(statement.value, ast.List | ast.Tuple):
+                lines = source.splitlines()[statement.lineno - 1 : statement.lineno]  # none in some codecs
+                text = b"".join(lines).decode(errors="replace").partition("=")[2].strip()
                 raise UsageError(
-                    f"{path}: ALSO_FOR (line {statement.lineno}) is `{one_line(ast.unparse(statement.value))}`; write "
-                    'names of problems there, each in quotes, as in ALSO_FOR = ["layernorm_dtypes"].'
+                    f"{path}: ALSO_FOR (line {statement.lineno}) is `{one_line(text[:80])}`; write names of problems "
+                    'there, each in quotes, as in ALSO_FOR = ["layernorm_dtypes"].'
                 )
     return names
 

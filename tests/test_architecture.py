@@ -29,7 +29,7 @@ ALLOWED = {
     "serve": {"crash", "errors", "lanes", "reasons", "report", "verdict"},
     "shares": {"device", "errors", "events", "lanes", "plan", "process", "reasons", "run", "submission", "verdict"},
     "lanes": {"crash", "device", "environment", "errors", "events", "isolation", "judge", "paths", "plan", "problem"}
-    | {"process", "reasons", "report", "run", "settings", "storage", "store", "verdict"},
+    | {"process", "reasons", "report", "run", "settings", "storage", "store", "verdict", "submission"},
     "watch": {"comparison", "device", "errors", "lanes", "paths", "plan", "report", "submission", "timed", "verdict"},
     "options": {"against", "errors", "exits", "isolation", "paths", "plan", "report", "settings", "verbs"}
     | {"version"},

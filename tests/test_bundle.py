@@ -18,7 +18,7 @@ from harness.again.claim import Finding, of_all, of_verdict
 from harness.again.verifying import selection
 from harness.reasons import Reason
 from harness.store import open_store
-from harness.verdict import Accepted, CasePassed, Errored, Rejected, digest_of_cases
+from harness.verdict import Accepted, CasePassed, Errored, Geomeans, Rejected, digest_of_cases
 from harness.version import judge_version
 from tests.helpers import ROOT, run_eval
 
@@ -336,6 +336,25 @@ def test_a_speedup_holds_where_the_board_would_say_that_evaluations_agree(now, w
     found = answer(accepted(2.0, within=min(within, 0.09)), *again)
     assert found.finding is finding, found.sentences
     assert "2.00×" in found.sentences[1]
+
+
+def test_figures_that_stand_without_a_speedup_over_eager_are_not_said_to_hold():
+    bare = msgspec.structs.replace(accepted(), geomean_speedup=None, geomean_interval=None)
+    assert answer(bare, accepted(2.0, 1), accepted(2.0, 2)).finding is Finding.HOLDS
+    for figure in (dict(geomean_speedup_over_best=9.0), dict(captured=Geomeans(geomean_speedup=50.0))):
+        found = answer(msgspec.structs.replace(bare, **figure), accepted(2.0, 1), accepted(2.0, 2))
+        assert found.finding is Finding.UNKNOWN, found.sentences
+
+
+def test_captured_speedups_are_compared_too():
+    def with_captured(speedup, seed=0):
+        means = Geomeans(geomean_speedup=speedup, geomean_interval=(speedup * 0.99, speedup * 1.01))
+        return msgspec.structs.replace(accepted(2.0, seed), captured=means)
+
+    again = [with_captured(3.0, 1), with_captured(3.02, 2)]
+    assert answer(with_captured(3.05), *again).finding is Finding.HOLDS
+    found = answer(with_captured(50.0), *again)
+    assert (found.finding, "50.00×" in found.sentences[1]) == (Finding.FAILS, True)
 
 
 def test_another_model_of_device_verifies_the_verdict_alone():

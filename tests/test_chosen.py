@@ -155,8 +155,10 @@ def test_problem_goes_before_what_a_submission_names(for_two):
 @pytest.mark.parametrize("names, sentence", [
     ('["layer_norm"]', "ALSO_FOR names the problem 'layer_norm', which problems/ does not have."),
     ('["../tests/fixtures/softmax_rows"]', "which problems/ does not have."),  # the judge imports problems
-    ('"layernorm"', "ALSO_FOR (line 1) is `'layernorm'`; write names of problems there, each in quotes"),
+    ('"layernorm"', 'ALSO_FOR (line 1) is `"layernorm"`; write names of problems there, each in quotes'),
     ("[chosen()]", "ALSO_FOR (line 1) is `[chosen()]`; write names of problems there"),
+    ("[0x" + "f" * 6000 + "]", "ALSO_FOR (line 1) is `[0xfff"),  # Python does not write such a number
+    ("x" + "+x" * 900, "ALSO_FOR (line 1) is `x+x"),
 ])  # fmt: skip
 def test_what_names_no_problem_gets_a_sentence(names, sentence, for_two):
     for_two.write_text(for_two.read_text().replace('["layernorm_dtypes"]', names, 1))

@@ -12,7 +12,9 @@ namespace at { struct Tensor;
 namespace cpu { void native_layer_norm(const Tensor&); void mm(const Tensor&); void add(const Tensor&); }
 namespace native { void LayerNormKernel(); void vectorised_copy(); }
 namespace _ops { struct native_group_norm { static void redispatch(); static void call(); }; } }
-extern "C" { void cudnnNormalizationForwardInference(); void cudnnBackendExecute(); void* dlsym(void*, const char*);
+namespace torch { namespace jit { void parseIR(); void parse(); struct StaticModule { static void run(); }; } }
+extern "C" { void aoti_torch_cpu__fused_rms_norm(); void aoti_torch_cpu_mm_out();
+void cudnnNormalizationForwardInference(); void cudnnBackendExecute(); void* dlsym(void*, const char*);
 void cudaGetDriverEntryPoint(); void dnnl_layer_normalization_forward_primitive_desc_create(); }
 extern const at::Tensor& x;
 """
@@ -21,6 +23,9 @@ REFUSED = {
     "at::cpu::native_layer_norm(x)": "kernel of PyTorch",
     "at::native::LayerNormKernel()": "kernel of PyTorch",
     "at::_ops::native_group_norm::redispatch()": "kernel of PyTorch",
+    "aoti_torch_cpu__fused_rms_norm()": "kernel of PyTorch",
+    "torch::jit::parseIR()": "operators of its own",
+    "torch::jit::StaticModule::run()": "operators of its own",
     "cudnnNormalizationForwardInference()": "library's own normalisation",
     "dnnl_layer_normalization_forward_primitive_desc_create()": "library's own normalisation",
     "cudnnBackendExecute()": "cuDNN's",
@@ -31,6 +36,8 @@ HONEST = (
     "at::native::vectorised_copy()",
     "at::_ops::native_group_norm::call()",
     "cudaGetDriverEntryPoint()",
+    "aoti_torch_cpu_mm_out()",
+    "torch::jit::parse()",
 )
 
 

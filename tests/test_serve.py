@@ -200,6 +200,19 @@ def test_a_bad_line_is_answered_by_an_error_line_and_ends_nothing(served, line, 
     assert error["message"].startswith(said)
 
 
+def test_a_file_that_has_no_end_keeps_nobody_waiting(served, tmp_path):
+    os.mkfifo(tmp_path / "pipe.py")
+    with open(tmp_path / "huge.py", "wb") as file:
+        file.truncate(1 << 36)
+    (tmp_path / "endless.py").symlink_to("/dev/zero")
+    for number, name in enumerate(("pipe", "huge", "endless")):
+        served.say({"id": number, "path": str(tmp_path / f"{name}.py")})
+    served.say({"id": 3, "source": RIGHT})
+    found = served.answers(0, 1, 2, 3)
+    assert [found[number]["reason"] for number in range(3)] == ["not_judged"] * 3
+    assert found[3]["status"] == "accepted"
+
+
 def test_what_cannot_be_judged_is_an_error_and_says_why(served, tmp_path):
     served.say({"id": 1, "path": str(tmp_path / "none.py")})
     served.say({"id": 2, "source": RIGHT, "select": "no case has this"})

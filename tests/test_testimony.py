@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import re
 import subprocess
 import sys
 
@@ -169,6 +170,35 @@ print(os.read(heard, 9999).decode())
 """
     run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert ("tampered" in run.stdout) == (change != "nothing"), run
+
+
+def test_no_key_of_the_dispatcher_leads_to_a_forbidden_result():
+    """Each key is tried in a process of its own: some end it."""
+    program = """
+import os, torch
+from harness.protocol.testimony import Witness
+from harness.worker.walls.guard import Guard
+
+x, w = torch.randn(4, 8), torch.full((8,), 3.0)
+aten = torch.ops.aten
+calls = [(aten._fused_rms_norm.default, (x, [8], w, 1e-5)), (aten.native_layer_norm.default, (x, [8], w, w, 1e-5))]
+expected = [call(*arguments)[0] for call, arguments in calls]
+guard = Guard(Witness(os.open(os.devnull, os.O_WRONLY)))
+for (call, arguments), right in zip(calls, expected):
+    for name, key in torch._C.DispatchKey.__members__.items():
+        if child := os.fork():
+            if os.waitpid(child, 0)[1] == 7 << 8:
+                print(call, name)
+            continue
+        try:
+            found = call.redispatch(torch._C.DispatchKeySet(key), *arguments)[0]
+            os._exit(7 if torch.allclose(found, right) else 0)
+        except BaseException:
+            os._exit(0)
+print("tried", len(torch._C.DispatchKey.__members__))
+"""
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert re.fullmatch(r"tried \d{2,}\n", run.stdout), run.stdout
 
 
 def test_every_normalisation_is_refused_or_unknown_to_this_torch():

@@ -14,12 +14,19 @@ from harness.again.bundle import Bundle
 from harness.report.figures import over_eager
 from harness.store import Standing, boards, open_store
 from harness.store.rows import model_of, versions_of
-from harness.verdict import Accepted, Errored, Evaluation, status_of
+from harness.verdict import Accepted, CasePassed, Errored, Evaluation, Geomeans, status_of
 
 # SQLite's name for a database that is in no file.
 IN_MEMORY = Path(":memory:")
 
 VERDICT_ALONE = "--no-timing verifies the verdict alone."
+
+NOT_COMPARED = (
+    "Not compared: figures over the fastest baseline, which depend on the baselines, and those of single cases."
+)
+
+# As harness.store.schema has it for the board.
+DIFFERS = 1.05
 
 
 class Finding(Enum):
@@ -57,12 +64,51 @@ def of_all(bundle: Bundle, now: Sequence[Evaluation], here: Mapping[str, Any]) -
     if reasons:
         same += f" The reason is another: {', '.join(reasons)}."
     again = [evaluation for evaluation in now if isinstance(evaluation, Accepted)]
-    if not isinstance(claim, Accepted) or claim.geomean_speedup is None:
+    if not isinstance(claim, Accepted) or (claim.geomean_speedup is None and not _other_figures(claim)):
         return Answer(Finding.HOLDS, (same, "The claim has no speedup: the verdict alone was verified."))
+    if claim.geomean_speedup is None:
+        others = ", ".join(_other_figures(claim))
+        return Answer(
+            Finding.UNKNOWN, (same, f"It has figures without a speedup over eager: {others}. {VERDICT_ALONE}")
+        )
     if why := _why_untimed(claim, again, bundle.environment, here):
         return Answer(Finding.HOLDS, (same, f"The verdict alone was verified: {why}"))
     found, said = _of_speedups(claim, again)
-    return Answer(found, (same, said, *_other_versions(claim.device, bundle.environment, here)))
+    if found == Finding.HOLDS and (against := _against_captured(claim, again)):
+        found, said = Finding.FAILS, against
+    versions = _other_versions(claim.device, bundle.environment, here)
+    return Answer(found, (same, said, NOT_COMPARED, *versions))
+
+
+def _other_figures(claim: Accepted) -> list[str]:
+    """What it claims beside the speedup over eager."""
+    captured = claim.captured or Geomeans()
+    there = {
+        "over the fastest baseline": claim.geomean_speedup_over_best,
+        "captured": captured.geomean_speedup or captured.geomean_speedup_over_best,
+        "times of cases": any(case.timing or case.parts for case in claim.cases if isinstance(case, CasePassed)),
+    }
+    return [name for name, figure in there.items() if figure]
+
+
+def _against_captured(claim: Accepted, again: Sequence[Accepted]) -> str:
+    """A sentence where a measured captured speedup over eager differs from the claimed one by more than DIFFERS and by
+    more than intervals explain; else empty."""
+    claimed, measured = claim.captured, [each.captured for each in again if each.captured]
+    if claimed is None or not measured or all(_agree(claimed, each) for each in measured):
+        return ""
+    now = " and ".join(over_eager(each) for each in measured)
+    return f"The captured speedups differ: over eager {over_eager(claimed)} was claimed, {now} were measured."
+
+
+def _agree(one: Geomeans, other: Geomeans) -> bool:
+    """Whether two speedups over eager may be the same; so are those of which one is not known."""
+    if one.geomean_speedup is None or other.geomean_speedup is None:
+        return True
+    low, high = one.geomean_interval or (one.geomean_speedup,) * 2
+    other_low, other_high = other.geomean_interval or (other.geomean_speedup,) * 2
+    ratio = one.geomean_speedup / other.geomean_speedup
+    return (low <= other_high and other_low <= high) or 1 / DIFFERS <= ratio <= DIFFERS
 
 
 def _why_untimed(claim: Accepted, again: Sequence[Accepted], there: Mapping[str, Any], here: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.errors import UsageError, name_of
+from harness.submission import content
 
 # What a text may be called: its name becomes a file's.
 _NAME = re.compile(r"\w[\w.-]{0,99}")
@@ -71,8 +72,8 @@ class Source:
     def sha256(self) -> str:
         """Of its content; empty for a file that cannot be read."""
         try:
-            data = self.path.read_bytes() if self.path else self._bytes()
-        except OSError:
+            data = content(self.path) if self.path else self._bytes()
+        except UsageError:
             return ""
         return hashlib.sha256(data).hexdigest()
 

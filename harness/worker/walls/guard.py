@@ -28,6 +28,7 @@ from harness.worker.walls.refusals import Refusals
 DENSE_KEYS = ("CPU", "CUDA")
 LAYOUT_KEYS = (
     "MkldnnCPU",  # the only one that Python has no member for
+    "Meta",  # some are Python that computes on whatever it gets
     *(
         key
         for key in torch._C.DispatchKey.__members__
@@ -37,7 +38,12 @@ LAYOUT_KEYS = (
 
 # A kernel that stands for all keys without one of their own, of backends that are not here among them, runs on a CPU's
 # and a GPU's tensors as well.
-FOR_ALL = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+FOR_ALL = (
+    "CompositeImplicitAutograd",
+    "CompositeExplicitAutograd",
+    "CompositeExplicitAutogradNonFunctional",
+    "FuncTorchBatchedDecomposition",
+)
 
 KEYS = frozenset({*DENSE_KEYS, *LAYOUT_KEYS, *(f"{key}[alias]" for key in FOR_ALL)})
 
