@@ -18,7 +18,7 @@ from harness.isolation.starter import Starter, kept_zygotes
 from harness.judging import building
 from harness.judging.building import Ahead, Builds, is_shared
 from harness.plan import Arguments, make_plan
-from harness.protocol.extension import Extension
+from harness.protocol.extension import Extension, SourceText
 from harness.protocol.wire import Wanted
 from harness.run import run
 from harness.submission import read_submission
@@ -193,6 +193,39 @@ def test_what_compilers_make_of_sources_is_shared(flags):
 )
 def test_what_may_run_a_program_or_read_other_files_is_not_shared(flags):
     assert not is_shared(Extension("a", (), **flags))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '#include "/tmp/row.h"',
+        "  #  include </tmp/row.h>",
+        '#include "../row.h"',
+        "#include <a/../../../tmp/row.h>",
+        '#inc\\\nlude "/tmp/row.h"',
+        '#/* so */include "/tmp/row.h"',
+        '%:include "/tmp/row.h"',
+        '#define HEADER "/tmp/row.h"\n#include HEADER',
+        '#if __has_include("/tmp/row.h")\n#endif',
+        'asm(".incbin \\"/tmp/row.bin\\"");',
+    ],
+)
+def test_what_reads_a_file_by_its_path_is_not_shared(text):
+    assert not is_shared(Extension("a", (SourceText(f"#include <cmath>\n{text}\n"),)))
+
+
+def test_what_includes_headers_by_name_is_shared():
+    text = '#include <torch/extension.h>  // by name\n#  include "cub/cub.cuh"\n// what it must include: "/tmp"\n'
+    assert is_shared(Extension("a", (SourceText(text),)))
+
+
+def test_a_header_that_is_named_by_its_path_is_refused(tmp_path):
+    """What is built of it would be another once it is: nobody's verdict may depend on that."""
+    (tmp_path / "row.h").write_text("inline int two() { return 2; }\n")
+    path = tmp_path / "mine.py"
+    path.write_text(NATIVE.replace('SOURCE = """', f'SOURCE = """\n#include "{tmp_path}/row.h"', 1))
+    (evaluation,) = run_eval(path, "--problem", "layernorm", "--device", "cpu", "-k", "4x128").results["evaluations"]
+    assert (evaluation["reason"], "beside the submission" in evaluation["message"]) == ("build_failed", True)
 
 
 # Who builds for a GPU needs none.

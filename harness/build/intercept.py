@@ -26,7 +26,7 @@ from harness.build.extension import BuildFailed, Toolchain, Unsupported
 from harness.build.pending import Pending, built, name_what_exists
 from harness.build.symbols import missing_definition
 from harness.build.wrong_call import WrongCall, require_callable, unknown_keyword
-from harness.errors import KernelgateError
+from harness.errors import KernelgateError, one_line
 from harness.records import KernelResources
 
 # What this torch takes beside what is read here.
@@ -125,6 +125,11 @@ def install(
             extra_include_paths,
             no_implicit_headers,
         )
+        if line := extension.reads_by_path:
+            raise BuildFailed(
+                f"`{one_line(line[:100])}` may read a file beside the submission, which is one file. Put its text into "
+                "it, or name its folder in extra_include_paths."
+            )
         if is_python_module:
             require_callable(extension)
         entry = Entry.of(extension, toolchain, cache) if toolchain else None

@@ -56,8 +56,10 @@ _PLAIN_FLAG = re.compile(
 
 def is_shared(extension: Extension) -> bool:
     """Whether it is built for all who ask for it: by compilers alone, from its sources and the machine's headers."""
+    if extension.extra_include_paths or extension.reads_by_path:
+        return False
     flags = (*extension.extra_cflags, *extension.extra_cuda_cflags, *extension.extra_ldflags)
-    return not extension.extra_include_paths and all(map(_PLAIN_FLAG.fullmatch, flags))
+    return all(map(_PLAIN_FLAG.fullmatch, flags))
 
 
 def most_ahead() -> int:

@@ -10,6 +10,15 @@ from dataclasses import astuple, dataclass
 # Beside what was built: the Extension that it was built from, as JSON.
 SOURCES = "sources.json"
 
+# What has a compiler read a further file, whatever stands between the mark and the word; and what names one that every
+# search of the machine's own folders finds.
+_READS = re.compile(
+    r"(?:\#|%:|\?\?=)\s*(?:/\*.*?\*/\s*)*(?:include(?:_next)?|embed|import)\b[^\n]*|__has_(?:include|embed)[^\n]*"
+    r"|[^\n]*\bincbin\b[^\n]*",
+    re.DOTALL,
+)
+_ITS_OWN_NAME = re.compile(r"\#\s*include\s*[<\"](?!/)(?![^>\"\n]*\.\./)[^>\"\n]+[>\"]")
+
 
 @dataclass(frozen=True)
 class SourceText:
@@ -48,6 +57,17 @@ class Extension:
     extra_include_paths: tuple[str, ...] = ()
     no_implicit_headers: bool = False
     """Whether the sources include torch's headers themselves."""
+
+    @property
+    def reads_by_path(self) -> str:
+        """The first line that may have a compiler read a file by a path of its own, or of a name that only a
+        preprocessor knows; empty where there is none."""
+        for source in (*self.cpp_sources, *self.cuda_sources):
+            joined = source.text.replace("\\\n", "").replace("\\\r\n", "")
+            for found in _READS.finditer(joined):
+                if not _ITS_OWN_NAME.match(found.group()):
+                    return found.group().partition("\n")[0].strip()
+        return ""
 
     def digest(self, toolchain_fingerprint: str) -> str:
         """SHA-256 (first 32 hex digits) of everything that can change the built file."""
