@@ -75,6 +75,9 @@ def environment(device: str) -> dict[str, str]:
         | {
             # One kernel a model: a pool of compiler processes costs more than it saves, and outlives its use.
             "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            # Whoever can read a file can lock it, a submission too: torch.compile is then left out, and waits for less
+            # than the ten minutes that are usual.
+            "TORCHINDUCTOR_FILE_LOCK_TIMEOUT": "60",
             # Precompiled headers are kept below TMPDIR, which each worker has for itself: 6 s of each that compiles.
             "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
