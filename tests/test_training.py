@@ -108,6 +108,11 @@ def test_the_false_alarm_rate_is_what_it_says():
         (0.1, honest(0.1, (64, 512), 3, 2) * 2, "calls 0 and 2 share"),
         (0.3, [np.repeat(m, 4, axis=1) for m in honest(0.3, (64, 256), 4)], "elements 1 apart"),
         (0.3, [np.repeat(m, 2, axis=0) for m in honest(0.3, (64, 256), 5)], "elements 256 apart"),
+        (
+            0.1,
+            [np.tile(m.reshape(-1, 1, 5), (1, 2, 1)).reshape(64, -1) for m in honest(0.1, (64, 250), 8)],
+            "elements 5 apart",
+        ),
         (0.1, honest(0.12, (256, 512), 6), "elements were dropped"),
     ],
 )

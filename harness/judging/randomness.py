@@ -36,7 +36,7 @@ def check(observation: Observation, expected: Sequence[oracle.Expected], seed: i
         judge.compare(seen)
     for position, p in reference.random.items():
         masks = [(seen.tensors[position] == 0).cpu().numpy() for seen in calls]
-        text = masks[0].size and dropout.unlikely(masks, p, false_alarm_rate / len(reference.random))
+        text = masks[0].size and dropout.unlikely(masks, p, false_alarm_rate / len(reference.random), seed)
         if text:
             raise SubmissionError(Reason.NOT_RANDOM, f"The mask of {expected[position].form.name}: {text}.")
 

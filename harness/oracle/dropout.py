@@ -8,6 +8,7 @@ one false-alarm rate equally (Bonferroni), so that an honest mask is called unli
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -16,23 +17,30 @@ import numpy as np
 FALSE_ALARM_RATE = 1e-6
 
 # Distances at which kernels repeat themselves when their counters overlap: within the four numbers of a Philox
-# call, a thread's pack, a warp, a block; and the length of a row.
+# call, a thread's pack, a warp, a block; and the length of a row. Beside these some are drawn that nobody can know.
 LAGS = (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+OTHER_LAGS = range(5, 33)
+DRAWN_LAGS = 32
+
+# So many elements of a mask tell at these others: what repeats itself does so everywhere, but where counters carry, which
+# LAGS are for.
+TOLD_BY = 1 << 20
 
 
-def unlikely(masks: Sequence[np.ndarray], p: float, false_alarm_rate: float) -> str:
+def unlikely(masks: Sequence[np.ndarray], p: float, false_alarm_rate: float, seed: int = 0) -> str:
     """A sentence about what honest masks show less often than `false_alarm_rate`, or nothing.
 
-    `masks` (bool, True where dropped, all of one shape) are of calls that must be independent.
+    `masks` (bool, True where dropped, all of one shape) are of calls that must be independent. `seed` draws distances
+    up to the largest of LAGS at which pairs are looked at beside those.
     """
-    tests = list(_tests(masks, p))
+    tests = list(_tests(masks, p, random.Random(seed).sample(range(33, max(LAGS)), DRAWN_LAGS)))
     what, value = min(tests, key=lambda test: test[1])
     if value >= false_alarm_rate / len(tests):
         return ""
     return f"{what} (probability below {max(value, 1e-300):.1g} for independent elements dropped with p = {p:g})"
 
 
-def _tests(masks: Sequence[np.ndarray], p: float) -> Iterator[tuple[str, float]]:
+def _tests(masks: Sequence[np.ndarray], p: float, drawn_lags: Sequence[int]) -> Iterator[tuple[str, float]]:
     """What each test looks at, and its p-value."""
     dropped = np.stack([mask.reshape(-1) for mask in masks])
     total = int(dropped.sum())
@@ -49,10 +57,11 @@ def _tests(masks: Sequence[np.ndarray], p: float) -> Iterator[tuple[str, float]]
             float(min(1.0, values[worst] * values.size)),
         )
     rare, chance = (dropped, p) if p <= 0.5 else (~dropped, 1 - p)
-    for lag in sorted({*LAGS, length}):
-        if 2 * lag > rare.shape[1]:
+    for lag in sorted({*LAGS, *OTHER_LAGS, *drawn_lags, length}):
+        size = rare.shape[1] if lag in (*LAGS, length) else min(rare.shape[1], TOLD_BY)
+        if 2 * lag > size:
             continue
-        pairs = rare[:, : rare.shape[1] // (2 * lag) * 2 * lag].reshape(-1, 2, lag)
+        pairs = rare[:, : size // (2 * lag) * 2 * lag].reshape(-1, 2, lag)
         yield f"elements {lag} apart share their fate", _both(pairs[:, 0], pairs[:, 1], chance)
     for first in range(len(masks)):
         for second in range(first + 1, len(masks)):
