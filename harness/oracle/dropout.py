@@ -22,8 +22,8 @@ LAGS = (1, 2, 3, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 OTHER_LAGS = range(5, 33)
 DRAWN_LAGS = 32
 
-# So many elements of a mask tell at these others: what repeats itself does so everywhere, but where counters carry, which
-# LAGS are for.
+# So many elements of a mask tell at these others: what repeats itself does so everywhere. Where counters carry it need
+# not, and LAGS are for that.
 TOLD_BY = 1 << 20
 
 
