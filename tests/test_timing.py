@@ -558,7 +558,8 @@ def test_a_step_its_forward_and_its_backward_are_timed(tmp_path):
     assert run.code == 0, evaluation["message"]
     (case,) = evaluation["cases"]
     assert set(case["parts"]) == {"forward", "backward"}
-    assert [note for note in evaluation["notes"] if "too noisy to rank" not in note] == []
+    expected = ("too noisy to rank", "no kernel of its own")
+    assert [note for note in evaluation["notes"] if not any(said in note for said in expected)] == []
     for timing in (case["timing"], *case["parts"].values()):
         assert timing["median_us"] > 0
         assert timing["baselines"]["eager"]["median_us"] > 0

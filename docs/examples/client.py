@@ -14,6 +14,8 @@ EVAL = Path(__file__).resolve().parents[2] / "eval.py"
 def main() -> None:
     words = sys.argv[1:]
     cut = words.index("--") if "--" in words else len(words)
+    if cut < 2:
+        sys.exit(__doc__)
     (problem, *files), options = words[:cut], words[cut + 1 :]
     command = [sys.executable, str(EVAL), "serve", "--problem", problem, *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:

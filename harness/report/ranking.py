@@ -46,13 +46,15 @@ def _ranking_cells(evaluation: Evaluation, place: int | None) -> tuple[Text, ...
     status = status_of(evaluation)
     if isinstance(evaluation, Accepted):
         captured = evaluation.captured or Geomeans()
+        verdict = status
         speedups = [over_eager(evaluation), over_fastest(evaluation), over_eager(captured), over_fastest(captured)]
     else:
-        speedups = [evaluation.reason, "", "", ""]
+        verdict = f"{status}: {evaluation.reason}"
+        speedups = [""] * 4
     return (
         Text("–" if place is None else str(place)),
         Text(evaluation.submission),
         Text(evaluation.device),
-        Text(status, style=STATUS_STYLE[status]),
+        Text(verdict, style=STATUS_STYLE[status]),
         *map(Text, speedups),
     )
