@@ -36,14 +36,20 @@ LAYOUT_KEYS = (
     ),
 )
 
+
+def _is_known(key: str) -> bool:
+    """Whether this torch has a key of that name."""
+    try:
+        torch._C._dispatch_has_kernel_for_dispatch_key("aten::add.Tensor", key)
+    except RuntimeError:
+        return False
+    return True
+
+
 # A kernel that stands for all keys without one of their own, of backends that are not here among them, runs on a CPU's
 # and a GPU's tensors as well.
-FOR_ALL = (
-    "CompositeImplicitAutograd",
-    "CompositeExplicitAutograd",
-    "CompositeExplicitAutogradNonFunctional",
-    "FuncTorchBatchedDecomposition",
-)
+_COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+FOR_ALL = tuple(filter(_is_known, (*_COMPOSITE, "FuncTorchBatchedDecomposition")))
 
 KEYS = frozenset({*DENSE_KEYS, *LAYOUT_KEYS, *(f"{key}[alias]" for key in FOR_ALL)})
 

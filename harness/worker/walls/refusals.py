@@ -56,7 +56,7 @@ class Refusals:
         def hook(event: str, arguments: tuple[Any, ...]) -> None:
             if event == _ASK:
                 self._hooks_that_answered += 1
-            if event != "open" or isinstance(arguments[0], int):
+            if event != "open" or not isinstance(arguments[0], str | bytes | os.PathLike):
                 return
             found = identity(arguments[0])
             # Where there is no such file from here, a name may count from another folder: os.open has dir_fd.
