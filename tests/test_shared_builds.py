@@ -203,6 +203,8 @@ def test_what_may_run_a_program_or_read_other_files_is_not_shared(flags):
         '#include "../row.h"',
         "#include <a/../../../tmp/row.h>",
         '#inc\\\nlude "/tmp/row.h"',
+        '#inc\\ \nlude "/tmp/row.h"',  # a blank behind the backslash is let through
+        '#inc??/\nlude "/tmp/row.h"',
         '#/* so */include "/tmp/row.h"',
         '%:include "/tmp/row.h"',
         '#define HEADER "/tmp/row.h"\n#include HEADER',
@@ -212,6 +214,12 @@ def test_what_may_run_a_program_or_read_other_files_is_not_shared(flags):
 )
 def test_what_reads_a_file_by_its_path_is_not_shared(text):
     assert not is_shared(Extension("a", (SourceText(f"#include <cmath>\n{text}\n"),)))
+
+
+@pytest.mark.parametrize("text", ["#/*", "#/**/", "#", "include", "/*", "# ", "\\ ", "incbi"])
+def test_a_source_that_is_made_to_be_slow_to_read_is_read(text):
+    """A pattern that backtracks would hold the judge for hours."""
+    is_shared(Extension("a", (SourceText(text * 200_000),)))
 
 
 def test_what_includes_headers_by_name_is_shared():
