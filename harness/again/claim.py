@@ -21,12 +21,7 @@ IN_MEMORY = Path(":memory:")
 
 VERDICT_ALONE = "--no-timing verifies the verdict alone."
 
-NOT_COMPARED = (
-    "Not compared: figures over the fastest baseline, which depend on the baselines, and those of single cases."
-)
-
-# As harness.store.schema has it for the board.
-DIFFERS = 1.05
+NOT_COMPARED = "Not compared: figures over the fastest baseline, which may be another one, and those of single cases."
 
 
 class Finding(Enum):
@@ -92,23 +87,18 @@ def _other_figures(claim: Accepted) -> list[str]:
 
 
 def _against_captured(claim: Accepted, again: Sequence[Accepted]) -> str:
-    """A sentence where a measured captured speedup over eager differs from the claimed one by more than DIFFERS and by
-    more than intervals explain; else empty."""
-    claimed, measured = claim.captured, [each.captured for each in again if each.captured]
-    if claimed is None or not measured or all(_agree(claimed, each) for each in measured):
+    """A sentence where captured speedups over eager differ by the rule of `standing`; else empty."""
+    pairs = [(each, each.captured) for each in (claim, *again) if each.captured and each.captured.geomean_speedup]
+    if len(pairs) <= len(again):  # one of them has none
         return ""
-    now = " and ".join(over_eager(each) for each in measured)
+    claimed, *measured = [
+        msgspec.structs.replace(each, geomean_speedup=means.geomean_speedup, geomean_interval=means.geomean_interval)
+        for each, means in pairs
+    ]
+    if standing(claimed, measured) != Standing.DISAGREES:
+        return ""
+    now = " and ".join(map(over_eager, measured))
     return f"The captured speedups differ: over eager {over_eager(claimed)} was claimed, {now} were measured."
-
-
-def _agree(one: Geomeans, other: Geomeans) -> bool:
-    """Whether two speedups over eager may be the same; so are those of which one is not known."""
-    if one.geomean_speedup is None or other.geomean_speedup is None:
-        return True
-    low, high = one.geomean_interval or (one.geomean_speedup,) * 2
-    other_low, other_high = other.geomean_interval or (other.geomean_speedup,) * 2
-    ratio = one.geomean_speedup / other.geomean_speedup
-    return (low <= other_high and other_low <= high) or 1 / DIFFERS <= ratio <= DIFFERS
 
 
 def _why_untimed(claim: Accepted, again: Sequence[Accepted], there: Mapping[str, Any], here: Mapping[str, Any]) -> str:
