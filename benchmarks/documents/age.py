@@ -72,6 +72,10 @@ VERDICTS = (
     ),
     Change("2026-11-25T02:30:09+00:00", "a stopped worker's time was read once its threads had left the processors"),
     Change("2026-11-26T10:57:38+00:00", "gradients in 16 bits and results of mixed types had tolerances of their own"),
+    Change(
+        "2026-11-27T14:44:39+00:00",
+        "six ways past the dispatcher were closed, and masks of dropout were tested at more distances",
+    ),
 )
 # What moves how long builds and evaluations take.
 KEYSTREAM = Change(
