@@ -161,7 +161,7 @@ class MayRun(_Note, frozen=True, tag="may_run"):
 
 
 class NoKernel(_Note, frozen=True, tag="no_kernel"):
-    """The file builds no extension and has no kernel in another language: PyTorch's operators do its work."""
+    """The file builds no extension, and imports no language of kernels that is known: others' operators do its work."""
 
 
 class SmallerBatch(_Note, frozen=True, tag="smaller_batch"):

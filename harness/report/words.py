@@ -82,8 +82,8 @@ def sentence(note: Note) -> str:
             )
         case notes.NoKernel():
             return (
-                "It has no kernel of its own: operators of PyTorch do all of its work. FORBIDDEN_OPS in the problem's "
-                "file says which ones a submission is to replace."
+                "It has no kernel of its own that the judge has built. FORBIDDEN_OPS in the problem's file says which "
+                "operators of PyTorch a submission is to replace."
             )
         case notes.SmallerBatch():
             return (

@@ -61,11 +61,8 @@ def _headline(results: Results, view: View) -> str:
         return summary(view.gate)
     accepted = sum(isinstance(evaluation, Accepted) for evaluation in results.evaluations)
     stopped = f" Stopped before its end: {unfinished(results)}" if results.unfinished else ""
-    return (
-        f"{accepted} of {len(results.evaluations)} accepted.{stopped}"
-        if results.evaluations
-        else "nothing was evaluated."
-    )
+    counted = f"{accepted} of {len(results.evaluations)} accepted." if results.evaluations else "nothing was evaluated."
+    return counted + stopped
 
 
 def _of_gate(outcome: Outcome) -> Iterator[str]:
