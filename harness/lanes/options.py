@@ -74,7 +74,7 @@ def _allowed(given: Mapping[str, Any]) -> str:
     """What may stand where something else was given: the values of an option that has a few, or the options."""
     hints = get_type_hints(Options)
     for name, value in given.items():
-        if (few := _few(hints.get(name))) and value not in few:
+        if value is not None and (few := _few(hints.get(name))) and value not in few:
             return f"{name} is one of {', '.join(map(str, few))}, and {value!r} was given."
     return f"There are {', '.join(Options.__struct_fields__)}."
 

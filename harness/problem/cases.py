@@ -123,15 +123,18 @@ def _case(path: Path, fields: Any) -> Case:
     )
 
 
-def _plain(value: Any) -> Any:
-    """A case as msgspec reads it: numbers of numpy's, as a generator draws them, and dtypes of torch's by their names,
-    for which the short ones may stand."""
+def _plain(value: Any, key: object = "") -> Any:
+    """A case, or what stands in it behind `key`, as msgspec reads it: numbers of numpy's, as a generator draws them, and
+    dtypes of torch's by their names, for which the short ones may stand."""
     match value:
         case dict():
-            return {key: DTYPE_NAMES.get(each, each) if key in ("dtype", "parameter_dtype") and isinstance(each, str)
-                    else _plain(each) for key, each in value.items()}  # fmt: skip
+            return {name: _plain(each, name) for name, each in value.items()}
+        case torch.Size():
+            return tuple(value)
         case list() | tuple():
-            return type(value)(map(_plain, value)) if type(value) in (list, tuple) else tuple(map(_plain, value))
+            return type(value)(map(_plain, value))
+        case str() if key in ("dtype", "parameter_dtype"):
+            return DTYPE_NAMES.get(value, value)
         case torch.dtype():
             return str(value).removeprefix("torch.")
         case np.generic():
