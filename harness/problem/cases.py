@@ -124,15 +124,15 @@ def _case(path: Path, fields: Any) -> Case:
 
 
 def _plain(value: Any, key: object = "") -> Any:
-    """A case, or what stands in it behind `key`, as msgspec reads it: numbers of numpy's, as a generator draws them, and
-    dtypes of torch's by their names, for which the short ones may stand."""
+    """A case, or what stands in it behind `key`, as msgspec reads it: plain numbers in place of numpy's, as generators
+    draw them, and names of dtypes in place of torch's and of short ones."""
     match value:
         case dict():
             return {name: _plain(each, name) for name, each in value.items()}
-        case torch.Size():
-            return tuple(value)
-        case list() | tuple():
-            return type(value)(map(_plain, value))
+        case list():
+            return [_plain(each) for each in value]
+        case tuple():
+            return tuple(_plain(each) for each in value)
         case str() if key in ("dtype", "parameter_dtype"):
             return DTYPE_NAMES.get(value, value)
         case torch.dtype():
