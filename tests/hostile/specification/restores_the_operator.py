@@ -1,7 +1,7 @@
 """Registers a kernel for native_layer_norm itself, over the one that raises, and calls it.
 
 surface: torch.library in the submission's process
-expect: rejected forbidden_op
+expect: rejected forbidden_op|tampered
 opens: wall operators
 """
 
