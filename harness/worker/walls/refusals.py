@@ -58,9 +58,13 @@ class Refusals:
                 self._hooks_that_answered += 1
             if event != "open" or not isinstance(arguments[0], str | bytes | os.PathLike):
                 return
-            found = identity(arguments[0])
-            # Where there is no such file from here, a name may count from another folder: os.open has dir_fd.
-            if found in files if found else os.path.basename(os.fsdecode(arguments[0])).startswith(names):
+            if found := identity(arguments[0]):
+                if found in files:
+                    refuse()
+                return
+            # There is no such file from here. A relative name may count from another folder: os.open has dir_fd.
+            name = os.fsdecode(arguments[0])
+            if not os.path.isabs(name) and os.path.basename(name).startswith(names):
                 refuse()
 
         self._hooks += 1
