@@ -4,8 +4,8 @@
     python benchmarks/first_minute.py [--python PYTHON] [--json FILE] [PATH…]
 
 Clones this repository as it is committed, runs the words of the README that install, and then those that evaluate, with
-a cache and a database of their own. Prints the seconds until the first verdict, until the last, and until the board
-stands; paths are evaluated in place of all of submissions/. With --python an interpreter that has the packages is used,
+a cache and a database of their own. Prints the seconds until the first verdict, until all of those that are not timed,
+until the last, and until the board stands; paths are evaluated in place of all of submissions/. With --python an interpreter that has the packages is used,
 and nothing is installed.
 """
 
@@ -25,6 +25,7 @@ PYTHON = ".venv/bin/python"
 
 # A log names each submission with its verdict when it is judged.
 VERDICT = re.compile(r"(\d+) of (\d+): (?:ACCEPTED|REJECTED|ERROR)")
+NOT_TIMED = "not timed: "
 
 
 def the_readmes_words(clone):
@@ -57,12 +58,14 @@ def evaluate(clone, words, folder):
         words, cwd=clone, env={**os.environ, **own}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True,
     )  # fmt: skip
-    verdicts_s, submissions = [], 1
+    verdicts_s, untimed_s, submissions = [], [], 1
     for line in process.stdout or ():
         print(line, end="", flush=True)
         if found := VERDICT.match(line):
             verdicts_s.append(time.monotonic() - started_s)
             submissions = int(found[2])
+            if NOT_TIMED in line:
+                untimed_s.append(verdicts_s[-1])
     code = process.wait()
     ended_s = time.monotonic() - started_s
     verdicts_s = verdicts_s or [ended_s]  # of one alone the report itself is the verdict
@@ -70,6 +73,8 @@ def evaluate(clone, words, folder):
         "submissions": submissions,
         "exit_code": code,
         "first_verdict_s": round(verdicts_s[0], 1),
+        "not_timed": len(untimed_s),
+        "not_timed_s": round(untimed_s[-1], 1) if untimed_s else None,
         "all_verdicts_s": round(verdicts_s[-1], 1),
         "board_s": round(ended_s, 1),
     }
@@ -81,6 +86,7 @@ def summary(found, environment):
     return [
         f"installation {'left out' if installed is None else f'{installed:.1f} s'}",
         f"first verdict {found['first_verdict_s']:.1f} s",
+        *([f"{found['not_timed']} without times {found['not_timed_s']:.1f} s"] if found["not_timed"] else []),
         f"all {found['submissions']} verdicts {found['all_verdicts_s']:.1f} s",
         f"board {found['board_s']:.1f} s, exit code {found['exit_code']}",
         f"on {environment['gpu'] or 'no GPU'}; {environment['processor']}, {environment['cpus']} processors; "
