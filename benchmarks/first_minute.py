@@ -5,8 +5,8 @@
 
 Clones this repository as it is committed, runs the words of the README that install, and then those that evaluate, with
 a cache and a database of their own. Prints the seconds until the first verdict, until all of those that are not timed,
-until the last, and until the board stands; paths are evaluated in place of all of submissions/. With --python an interpreter that has the packages is used,
-and nothing is installed.
+until the last, and until the board stands; paths are evaluated in place of all of submissions/. With --python an
+interpreter that has the packages is used, and nothing is installed.
 """
 
 import argparse
