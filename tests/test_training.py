@@ -91,6 +91,12 @@ def honest(p, shape, seed, calls=3):
     return [(torch.rand(shape, generator=generator) < p).numpy() for _ in range(calls)]
 
 
+def cuts(p, shape, places):
+    """Masks that begin at these places of one table."""
+    (table,) = honest(p, (max(places) + shape[0] * shape[1],), 9, 1)
+    return [table[place : place + shape[0] * shape[1]].reshape(shape) for place in places]
+
+
 @pytest.mark.parametrize("p", [0.0, 0.01, 0.3, 0.9, 1.0])
 def test_honest_masks_are_not_called_unlikely(p):
     assert dropout.unlikely(honest(p, (64, 300), 1), p, dropout.FALSE_ALARM_RATE) == ""
@@ -114,6 +120,8 @@ def test_the_false_alarm_rate_is_what_it_says():
             "elements 5 apart",
         ),
         (0.1, honest(0.12, (256, 512), 6), "elements were dropped"),
+        (0.3, cuts(0.3, (64, 256), (7_000, 0, 16_000)), "call 1 has the mask of call 0, +7,000 elements away"),
+        (0.9, cuts(0.9, (128, 256), (0, 90_000, 30_001)), "call 2 has the mask of call 0, -30,001 elements away"),
     ],
 )
 def test_masks_that_are_not_independent_are_named(p, masks, said):

@@ -76,6 +76,7 @@ VERDICTS = (
         "2026-11-27T14:44:39+00:00",
         "six ways past the dispatcher were closed, and masks of dropout were tested at more distances",
     ),
+    Change("2026-11-27T18:01:00+00:00", "masks of two calls were compared at every shift"),
 )
 # What moves how long builds and evaluations take.
 KEYSTREAM = Change(

@@ -2,8 +2,10 @@
 
 Every test is exact: it counts events that are binomial when elements are dropped independently with
 probability p, whatever the size of the data. Neighbours are taken in disjoint pairs, so that pairs are
-independent of each other, and the event is that both have the rarer of the two fates. The p-values share
-one false-alarm rate equally (Bonferroni), so that an honest mask is called unlikely at most that often.
+independent of each other, and the event is that both have the rarer of the two fates. Two calls are laid
+upon each other at every shift: a mask that is cut from a table shows itself where the cuts overlap. The
+p-values share one false-alarm rate equally (Bonferroni), so that an honest mask is called unlikely at most
+that often.
 """
 
 from __future__ import annotations
@@ -66,10 +68,32 @@ def _tests(masks: Sequence[np.ndarray], p: float, drawn_lags: Sequence[int]) -> 
     for first in range(len(masks)):
         for second in range(first + 1, len(masks)):
             yield f"calls {first} and {second} share their mask", _both(rare[first], rare[second], chance)
+            shift, value = _closest(rare[first][:TOLD_BY], rare[second][:TOLD_BY], chance)
+            yield f"call {second} has the mask of call {first}, {shift:+,} elements away", value
 
 
 def _both(a: np.ndarray, b: np.ndarray, chance: float) -> float:
     return float(p_value(np.array((a & b).sum()), a.size, chance**2))
+
+
+def _closest(a: np.ndarray, b: np.ndarray, chance: float) -> tuple[int, float]:
+    """The shift at which most elements of two masks (bool, shape (n,)) are rare together beyond what chance gives, and
+    the p-value for the most unlikely of all shifts. At one shift no element is in two pairs, so its count is binomial.
+
+    The shift is chosen by Chernoff's bound on the tail, exp(-m KL(count / m, chance^2)) for m pairs, which is quick for
+    all; the p-value of the one is exact."""
+    from scipy import fft
+    from scipy.special import rel_entr
+
+    size = fft.next_fast_len(2 * len(a) - 1, real=True)
+    both = fft.irfft(fft.rfft(a.astype(np.float64), size).conj() * fft.rfft(b.astype(np.float64), size), size)
+    shifts = np.arange(1 - len(a), len(a))
+    counts, pairs = np.rint(both[shifts]).clip(0), len(a) - np.abs(shifts)
+    likely = pairs * chance**2
+    chernoff = rel_entr(counts, likely) + rel_entr(pairs - counts, pairs - likely)
+    worst = int(chernoff.argmax())
+    value = float(p_value(counts[worst], int(pairs[worst]), chance**2))
+    return int(shifts[worst]), min(1.0, value * len(shifts))
 
 
 def p_value(count: np.ndarray, trials: int, p: float) -> np.ndarray:

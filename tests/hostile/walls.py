@@ -80,6 +80,10 @@ def _no_masks() -> None:
     put("harness.timing.rounds.inspection:Inspector._compare_masks", nothing)
 
 
+def _any_masks() -> None:
+    put("harness.oracle.dropout:unlikely", nothing)
+
+
 def _no_more_calls() -> None:
     """What was right in its first call is right."""
     put("harness.judging.repeated:check", nothing)
@@ -236,6 +240,7 @@ WALLS = {
         "outputs of timed calls are compared, and further calls", judge=_both(_no_timed_values, _no_more_calls)
     ),
     "timed masks": Wall("masks of timed calls have to be random", judge=_no_masks),
+    "masks": Wall("masks have to be random", judge=_any_masks),
     "called again": Wall("further calls, on other data, weights and rows", judge=_no_more_calls),
     "form": Wall("outputs have the reference's type, dtype, shape and strides", judge=_no_form),
     "form and values": Wall("their form, and comparisons", judge=_both(_no_form, _no_values)),
