@@ -39,6 +39,7 @@ class Timing(Struct, frozen=True, kw_only=True):
     `CaseTiming.captured`, launched as a CUDA graph."""
 
     median_us: float
+    """Of `samples_us`."""
     interval_us: tuple[float, float]
     """95% confidence interval of the median."""
     samples_us: list[float]
@@ -137,9 +138,11 @@ class CaseTiming(Timing, frozen=True, kw_only=True):
     floor_fraction: float
     """floor_us over median_us: 1 is the speed of light."""
     bytes_min: int
+    """What `floor_us` moves."""
     launch_bound: bool
     """The call's time is Python and launch, not the kernel."""
     baselines: dict[str, Baseline]
+    """By their names, as `eager`."""
     speedup_over_best: Speedup | None = None
     """Against the fastest baseline of this case."""
     conditions: Conditions | None = None
@@ -200,7 +203,9 @@ class CasePassed(Struct, frozen=True, kw_only=True, tag_field="status", tag="pas
     scaled: bool
     """The case ran on a smaller stand-in, because the device is a CPU."""
     error: float
+    """The largest, against the float64 reference."""
     tolerance: float
+    """What it may be."""
     error_ratio: float
     """The largest error over that of the reference run in the case's own dtype on this device."""
     dtype: str = ""
@@ -219,6 +224,7 @@ class CaseFailed(Struct, frozen=True, kw_only=True, tag_field="status", tag="fai
     scaled: bool
     reason: Reason
     message: str
+    """A sentence: what was found, and what to do."""
     repeat: str
     """A command that runs this case again on the same data."""
     dtype: str = ""
@@ -265,23 +271,34 @@ class Build(Struct, frozen=True, kw_only=True):
 
     seconds: float
     cached: bool
+    """Nothing had to be built."""
     kernels: list[KernelResources] = []
+    """What the compiler said of each; empty without a GPU."""
 
 
 class _Evaluation(Struct, frozen=True, kw_only=True, tag_field="status"):
+    """What one submission got for one problem on one device."""
+
     problem: str
+    """Its name, as `layernorm`."""
     submission: str
+    """The file's name without .py."""
     source_sha256: str
+    """Of the submission's file."""
     device: str
+    """cuda, cpu or emulator."""
     seed: int
+    """Every random number of the run follows from it, but for the clock's secrets."""
     effort: str = "usual"
     """How long was timed: `quick`, when one case may stand for all, `usual`, `thorough`, or `decisive`."""
     cases: list[Case]
+    """In the problem's order; empty where none was run."""
     problem_sha256: str = ""
     """Of the problem's file; empty in results that do not say it."""
     chosen_cases: str = ""
     """A digest of the chosen cases' names (`digest_of_cases`), also where none was run."""
     build: Build | None = None
+    """None where it came to none."""
     notes: list[Note] = []
     """What was left out or is worth knowing."""
     frame: CodeFrame | None = None
@@ -289,6 +306,7 @@ class _Evaluation(Struct, frozen=True, kw_only=True, tag_field="status"):
     finding: CaseFailed | None = None
     """What all detectors saw in the case that the message is about, where it was run again with them."""
     printed: Printed | None = None
+    """What a rejected submission printed, and any with --show-output."""
     kept_from: str = ""
     """When it was made, ISO 8601, where a run found it in the store and did not judge anew."""
 
@@ -357,7 +375,10 @@ class Results(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One run of `eval.py`: what `--json` writes."""
 
     schema: str
+    """Its family and version. A field of another version may mean something else."""
     environment: dict[str, Any]
+    """The machine, its software and the judge's version, as `eval.py env --json` prints them, and the command."""
     evaluations: list[Evaluation]
+    """One for each submission, problem and device."""
     unfinished: int = 0
     """How many more were asked for: the run was stopped before."""

@@ -1,6 +1,7 @@
 """What the documents say is what the files hold."""
 
 import importlib.util
+import json
 import re
 import shlex
 import subprocess
@@ -12,7 +13,7 @@ from harness.errors import UsageError
 from harness.submission import read_submission
 from harness.verdict import Accepted, Results
 from tests.documents import blocks, commands, documents, prose
-from tests.helpers import ROOT
+from tests.helpers import ROOT, run_eval
 
 README = (ROOT / "README.md").read_text()
 
@@ -321,6 +322,27 @@ def test_formats_fill_their_marker():
     assert [line for name in formats.names() for line in page.splitlines() if line.startswith(f"| `{name}` | ")] == (
         page.splitlines()[3:-1]
     )
+
+
+def keys_of(written, names=("baselines", "parts")):
+    """All keys of objects within, but those of `environment`, which is free, and those by which something is named."""
+    if isinstance(written, list):
+        return set().union(*map(keys_of, written))
+    if not isinstance(written, dict):
+        return set()
+    inner = [keys_of(list(v.values()) if k in names else v) for k, v in written.items() if k != "environment"]
+    return set(written).union(*inner)
+
+
+def test_the_page_of_json_names_every_field_that_is_written():
+    page = (ROOT / "docs" / "json.md").read_text()
+    named = set(re.findall(r"`(\w+)`", page))
+    timed = json.loads((ROOT / "results" / "h200" / "layernorm_train.json").read_text())
+    rejected = run_eval(ROOT / "tests" / "fixtures" / "wrong" / "rmsnorm", "--problem", "rmsnorm", untimed=True).results
+    assert "rejected" in {e["status"] for e in rejected["evaluations"]}
+    written = keys_of(timed) | keys_of(rejected)
+    assert {"floor_us", "explanation", "noted", "captured"} <= written
+    assert written <= named, sorted(written - named)
 
 
 def test_a_plot_is_drawn_the_same_each_time_and_knows_its_figures(tmp_path):

@@ -14,6 +14,7 @@ A document holds a pair of comments, the second `<!-- end of table -->` or
 - `<!-- reasons -->`: every reason that a verdict can have, with its meaning (documents.reasons);
 - `<!-- hypotheses -->`: every hypothesis on a wrong result, from its docstring (documents.hypotheses);
 - `<!-- formats -->`: every format of reports, from its module (documents.formats);
+- `<!-- fields -->`: every field of results as JSON, from its record (documents.fields);
 - `<!-- corpus table -->`, to `<!-- end of corpus table -->`: every file of tests/hostile;
 - `<!-- quote: FILE: NAME; NAME… -->`: definitions of a Python file or its CUDA source, or lines of a text.
 
@@ -30,7 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from documents import agreement, formats, hypotheses, machine, measurements, plot, reasons, rooms
+from documents import agreement, fields, formats, hypotheses, machine, measurements, plot, reasons, rooms
 from documents.age import OF_PROBLEMS, older
 from documents.ladder import figures, ladder, ladder_table, rung_table
 from documents.quotes import quote
@@ -49,7 +50,7 @@ _BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _OF_CODE = re.compile(
-    r"^(?P<first><!-- (?P<what>reasons|formats|hypotheses) -->\n).*?^(?P<last><!-- end of table -->)$",
+    r"^(?P<first><!-- (?P<what>reasons|formats|fields|hypotheses) -->\n).*?^(?P<last><!-- end of table -->)$",
     re.DOTALL | re.MULTILINE,
 )
 _CORPUS = re.compile(r"^(<!-- corpus table -->\n).*?^(<!-- end of corpus table -->)$", re.DOTALL | re.MULTILINE)
@@ -260,7 +261,12 @@ def refresh(text: str) -> str:
         }
         return match["first"] + made[match["what"]]() + match["last"]
 
-    of_code = {"reasons": reasons.tables, "formats": formats.table, "hypotheses": hypotheses.table}
+    of_code = {
+        "reasons": reasons.tables,
+        "formats": formats.table,
+        "fields": fields.tables,
+        "hypotheses": hypotheses.table,
+    }
     text = _OF_CODE.sub(lambda match: match["first"] + of_code[match["what"]]() + match["last"], text)
     text = _CORPUS.sub(lambda match: f"{match[1]}{corpus.table()}\n{match[2]}", text)
     return _BLOCK.sub(replace, text)

@@ -1,4 +1,4 @@
-"""Results as JSON: the schema is harness.verdict, and notes stand twice, as sentences and as values."""
+"""Results as JSON, whose fields docs/json.md lists. Notes stand twice, as sentences and as values."""
 
 from __future__ import annotations
 
