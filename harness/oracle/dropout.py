@@ -65,10 +65,11 @@ def _tests(masks: Sequence[np.ndarray], p: float, drawn_lags: Sequence[int]) -> 
             continue
         pairs = rare[:, : size // (2 * lag) * 2 * lag].reshape(-1, 2, lag)
         yield f"elements {lag} apart share their fate", _both(pairs[:, 0], pairs[:, 1], chance)
+    at_every_shift = _Shifted([mask[:TOLD_BY] for mask in rare], chance)
     for first in range(len(masks)):
         for second in range(first + 1, len(masks)):
             yield f"calls {first} and {second} share their mask", _both(rare[first], rare[second], chance)
-            shift, value = _closest(rare[first][:TOLD_BY], rare[second][:TOLD_BY], chance)
+            shift, value = at_every_shift.closest(first, second)
             yield f"call {second} has the mask of call {first}, {shift:+,} elements away", value
 
 
@@ -76,24 +77,28 @@ def _both(a: np.ndarray, b: np.ndarray, chance: float) -> float:
     return float(p_value(np.array((a & b).sum()), a.size, chance**2))
 
 
-def _closest(a: np.ndarray, b: np.ndarray, chance: float) -> tuple[int, float]:
-    """The shift at which most elements of two masks (bool, shape (n,)) are rare together beyond what chance gives, and
-    the p-value for the most unlikely of all shifts. At one shift no element is in two pairs, so its count is binomial.
+class _Shifted:
+    """Masks (bool, shape (n,), True where rare) laid upon each other. At one shift no element is in two pairs, so the
+    count of pairs that are both rare is binomial."""
 
-    The shift is chosen by Chernoff's bound on the tail, exp(-m KL(count / m, chance^2)) for m pairs, which is quick for
-    all; the p-value of the one is exact."""
-    from scipy import fft
-    from scipy.special import rel_entr
+    def __init__(self, masks: Sequence[np.ndarray], chance: float) -> None:
+        from scipy import fft  # late, as below
 
-    size = fft.next_fast_len(2 * len(a) - 1, real=True)
-    both = fft.irfft(fft.rfft(a.astype(np.float64), size).conj() * fft.rfft(b.astype(np.float64), size), size)
-    shifts = np.arange(1 - len(a), len(a))
-    counts, pairs = np.rint(both[shifts]).clip(0), len(a) - np.abs(shifts)
-    likely = pairs * chance**2
-    chernoff = rel_entr(counts, likely) + rel_entr(pairs - counts, pairs - likely)
-    worst = int(chernoff.argmax())
-    value = float(p_value(counts[worst], int(pairs[worst]), chance**2))
-    return int(shifts[worst]), min(1.0, value * len(shifts))
+        self._fft, self._chance, self._length = fft, chance, len(masks[0])
+        self._size = fft.next_fast_len(2 * self._length - 1, real=True)
+        self._spectra = [fft.rfft(mask.astype(np.float64), self._size) for mask in masks]
+
+    def closest(self, first: int, second: int) -> tuple[int, float]:
+        """The shift at which chance is exceeded most, and the p-value for the most unlikely of all shifts.
+
+        The shift is chosen by the difference of square roots, which varies as much at all shifts (Bartlett 1936); the
+        p-value of the one is exact."""
+        both = self._fft.irfft(self._spectra[first].conj() * self._spectra[second], self._size)
+        shifts = np.arange(1 - self._length, self._length)
+        counts, pairs = np.rint(both[shifts]).clip(0), self._length - np.abs(shifts)
+        most = int((np.sqrt(counts) - np.sqrt(pairs) * self._chance).argmax())
+        value = float(p_value(counts[most], int(pairs[most]), self._chance**2))
+        return int(shifts[most]), min(1.0, value * len(shifts))
 
 
 def p_value(count: np.ndarray, trials: int, p: float) -> np.ndarray:
