@@ -209,6 +209,8 @@ def test_what_may_run_a_program_or_read_other_files_is_not_shared(flags):
         '%:include "/tmp/row.h"',
         '#define HEADER "/tmp/row.h"\n#include HEADER',
         '#if __has_include("/tmp/row.h")\n#endif',
+        '#define ROW "/tmp/row.h"\n#if __has_include(ROW)\n#endif',
+        "#if defined(__has_include) && __has_include(<../row.h>)\n#endif",
         'asm(".incbin \\"/tmp/row.bin\\"");',
     ],
 )
@@ -216,7 +218,9 @@ def test_what_reads_a_file_by_its_path_is_not_shared(text):
     assert not is_shared(Extension("a", (SourceText(f"#include <cmath>\n{text}\n"),)))
 
 
-@pytest.mark.parametrize("text", ["#/*", "#/**/", "#", "include", "/*", "# ", "\\ ", "incbi"])
+@pytest.mark.parametrize(
+    "text", ["#/*", "#/**/", "#ifdef ", "defined(", "__has_include(", "#", "include", "/*", "# ", "\\ ", "incbi"]
+)
 def test_a_source_that_is_made_to_be_slow_to_read_is_read(text):
     """A pattern that backtracks would hold the judge for hours."""
     is_shared(Extension("a", (SourceText(text * 200_000),)))
@@ -224,6 +228,7 @@ def test_a_source_that_is_made_to_be_slow_to_read_is_read(text):
 
 def test_what_includes_headers_by_name_is_shared():
     text = '#include <torch/extension.h>  // by name\n#  include "cub/cub.cuh"\n// what it must include: "/tmp"\n'
+    text += "#ifdef __has_include\n#if __has_include(<cuda_bf16.h>)\n#endif\n#endif\n"
     assert is_shared(Extension("a", (SourceText(text),)))
 
 
@@ -480,3 +485,59 @@ def test_what_no_message_can_say_is_built_by_who_asks(cache):
     said, cached = cache.judged(NATIVE.replace("cpp_sources=SOURCE", 'cpp_sources=SOURCE + "\\n" * (1 << 20)'))
     assert "the answer is 41" in said and cached is False
     assert cache.shared() == {}
+
+
+IN_THREADS = """
+from threading import Thread
+
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+built = {}
+
+
+def build(number):
+    source = f"int answer() {{ return {number}; }}"
+    built[number] = load_inline(name=f"answer_{number}", cpp_sources=source, functions=["answer"]).answer
+
+
+threads = [Thread(target=build, args=(number,)) for number in (40, 41, 42)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+
+
+class ModelNew(nn.LayerNorm):
+    def forward(self, x):
+        raise RuntimeError(f"the answer is {built[41]()}")
+"""
+
+BY_AN_OPERATOR = '''
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+load_inline(
+    name="registers",
+    cpp_sources="""
+#include <torch/library.h>
+int64_t answer() { return 41; }
+TORCH_LIBRARY(of_shared_builds, m) { m.def("answer", &answer); }
+""",
+    functions=["answer"],
+)
+answer = torch.ops.of_shared_builds.answer
+
+
+class ModelNew(nn.LayerNorm):
+    def forward(self, x):
+        raise RuntimeError(f"the answer is {answer()}")
+'''
+
+
+@pytest.mark.parametrize("text", [IN_THREADS, BY_AN_OPERATOR])
+def test_extensions_are_there_however_a_file_loads_them(tmp_path, text):
+    """By several threads, or for what they register alone."""
+    said, _cached = Cache(tmp_path).judged(text)
+    assert "the answer is 41" in said

@@ -23,10 +23,11 @@ import torch.utils.cpp_extension as cpp_extension
 from harness.build import called
 from harness.build.entry import Entry
 from harness.build.extension import BuildFailed, Toolchain, Unsupported
-from harness.build.pending import Pending, built, name_what_exists
+from harness.build.pending import BUILDING, Pending, built, name_what_exists
 from harness.build.symbols import missing_definition
 from harness.build.wrong_call import WrongCall, require_callable, unknown_keyword
 from harness.errors import KernelgateError, one_line
+from harness.protocol.extension import Extension
 from harness.records import KernelResources
 
 # What this torch takes beside what is read here.
@@ -73,9 +74,10 @@ class BuildReport:
 
     def obtain(self, entries: Sequence[Entry]) -> None:
         """Have the judge lend those that are not there."""
-        missing = [entry for entry in entries if not entry.library.exists() and entry.digest not in self.refused]
-        if self.ask and missing:
-            self.refused.update(self.ask(missing))
+        with BUILDING:
+            missing = [entry for entry in entries if not entry.library.exists() and entry.digest not in self.refused]
+            if self.ask and missing:
+                self.refused.update(self.ask(missing))
 
 
 def install(
@@ -138,7 +140,8 @@ def install(
             if toolchain is None or entry is None:
                 report.was_needed = True
                 raise NotBuilt(f"'{extension.name}' is not built here")
-            return _load(entry, toolchain, report, is_python_module, look)
+            with BUILDING:
+                return _load(entry, toolchain, report, is_python_module, look)
 
         if not is_python_module:
             return load()
@@ -149,7 +152,7 @@ def install(
             name_what_exists(module, extension.name)
             return module
 
-        if report.waiting is None:
+        if report.waiting is None or _registers_operators(extension):
             return build()
         pending = Pending(extension.name, build, _line_in(submission))
         report.waiting.append((pending, entry))
@@ -159,6 +162,11 @@ def install(
     for name, function in (("load_inline", load_inline), ("load", _no_files)):
         setattr(cpp_extension, name, function)
     return report
+
+
+def _registers_operators(extension: Extension) -> bool:
+    """Whether loading it gives torch operators, which a file may use without asking the module for anything."""
+    return any("TORCH_LIBRARY" in source.text for source in (*extension.cpp_sources, *extension.cuda_sources))
 
 
 def _line_in(submission: Path) -> int:

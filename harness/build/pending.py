@@ -7,6 +7,7 @@ is that of `importlib.util.LazyLoader`, whose loaders fill a module that there i
 from __future__ import annotations
 
 import difflib
+import threading
 from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any, NoReturn
@@ -16,6 +17,10 @@ _OF_ANY_MODULE = frozenset({"__class__", "__dict__", "__spec__", "__name__", "__
 
 # What an exception that came in a build carries: the line of the call of `load_inline`.
 CALLED_AT = "kernelgate_called_at"
+
+
+# Held by whoever builds or asks the judge: a file may do so from several threads, and there is one way to the judge.
+BUILDING = threading.RLock()
 
 
 class Pending(ModuleType):
@@ -34,17 +39,18 @@ class Pending(ModuleType):
 
 def built(module: ModuleType) -> None:
     """Build it, unless that has been done. Raises what building raises, with CALLED_AT."""
-    if type(module) is not Pending:
-        return
-    own = object.__getattribute__(module, "__dict__")
-    try:
-        real = own["_build"]()
-    except Exception as error:
-        setattr(error, CALLED_AT, own["_line"])
-        raise
-    own.clear()
-    own.update(vars(real))
-    object.__setattr__(module, "__class__", ModuleType)
+    with BUILDING:
+        if type(module) is not Pending:
+            return
+        own = object.__getattribute__(module, "__dict__")
+        try:
+            real = own["_build"]()
+        except Exception as error:
+            setattr(error, CALLED_AT, own["_line"])
+            raise
+        own.clear()
+        own.update(vars(real))
+        object.__setattr__(module, "__class__", ModuleType)
 
 
 def name_what_exists(module: ModuleType, extension: str) -> None:

@@ -14,9 +14,12 @@ SOURCES = "sources.json"
 # the machine's own folders finds. The judge reads what anybody wrote: patterns take time in proportion to the text.
 _SPLICE = re.compile(r"(?:\\|\?\?/)[ \t]*\r?\n")
 _READS = re.compile(
-    r"(?:\#|%:|\?\?=)\s*(?:/\*|(?:include(?:_next)?|embed|import)\b)[^\n]*|\b__has_(?:include|embed)\b|\bincbin\b"
+    r"(?P<asks>(?:\#\s*ifn?def|\bdefined)\b[\s(]*__has_(?:include|embed)\b)"
+    r"|(?:\#|%:|\?\?=)\s*(?:/\*|(?:include(?:_next)?|embed|import)\b)[^\n]*"
+    r"|\b__has_(?:include|embed)\b(?:\s*\([^()\n]*\))?|\bincbin\b"
 )
-_ITS_OWN_NAME = re.compile(r"\#\s*include\s*[<\"](?!/)(?![^>\"\n]*\.\./)[^>\"\n]+[>\"]")
+_NAME = r"[<\"](?!/)(?![^>\"\n]*\.\./)[^>\"\n]+[>\"]"
+_ITS_OWN_NAME = re.compile(rf"\#\s*include\s*{_NAME}|__has_include\s*\(\s*{_NAME}\s*\)$")
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ class Extension:
         preprocessor knows; empty where there is none."""
         for source in (*self.cpp_sources, *self.cuda_sources):
             for found in _READS.finditer(_SPLICE.sub("", source.text)):
-                if not _ITS_OWN_NAME.match(found.group()):
+                if not (found["asks"] or _ITS_OWN_NAME.match(found.group())):
                     return found.group().strip()
         return ""
 
