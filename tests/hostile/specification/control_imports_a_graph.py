@@ -1,4 +1,4 @@
-"""Control: writes and imports a module that has the name of one of the compiler's.
+"""Control: writes and imports a module that has the name of one of the compiler's, and data of such a name.
 
 surface: none
 expect: accepted
@@ -18,6 +18,7 @@ with tempfile.TemporaryDirectory() as folder:
     sys.path.insert(0, folder)
     graph = importlib.import_module("graph")
     sys.path.remove(folder)
+Path("scheduler.json").write_text("{}")
 
 
 class ModelNew(nn.Module):
