@@ -180,3 +180,24 @@ def test_what_only_a_device_tells_is_left_to_judging(tmp_path):
     assert refused(EXTENSION + "raise ValueError\nclass ModelNew(nn.Module): pass") is None
     assert refused(EXTENSION + "class ModelNew(nn.Module): pass") is None
     assert refused(EXTENSION + "two = missing").reason == "load_failed"
+
+
+FORGETS_INIT = """
+from torch import nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape):
+        self.eps = 1e-5
+
+    def forward(self, x):
+        return x
+"""
+
+
+def test_a_module_whose_init_was_left_out_is_told_so(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(FORGETS_INIT)
+    (evaluation,) = run_eval(path, "--problem", "layernorm", "--device", "cpu", "-k", "4x128").results["evaluations"]
+    assert evaluation["reason"] == "load_failed"
+    assert "Call super().__init__() at the beginning of its __init__" in evaluation["message"]

@@ -19,6 +19,9 @@ IMPORTS = {
     "math": "import math",
 }
 
+# What every nn.Module has once its __init__ was called.
+OF_EVERY_MODULE = ("_modules", "_parameters", "_buffers", "_backward_hooks", "_forward_hooks")
+
 
 def hint_for(error: BaseException) -> str:
     """Begins with a blank; empty where nothing is known."""
@@ -30,9 +33,19 @@ def hint_for(error: BaseException) -> str:
         case NameError() if error.name:
             near = _import_for(error.name) or _near(error.name, _names_at(error))
             return near or ". Nothing defines or imports it before this line"
+        case AttributeError() if error.name in OF_EVERY_MODULE:
+            return ". Call super().__init__() at the beginning of its __init__"
         case AttributeError() if error.name and "Did you mean" not in str(error):
-            return _near(error.name, dir(error.obj)) if error.obj is not None else ""
+            return _near(error.name, _attributes(error.obj)) if error.obj is not None else ""
     return ""
+
+
+def _attributes(of: object) -> list[str]:
+    """Its attributes' names; those of its class where it cannot say its own, as a module without super().__init__()."""
+    try:
+        return dir(of)
+    except Exception:
+        return dir(type(of))
 
 
 def _import_for(name: str) -> str:
