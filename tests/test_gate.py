@@ -41,6 +41,13 @@ from tests.test_workflow_log import commands, loud
 
 H200 = ROOT / "results" / "h200"
 
+
+def test_a_folder_without_submissions_is_no_gate(tmp_path):
+    """Those that ship with the judge are not who is asked about."""
+    with pytest.raises(UsageError, match="There is no folder submissions/ in"):
+        find_targets([], Config(), tmp_path)
+
+
 # ---------------------------------------------------------------------- kernelgate.toml
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.errors import UsageError, one_line
 from harness.gate.config import Config
-from harness.paths import PROBLEMS, SUBMISSIONS
+from harness.paths import PROBLEMS
 from harness.submission import Submission, find_submissions, read_submission
 
 
@@ -24,10 +24,15 @@ def find_targets(paths: Sequence[Path], config: Config, root: Path) -> list[Targ
     """What `paths` hold, or `submissions/` in `root`; each file is for the problem named like its folder, and for those
     that its ALSO_FOR names. Where the configuration lists problems, others are passed over.
 
-    Raises UsageError for a path or a problem that does not exist, and for a file that is for none."""
+    Raises UsageError for a path, a folder or a problem that does not exist, and for a file that is for none."""
     problems = _problems(config, root)
     own = root / "submissions"
-    found = find_submissions(list(paths) or [own if own.is_dir() else SUBMISSIONS])
+    if not paths and not own.is_dir():
+        raise UsageError(
+            f"There is no folder submissions/ in {root}. Start the gate in the folder that has it, or give the files "
+            "or folders that it is to judge."
+        )
+    found = find_submissions(list(paths) or [own])
     files = [path for path in found if path.resolve() not in problems.values()]
     return [
         Target(submission, problem)
