@@ -381,4 +381,4 @@ class Results(Struct, frozen=True, kw_only=True, omit_defaults=True):
     evaluations: list[Evaluation]
     """One for each submission, problem and device."""
     unfinished: int = 0
-    """How many more were asked for: the run was stopped before."""
+    """How many more were asked for: the run was stopped before. Absent where it was not."""

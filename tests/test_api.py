@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import CancelledError
+from pathlib import Path
 
 import msgspec
 import psutil
@@ -244,6 +245,13 @@ def test_a_source_that_is_none_and_options_that_are_none_are_refused(pool):
         evaluate(RIGHT, problem="layer")
     with pytest.raises(UsageError, match="at least one process"):
         Pool(0)
+    with pytest.raises(UsageError, match="a whole number, and '2' was given"):
+        Pool("2")
+    with pytest.raises(UsageError, match=r"isolation is one of auto, require, .*'required' was given"):
+        Pool(isolation="required")
+    for not_several in (RIGHT, Path("mine.py"), 3):
+        with pytest.raises(UsageError, match="Sources are a list"):
+            pool.run(not_several)
     with Pool(device="cpu") as other, pytest.raises(UsageError, match="Which problem is a text for"):
         other.run([RIGHT])
 

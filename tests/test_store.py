@@ -219,6 +219,8 @@ def test_a_withdrawal_needs_one_source_and_is_said_on_the_board(path):
     words = ("withdraw", "fast", "--problem", "layernorm", "--reason", "It sleeps on Sundays.", "--db", path)
     assert verb(*words).returncode == 0
     assert "fast was withdrawn: It sleeps on Sundays." in verb("leaderboard", "--db", path).stdout
+    empty = verb("withdraw", "fast", "--problem", "layernorm", "--reason", " ", "--db", path)
+    assert (empty.returncode, "--reason is empty" in empty.stderr) == (2, True)
     none = verb("withdraw", "slow", "--problem", "layernorm", "--reason", "x", "--db", path)
     assert none.returncode == 2
     assert "'slow' has no evaluation on layernorm" in none.stderr

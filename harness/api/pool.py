@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any, Self, Unpack
 
 from harness.api.coming import Coming
@@ -80,6 +81,7 @@ class Pool:
         After `limit_s` seconds of judging, waiting not counted, a source's result is an error. Raises UsageError for
         options that are none."""
         asked = self._asked(given)
+        _require_several(sources)
         coming = Coming(sources)
         pending: dict[asyncio.Future[Result], Begun[Result]] = {}
         try:
@@ -111,6 +113,7 @@ class Pool:
     ) -> list[Result]:
         """The results in the order of the sources; waits for all. Else as `evaluate`."""
         asked = self._asked(given)
+        _require_several(sources)
         all_begun: list[Begun[Result]] = []
         try:
             for index, source in enumerate(sources):
@@ -147,6 +150,12 @@ def evaluate(
     """One source judged, in a pool of its own that is loaded for it: who judges many makes a Pool. Else as Pool.run."""
     with Pool(isolation=isolation, **given) as pool:
         return pool.run([source], limit_s=limit_s, on_stage=on_stage)[0]
+
+
+def _require_several(sources: object) -> None:
+    """Raises UsageError for what is one source, or none: a text would be taken letter by letter."""
+    if isinstance(sources, str | bytes | Path) or not isinstance(sources, Iterable | AsyncIterable):
+        raise UsageError(f"Sources are a list, and {type(sources).__name__} was given. Put a single one in brackets.")
 
 
 async def _lanes(workers: int, device: str, isolation: str) -> Lanes:

@@ -14,6 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from harness.errors import HarnessError, KernelgateError, UsageError, name_of, one_line
+from harness.isolation.levels import ASKED
 from harness.lanes.clock import Clock, Turn
 from harness.lanes.lane import Lane, LaneEnded, NeverBegan
 from harness.lanes.options import Options
@@ -59,7 +60,11 @@ class Lanes:
     """As many submissions at a time as there are lanes, in the order in which they were asked for. For one loop."""
 
     def __init__(self, count: int, device: str, isolation: str) -> None:
-        """Each lane loads what `device` needs ahead. Raises UsageError for no lane."""
+        """Each lane loads what `device` needs ahead. Raises UsageError for no lane, and for no isolation."""
+        if isolation not in ASKED:
+            raise UsageError(f"isolation is one of {', '.join(ASKED)}, and {isolation!r} was given.")
+        if not isinstance(count, int) or isinstance(count, bool):
+            raise UsageError(f"How many processes judge is a whole number, and {count!r} was given.")
         if count < 1:
             raise UsageError(f"There must be at least one process that judges, and {count} were asked for.")
         self._device = device

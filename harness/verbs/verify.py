@@ -61,7 +61,7 @@ def verify(path: Path, arguments: Arguments, shown: Shown, *, trusts_problem: bo
         asked = verification(bundle, arguments, folder, trusts_problem=trusts_problem, has_gpu=here["gpu"] is not None)
         for line in _heading(bundle, asked):
             _say(shown, Text(line))
-        answer = _answer(bundle, asked, here, shown, path)
+        answer = _answer(bundle, asked, here, shown, partial(_with_its_command, path, trusts_problem))
     for sentence in answer.sentences:
         _say(shown, Text(one_line(sentence)))
     finding = answer.finding
@@ -69,11 +69,13 @@ def verify(path: Path, arguments: Arguments, shown: Shown, *, trusts_problem: bo
     return _EXITS[finding]
 
 
-def _answer(bundle: Bundle, asked: Verification, here: dict[str, Any], shown: Shown, path: Path) -> Answer:
+def _answer(
+    bundle: Bundle, asked: Verification, here: dict[str, Any], shown: Shown, with_command: Callable[..., Evaluation]
+) -> Answer:
     """Judge with one seed after the other, until one is against the claim."""
     found: list[Evaluation] = []
     for plan in asked.plans:
-        command = partial(_with_its_command, bundle=path, is_fresh=bool(found))
+        command = partial(with_command, is_fresh=bool(found))
         outcome = judged(plan, shown, command)
         show(outcome.results, plan, shown)
         found += outcome.results.evaluations
@@ -84,9 +86,10 @@ def _answer(bundle: Bundle, asked: Verification, here: dict[str, Any], shown: Sh
     return of_all(bundle, found, here)
 
 
-def _with_its_command(evaluation: Evaluation, *, bundle: Path, is_fresh: bool) -> Evaluation:
+def _with_its_command(bundle: Path, trusts_problem: bool, evaluation: Evaluation, *, is_fresh: bool) -> Evaluation:
     """Commands that repeat a case judge the bundle again, whose source lies in no file."""
     words = ["python", "eval.py", "verify", str(bundle), *(["--seed", str(evaluation.seed)] if is_fresh else [])]
+    words += ["--trust-problem"] if trusts_problem else []
     return with_commands(evaluation, lambda _: one_line(shlex.join(words)))
 
 

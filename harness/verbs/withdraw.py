@@ -27,7 +27,9 @@ def command(submission: str, problem: str, reason: str, db: Path | None) -> Call
 
 
 def take_back(submission: str, problem: str, reason: str, db: Path) -> Exit:
-    """Withdraw it. Raises UsageError where the name is of several sources, or of none."""
+    """Withdraw it. Raises UsageError without a reason, and where the name is of several sources, or of none."""
+    if not reason.strip():
+        raise UsageError("--reason is empty. Say in a sentence why the rank is taken: everybody sees it.")
     with open_store(existing(db)) as store:
         sources = sorted({stored.evaluation.source_sha256 for stored in history(store, submission, problem)})
         if len(sources) != 1:
