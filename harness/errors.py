@@ -23,6 +23,10 @@ class HarnessError(KernelgateError):
     """The harness or the device failed; nothing is said about the submission. Exit code 3."""
 
 
+class Interrupted(HarnessError):
+    """Somebody wants the run to end, by the keyboard or by SIGTERM."""
+
+
 class JudgeFailed(KernelgateError):
     """A process of the judge's own failed. Nothing is said about the submission that was being judged, and the next one
     is judged with new processes."""

@@ -24,7 +24,7 @@ from harness.device.choose import (
     unprepared,
 )
 from harness.device.memory_file import MemoryFile
-from harness.errors import HarnessError, JudgeFailed, KernelgateError, UsageError, name_of
+from harness.errors import HarnessError, Interrupted, JudgeFailed, KernelgateError, UsageError, name_of
 from harness.events import Building, EmulatorBuilding, Finished, LeftOut, Loading, OnEvent, Queued, nobody
 from harness.garbage import no_garbage_collection
 from harness.isolation.sandbox import PROCESSORS
@@ -83,7 +83,7 @@ def run(plan: RunPlan, on_event: OnEvent = nobody) -> Results:
     except (HarnessError, UsageError, KeyboardInterrupt) as error:
         if not evaluations:
             raise
-        cause = HarnessError(INTERRUPTED) if isinstance(error, KeyboardInterrupt) else error
+        cause = Interrupted(INTERRUPTED) if isinstance(error, KeyboardInterrupt) else error
         raise RunStopped(_results(plan, evaluations), cause) from error
     return _results(plan, evaluations)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -34,6 +35,24 @@ def test_of_several_each_is_said_when_it_is_judged_and_kept_when_the_rest_is_sto
     assert stdout.count("ACCEPTED  control") == 1
     assert json.loads(files["json"].read_text())["unfinished"] == 1
     assert files["markdown"].read_text().startswith("**Stopped before its end**: 1 of 2 were not judged.")
+
+
+def test_a_gate_that_is_stopped_goes_on_with_no_other_problem(tmp_path):
+    for name in ("first", "second"):
+        for folder in (tmp_path / "problems", tmp_path / "submissions" / name):
+            folder.mkdir(parents=True, exist_ok=True)
+        shutil.copy(SMALL[1], tmp_path / "problems" / f"{name}.py")
+        shutil.copy(CONTROL, tmp_path / "submissions" / name)
+    (tmp_path / "submissions" / "first" / "never.py").write_text("import time\ntime.sleep(60)\n")
+    command = [sys.executable, ROOT / "eval.py", "gate", "--no-store"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        while not (line := process.stderr.readline()).startswith("1 of 2"):
+            assert line
+        process.terminate()
+        stdout, stderr = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert stderr.endswith("eval.py: Stopped by the keyboard or by SIGTERM; what had not finished says nothing.\n")
+    assert "gate:" not in stdout
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.device.choose import NeedsGpu, can_time, choose_device
-from harness.errors import HarnessError, name_of
+from harness.errors import HarnessError, Interrupted, name_of
 from harness.gate.best import Best
 from harness.gate.config import Config
 from harness.gate.rules import decide
@@ -177,7 +177,7 @@ class Runner:
             plan = make_plan(self._arguments(job, beside, effort))
             results = self._judged(plan)
         except RunStopped as stopped:
-            if not isinstance(stopped.cause, HarnessError):
+            if isinstance(stopped.cause, Interrupted) or not isinstance(stopped.cause, HarnessError):
                 raise stopped.cause from stopped
             results, why = stopped.results, str(stopped.cause)
         except HarnessError as error:
