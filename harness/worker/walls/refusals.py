@@ -50,7 +50,7 @@ class Refusals:
         sources = [folder / f"{module}.py" for module in modules]
         compiled = [Path(importlib.util.cache_from_source(str(source))) for source in sources]
         files = frozenset(filter(None, map(_identity, [*sources, *compiled])))
-        names = {path.name for path in (*sources, *compiled)}
+        names = frozenset(path.name for path in (*sources, *compiled))
         identity = _identity
 
         def hook(event: str, arguments: tuple[Any, ...]) -> None:
@@ -58,10 +58,11 @@ class Refusals:
                 self._hooks_that_answered += 1
             if event != "open" or not isinstance(arguments[0], str | bytes | os.PathLike):
                 return
-            name = os.fsdecode(arguments[0])
+            if identity(arguments[0]) in files:
+                refuse()
             # A relative name may count from another folder than this one: os.open has dir_fd.
-            from_elsewhere = not os.path.isabs(name) and os.path.basename(name) in names
-            if from_elsewhere or identity(name) in files:
+            name = os.fsdecode(arguments[0])
+            if not os.path.isabs(name) and os.path.basename(name) in names:
                 refuse()
 
         self._hooks += 1
