@@ -26,12 +26,10 @@ _PLAIN = {
     float: "number",
     bool: "true or false",
     type(None): "null",
-    dict: "object",
-    Any: "anything",
 }
 
 # Variants that are told apart by one field and hold little: a line each.
-_SHORT = {"note": typing.get_args(Note), "cause": typing.get_args(Explanation)}
+_NOTES, _CAUSES = typing.get_args(Note), typing.get_args(Explanation)
 
 # As harness.report.formats.json writes them: sentences where the struct has values, which stand beside them.
 _WRITTEN = {
@@ -43,7 +41,7 @@ _WRITTEN = {
 def tables() -> str:
     """A section for each record that results hold, then one for notes and one for causes."""
     records = [_section(record) for record in _records()]
-    short = [_short_section("notes", "note", _SHORT["note"]), _short_section("explanation", "cause", _SHORT["cause"])]
+    short = [_short_section("notes", "note", _NOTES), _short_section("explanation", "cause", _CAUSES)]
     return "\n".join([*records, *short])
 
 
@@ -53,7 +51,7 @@ def _records() -> list[type[msgspec.Struct]]:
     waiting: list[type[msgspec.Struct]] = [Results]
     while waiting:
         record = waiting.pop(0)
-        if record in found or record in (*_SHORT["note"], *_SHORT["cause"]):
+        if record in found or record in (*_NOTES, *_CAUSES):
             continue
         found.update(dict.fromkeys((*_bases(record), record)))
         for extended in (*_bases(record), record):
@@ -107,7 +105,7 @@ def _shown(kind: Any) -> str:
     """A type in words."""
     arguments = typing.get_args(kind)
     if (origin := typing.get_origin(kind)) in (Union, types.UnionType):
-        if set(arguments) <= {*_SHORT["cause"], type(None)}:
+        if set(arguments) <= {*_CAUSES, type(None)}:
             return "[explanation](#explanation) or null"
         return " or ".join(_shown(argument) for argument in arguments)
     if origin is list:
