@@ -147,6 +147,25 @@ def test_a_worker_opens_no_connection(tmp_path):
     assert run.code == 0, run.results
 
 
+@pytest.mark.parametrize(
+    ("shown_by", "status"), [((), "rejected"), (("timeout", "500"), "accepted")], ids=["", "outside"]
+)
+def test_a_given_seed_is_taken_off_the_judges_command_line_and_no_other(shown_by, status):
+    """The second is docs/threat-model.md's exception, and shows that the file would find a seed that is left there."""
+    words = [
+        corpus.FOLDER / "judge" / "reads_the_seed.py",
+        "--problem",
+        corpus.PROBLEM,
+        "-k",
+        "large eps",
+        "--seed",
+        "5",
+    ]
+    program = [*shown_by, sys.executable, str(ROOT / "eval.py")]
+    run = run_eval(*words, "--isolation", "basic", program=program)
+    assert [each["status"] for each in run.results["evaluations"]] == [status]
+
+
 def test_a_worker_that_closes_its_memory_ends_no_run_but_its_own(tmp_path):
     """A judge without the privilege to trace everything may not read a process that made itself unreadable."""
     closed = tmp_path / "closed.py"

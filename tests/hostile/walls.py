@@ -175,7 +175,7 @@ def _no_seccomp() -> None:
 
 def _judge_open_to_its_user() -> None:
     """The judge, and what workers are forked from, are open to processes of their user, and the seed is in sight."""
-    put("harness.cli:protect_judge", nothing)
+    put("harness.process:protect_judge", nothing)
 
 
 def _any_work_on_the_device() -> None:
@@ -261,6 +261,11 @@ WALLS = {
     ),
     "symbols": Wall("what an extension takes from other libraries", worker_loaded=_symbols_not_read),
     "testimony": Wall("what happened is told at once", judge=_nothing_said_at_once),
+    "judge": Wall(
+        "the judge's memory and its seed are out of sight",
+        judge=_judge_open_to_its_user,
+        options=("--isolation", "basic"),
+    ),
     "landlock": Wall("writes in own folders only", worker=_no_landlock, options=("--isolation", "landlock")),
     "seccomp": Wall("no userfaultfd", worker=_no_seccomp),
     "processes": Wall(

@@ -2,7 +2,7 @@
 
 surface: /proc/*/cmdline, which everybody may read
 expect: rejected wrong_output
-opens: given GIVEN
+opens: wall judge
 """
 
 import os
@@ -11,20 +11,26 @@ import torch
 import torch.nn as nn
 
 
+def ancestors():
+    """From this process up to the first: the judge is among them, and other people's runs are not."""
+    process = os.getppid()
+    while process:
+        yield process
+        process = int(open(f"/proc/{process}/stat").read().rpartition(")")[2].split()[1])
+
+
 def attack():
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            words = open(f"/proc/{name}/cmdline", "rb").read().split(b"\0")
-        except OSError:
-            continue
-        for word, following in zip(words, words[1:]):
-            if word == b"--seed" and following.isdigit():
+    try:
+        for process in ancestors():
+            words = open(f"/proc/{process}/cmdline", "rb").read().split(b"\0")
+            if any(word == b"--seed" and after.isdigit() for word, after in zip(words, words[1:])):
                 return True
+    except OSError:
+        pass  # a namespace of its own shows no judge
     return False
 
 
-GIVEN = False  # whether the attack has what it is after
-STOLEN = attack() or GIVEN
+STOLEN = attack()
 
 
 class ModelNew(nn.Module):
