@@ -148,7 +148,11 @@ def test_other_cases_and_another_problem_file_are_other_boards(path):
     keep(path, *twice("fast", 2.0), *twice("fast", 2.0, cases=(CASE, more)), *twice("fast", 2.0, problem="rmsnorm"))
     with open_store(path) as store:
         assert len(boards(store, older=True)) == 3
-        assert len(boards(store, "layernorm", older=True)) == 2
+        assert [board.others for board in boards(store, "layernorm", older=True)] == [0, 0]
+        assert [board.others for board in boards(store, "layernorm")] == [1]
+    shown = verb("leaderboard", "layernorm", "--db", path, env={"COLUMNS": "200"}).stdout
+    assert "1 more board is of other cases, judges or versions; leaderboard --older shows them" in shown
+    assert "--older" not in verb("leaderboard", "layernorm", "--db", path, "--older").stdout
 
 
 # ---------------------------------------------------------------------- what is kept

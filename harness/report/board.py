@@ -43,6 +43,12 @@ def print_board(console: Console, board: Board) -> None:
     console.print()
     print_columns(console, title, _columns(board.entries))
     print_paragraph(console, Text(), f"judge {board.judge or 'unknown'}, latest of {_day(board.date)}", "dim")
+    if board.others:
+        boards_are = "board is" if board.others == 1 else "boards are"
+        others = (
+            f"{board.others:,} more {boards_are} of other cases, judges or versions; leaderboard --older shows them"
+        )
+        print_paragraph(console, Text(), others, "dim")
     if board.count > len(board.entries):
         console.print(f"{board.count - len(board.entries):,} more; --all shows them", soft_wrap=True)
     for standing in sorted({entry.standing for entry in board.entries} - {Standing.RANKED}):

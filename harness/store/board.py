@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -82,6 +83,8 @@ class Board:
     """Ranked ones first, by rank, then the others by their speedup."""
     count: int
     """Of all entries, those that are left out included."""
+    others: int
+    """Boards of the same problem and device that are left out for this one."""
 
 
 def boards(store: Store, problem: str | None = None, *, older: bool = False, limit: int = 1000) -> list[Board]:
@@ -95,7 +98,8 @@ def boards(store: Store, problem: str | None = None, *, older: bool = False, lim
     )
     latest: dict[tuple[str, str, str], sqlite3.Row] = {}
     for row in found:
-        latest.setdefault((row["problem"], row["device"], row["model"]), row)
+        latest.setdefault(_place(row), row)
+    alike = Counter(_place(row) for row in found)
     chosen = found if older else list(latest.values())
     entries: dict[int, list[sqlite3.Row]] = {row["id"]: [] for row in chosen}
     for row in store.select("SELECT * FROM ranking ORDER BY rank IS NULL, rank, log_speedup DESC, submission"):
@@ -106,9 +110,14 @@ def boards(store: Store, problem: str | None = None, *, older: bool = False, lim
             **{name: row[name] for name in (*BOARD, "date")},
             entries=tuple(_entry(entry) for entry in entries[row["id"]][:limit]),
             count=len(entries[row["id"]]),
+            others=0 if older else alike[_place(row)] - 1,
         )
         for row in chosen
     ]
+
+
+def _place(board: sqlite3.Row) -> tuple[str, str, str]:
+    return board["problem"], board["device"], board["model"]
 
 
 def _entry(row: sqlite3.Row) -> Entry:

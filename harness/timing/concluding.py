@@ -215,6 +215,6 @@ def require_a_time(submission: Contender, part: Part) -> None:
         raise Inconclusive(
             Reason.TOO_NOISY,
             f"'{part.case}'{part.shown and f', {part.shown}'} could not be timed: rounds of the submission took no "
-            "longer than rounds without any call. Something else keeps the machine busy; run it again when it is "
-            "quiet.",
+            "longer than rounds without any call. It does next to nothing, or something else keeps the machine busy: "
+            "then run it again when it is quiet.",
         )
