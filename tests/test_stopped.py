@@ -33,6 +33,7 @@ def test_of_several_each_is_said_when_it_is_judged_and_kept_when_the_rest_is_sto
     assert "Stopped by the keyboard" in stderr
     assert "never" not in stdout + stderr
     assert stdout.count("ACCEPTED  control") == 1
+    assert "\nStopped before its end: 1 of 2 were not judged.\n" in stdout
     assert json.loads(files["json"].read_text())["unfinished"] == 1
     assert files["markdown"].read_text().startswith("**Stopped before its end**: 1 of 2 were not judged.")
 

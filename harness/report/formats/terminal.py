@@ -18,7 +18,7 @@ from harness.report.ranking import ranking, rivals_of
 from harness.report.tables import print_columns
 from harness.report.verdicts import STATUS_STYLE, accepted_summary, named_in_message
 from harness.report.view import View
-from harness.report.words import conditions, sentence
+from harness.report.words import conditions, sentence, unfinished
 from harness.verdict import Accepted, CasePassed, Errored, Evaluation, Rejected, Results, status_of
 
 # Reasons that the emulator's detectors name the place of, where they have not been asked yet.
@@ -40,6 +40,8 @@ def render(results: Results, view: View) -> str:
     )
     for evaluation in results.evaluations:
         _print_evaluation(console, evaluation, view, alone=len(results.evaluations) == 1)
+    if results.unfinished:
+        print_paragraph(console, Text(), f"Stopped before its end: {unfinished(results)}")
     if not view.quiet:
         if view.ranks:
             _print_rankings(console, results.evaluations)
