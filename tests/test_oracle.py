@@ -12,7 +12,7 @@ import torch
 from harness import oracle
 from harness.device.host import HostDevice
 from harness.device.memory_file import MemoryFile
-from harness.errors import SubmissionError
+from harness.errors import SubmissionError, UsageError
 from harness.oracle import pieces
 from harness.oracle.draw import draw_case, forms_of
 from harness.oracle.form import check_form, check_strides
@@ -483,6 +483,18 @@ def test_a_reference_that_says_float_is_computed_in_float64(dtype):
     exact = (normed * (torch.arange(256).double() / 256 + 1)).softmax(-1)
     assert float((expected.values - exact).abs().max()) < 1e-14
     assert 0 < expected.reference_error < expected.tolerance / 2
+
+
+def test_a_reference_that_fails_is_told_with_its_line(tmp_path):
+    file = tmp_path / "halved.py"
+    file.write_text(
+        "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        y = x * 2\n"
+        "        return y.reshape(3, 5)\n\nCASES = [dict(name='a', shapes=[(4, 8)])]\n"
+    )
+    problem = load_problem(file, 0)
+    with pytest.raises(UsageError, match=r"on case 'a': RuntimeError: shape .* of size 32 \(line 6\)\."):
+        draw_case(problem, problem.cases[0], HostDevice("cpu", MemoryFile()), seed=1)
+
 
 
 def test_float_in_a_reference_of_float64_is_meant_as_it_stands():

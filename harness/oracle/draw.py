@@ -18,6 +18,7 @@ from harness.oracle.further import Further, cases_called, draw_further
 from harness.oracle.outputs import Expected, Form, form_of
 from harness.oracle.reference import Reference
 from harness.problem import Case, Problem
+from harness.problem.file import said
 from harness.protocol.values import encode_value
 from harness.protocol.wire import Differentiation
 from harness.settings import sub_seed
@@ -71,7 +72,7 @@ def draw_case(problem: Problem, case: Case, device: Device, seed: int, known: Kn
         if out_of_memory(error):
             raise
         raise UsageError(
-            f"The reference of {problem.path} cannot be run on case '{case.name}': {type(error).__name__}: {error}"
+            f"The reference of {problem.path} cannot be run on case '{case.name}': {said(problem.path, error)}."
         ) from error
 
 
