@@ -25,7 +25,7 @@ from harness.report.progress import listening
 from harness.report.view import View, console
 from harness.report.workflow import no_commands, would_command
 from harness.run import INTERRUPTED, RunStopped
-from harness.shares import run_side_by_side, usual_jobs
+from harness.shares import most_gpus, run_side_by_side, usual_jobs
 from harness.storage import cache
 from harness.storage.disk import full_is_said
 from harness.store import Keeper, texts_of
@@ -84,18 +84,20 @@ def _run(plan: RunPlan, asked: Judge) -> tuple[Results, UsageError | HarnessErro
     view = View(quiet=output.quiet, verbose=output.verbose)
     # Standard output has reports alone: what a problem's file prints goes beside them.
     beside = contextlib.redirect_stdout(sys.stderr)
-    with no_commands(sys.stderr), beside, listening(console(sys.stderr, output.color), view) as tell:
+    jobs = 0 if asked.arguments.cluster else asked.jobs or usual_jobs(plan)
+    gpus = min(most_gpus(plan), jobs) if jobs else 0
+    with no_commands(sys.stderr), beside, listening(console(sys.stderr, output.color), view, gpus) as tell:
         keeper = Keeper(output.db, plan, tell) if output.db else None
         try:
-            results, cause = _judged(plan, asked, keeper or tell), None
+            results, cause = _judged(plan, asked, jobs, keeper or tell), None
         except RunStopped as stopped:
             results, cause = stopped.results, stopped.cause
     return results, cause, keeper.failure if keeper else ""
 
 
-def _judged(plan: RunPlan, asked: Judge, tell: OnEvent) -> Results:
-    if not asked.arguments.cluster:
-        return run_side_by_side(plan, asked.jobs or usual_jobs(plan), tell)
+def _judged(plan: RunPlan, asked: Judge, jobs: int, tell: OnEvent) -> Results:
+    if jobs:
+        return run_side_by_side(plan, jobs, tell)
     from harness import cluster
 
     return cluster.run(plan, asked.arguments, tell)

@@ -55,6 +55,7 @@ class Building:
     """A submission is built and imported."""
 
     submission: str
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Judging:
     """A case is judged: number `position` of `count`."""
 
     submission: str
+    problem: str
     case: str
     position: int
     count: int
@@ -80,6 +82,7 @@ class DeviceTaken:
     """A submission waits for its turn on a device that another run of kernelgate has."""
 
     submission: str
+    problem: str
     device: str
 
 
@@ -88,6 +91,7 @@ class Timing:
     """A case is timed."""
 
     submission: str
+    problem: str
     case: str
 
 
@@ -96,6 +100,7 @@ class Sanitizing:
     """One of compute-sanitizer's tools runs."""
 
     submission: str
+    problem: str
     tool: str
 
 

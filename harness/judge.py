@@ -13,7 +13,7 @@ import msgspec
 
 from harness import against, verdict
 from harness.device.base import Device
-from harness.errors import Inconclusive, Stopped, SubmissionError, of_the_judge
+from harness.errors import Inconclusive, Stopped, SubmissionError, name_of, of_the_judge
 from harness.events import Building, DeviceTaken, OnEvent, TimesBegin, Timing
 from harness.explanations import FailingCases
 from harness.fitting import fit, room_on
@@ -64,6 +64,7 @@ class Judge:
         self._may_run = replaced.may_run(problem)
         problem = replace(problem, allowed_ops=problem.allowed_ops | replaced.with_relatives(self._may_run))
         self._problem = problem
+        self._name = name_of(problem.path)
         could_be_timed = [case.name for case in cases if case.timed] if settings.timing and device.can_time else []
         timed = could_be_timed[:1] if settings.one_timed_case else could_be_timed
         contenders = 2 + len(compared_with)  # the submission and the null kernel
@@ -124,7 +125,7 @@ class Judge:
         """Judge one submission; `build_others` begins builds of others that there is room for. Whatever the submission
         does becomes a verdict; raises HarnessError and UsageError only for what is not its doing. Workers of the next
         ones, `next_workers`, load meanwhile, and do nothing while this one is timed."""
-        self._on_event(Building(submission.name))
+        self._on_event(Building(submission.name, self._name))
         with of_the_judge("A process that had run nothing yet"):
             runner = self._start_submission(submission)
         try:
@@ -191,10 +192,10 @@ class Judge:
         return self._time(submission, runner, self._contest, common)
 
     def _times_begin(self, submission: Submission, case: str) -> None:
-        self._on_event(Timing(submission.name, case))
+        self._on_event(Timing(submission.name, self._name, case))
 
     def _taken(self, submission: Submission) -> None:
-        self._on_event(DeviceTaken(submission.name, self._device.name))
+        self._on_event(DeviceTaken(submission.name, self._name, self._device.name))
 
     def _excused(self, evaluation: verdict.Evaluation) -> verdict.Evaluation:
         """What got no memory of a device that others had filled is not rejected for it. It has ended: it holds none."""

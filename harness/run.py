@@ -258,7 +258,7 @@ def _looked_at(turn: _Turn) -> tuple[Group, list[Evaluation]]:
     memory, kept, refused = MemoryFile(), [], list[Evaluation]()
     with contextlib.closing(memory):
         for submission in group.submissions:
-            turn.on_event(Building(submission.name))
+            turn.on_event(Building(submission.name, name_of(group.problem)))
             common = fields_of_all(group, found[1]) | fields_of_one(submission, group, turn.plan)
             evaluation = first_look.refusal(submission, memory.fd, group.isolation, group.problem, common)
             if evaluation:

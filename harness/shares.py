@@ -47,8 +47,13 @@ class _Said:
 
 def usual_jobs(plan: RunPlan) -> int:
     """A process for each GPU, where submissions are judged on one; else a single one."""
+    return max(1, most_gpus(plan))
+
+
+def most_gpus(plan: RunPlan) -> int:
+    """How many GPUs have something to do at a time."""
     on_gpu = sum(len(group.submissions) for group in plan.groups if group.device == "cuda")
-    return max(1, min(len(visible_gpus()), on_gpu)) if on_gpu else 1
+    return min(len(visible_gpus()), on_gpu) if on_gpu else 0
 
 
 def run_side_by_side(plan: RunPlan, jobs: int, on_event: OnEvent) -> Results:

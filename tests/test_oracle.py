@@ -496,7 +496,6 @@ def test_a_reference_that_fails_is_told_with_its_line(tmp_path):
         draw_case(problem, problem.cases[0], HostDevice("cpu", MemoryFile()), seed=1)
 
 
-
 def test_float_in_a_reference_of_float64_is_meant_as_it_stands():
     class Rounds(torch.nn.Module):
         def forward(self, x):

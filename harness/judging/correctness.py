@@ -12,7 +12,7 @@ from typing import Any
 from harness import oracle, verdict
 from harness.device.base import Device
 from harness.diagnosis import Evidence, OnWrong
-from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, one_line
+from harness.errors import Inconclusive, Stopped, SubmissionError, memory_is_said, name_of, one_line
 from harness.events import Judging, OnEvent
 from harness.explanations import FailingCases
 from harness.judging import backward, randomness, repeated
@@ -199,7 +199,7 @@ class Correctness:
         self._steps = repeated.deal([case.name for case in cases], self._settings.seed)
         ends_s = time.monotonic() + self._settings.verdict_s
         for number, case in enumerate(cases, 1):
-            on_event(Judging(self._submission.name, case.name, number, len(cases)))
+            on_event(Judging(self._submission.name, name_of(self._problem.path), case.name, number, len(cases)))
             self.out_of_time = self.out_of_time or time.monotonic() > ends_s
             if why := self._why_not_run(runner):
                 self.results.append(self._not_run(case, f"Not run: {why}."))

@@ -28,20 +28,21 @@ from harness.events import (
 )
 from harness.report.formats.terminal import verdict_line
 from harness.report.paragraphs import print_paragraph
+from harness.report.so_far import SoFar
 from harness.report.view import View
 
 
 @contextlib.contextmanager
-def listening(console: Console, view: View) -> Iterator[OnEvent]:
-    """What to tell events to while a run lasts.
+def listening(console: Console, view: View, gpus: int = 0) -> Iterator[OnEvent]:
+    """What to tell events to while a run lasts, which uses so many `gpus`.
 
     On a terminal a line says what is being done. Elsewhere each of several submissions is named with its verdict when
-    it is judged, and with `verbose` every step. `quiet` says nothing."""
+    it is judged, the first time that one waits for its turn, and with `verbose` every step. `quiet` says nothing."""
     if view.quiet:
         yield lambda _event: None
     elif console.is_terminal and console.file.isatty():  # a pipe that was to be coloured is none
         with console.status("starting") as status:
-            so_far = SoFar(status.update)
+            so_far = SoFar(status.update, gpus)
             listener = _Listener(console, so_far.show)
 
             def tell(event: Event) -> None:
@@ -64,34 +65,6 @@ class _Log:
         self._console.print(Text(f"{time.monotonic() - self._started_s:7.2f} s  {text}"))
 
 
-class SoFar:
-    """Puts in front of each step of several submissions how many are judged, and when the rest may be."""
-
-    def __init__(self, show: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock` tells seconds."""
-        self._show = show
-        self._clock = clock
-        self._count = 0
-        self._done = 0
-        self._started_s = clock()
-
-    def count(self, event: Event) -> None:
-        self._count += isinstance(event, Queued)
-        self._done += isinstance(event, Finished)
-
-    def show(self, step: str) -> None:
-        if self._count < 2:
-            self._show(step)
-            return
-        left_s = (self._clock() - self._started_s) * (self._count - self._done) / max(self._done, 1)
-        left = f", {_about(left_s)} left" if self._done else ""
-        self._show(f"{self._done} of {self._count} judged{left} · {step}")
-
-
-def _about(seconds: float) -> str:
-    return f"about {seconds / 60:.0f} min" if seconds >= 90 else f"about {seconds:.0f} s"
-
-
 class _Listener:
     """Says steps to `show`, where somebody looks, and everything else on the console."""
 
@@ -100,6 +73,7 @@ class _Listener:
         self._show = show
         self._names_finished = names_finished
         self._problems: set[str] = set()
+        self._has_waited = False
 
     def __call__(self, event: Event) -> None:
         if notice := _notice(event):
@@ -110,6 +84,9 @@ class _Listener:
             self._finished(event)
         elif self._show and (text := _step(event)):
             self._show(text)
+        elif isinstance(event, DeviceTaken) and not self._has_waited:  # or a log would look as if it hung
+            self._has_waited = True
+            print_paragraph(self._console, Text(), f"{_step(event)}.")
 
     def _finished(self, event: Finished) -> None:
         """The report comes when all are judged; of one alone it comes at once."""
@@ -147,7 +124,7 @@ def _step(event: Event) -> str:
         case Judging():
             return f"{event.submission}: case {event.position}/{event.count}, {event.case}"
         case DeviceTaken():
-            return f"{event.submission}: waiting for the {event.device}, which another run uses"
+            return f"{event.submission}: waiting for its turn on the {'GPU' if event.device == 'cuda' else 'CPU'}"
         case Timing():
             return f"{event.submission}: timing {event.case}"
         case OnCluster():

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from harness.errors import HarnessError, SubmissionError
+from harness.errors import HarnessError, SubmissionError, name_of
 from harness.events import OnEvent, Sanitizing
 from harness.notes import Note, SanitizerFailed, SanitizerFound, SanitizerSilent
 from harness.problem import Case, Problem
@@ -95,7 +95,7 @@ def sanitized(evaluation: Accepted, submission: Submission, problem: Problem, ca
     watched: dict[str, _Watched] = {}
     with Driver(submission, problem, [case.on("cpu") for case in cases], device, evaluation.seed) as driver:
         for tool in TOOLS:
-            on_event(Sanitizing(submission.name, tool))
+            on_event(Sanitizing(submission.name, name_of(problem.path), tool))
             watched[tool] = _watch(tool, driver)
             if watched[tool].ended:
                 break
