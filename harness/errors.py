@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -125,3 +126,24 @@ def name_of(file: Path) -> str:
 def printable(text: str) -> str:
     """`text` with its control characters, line ends aside, as `?`."""
     return "".join(c if c.isprintable() or c == "\n" else " " if c in "\t\r" else "?" for c in text)
+
+
+_TYPES = {
+    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "nothing",
+    "array": "a list", "object": "a table",
+}  # fmt: skip
+
+
+def misfit(error: Exception) -> str:
+    """What msgspec.ValidationError says of a value, for people: 'limit_s: expected a number, got a text'."""
+    said, _, place = str(error).partition(" - at `$")
+    said = re.sub(r"^Object contains unknown field `(.*)`$", r"there is no '\1'", said)
+    said = re.sub(r"^Object missing required field `(.*)`$", r"'\1' is missing", said)
+    said = re.sub(r"^Invalid enum value (.*)$", r"\1 is none of its values", said)
+    said = re.sub(r"`([^`]*)`", lambda found: _type(found[1]), said)
+    where = place.rstrip("`").lstrip(".")
+    return f"{where}: {said[:1].lower()}{said[1:]}" if where else said
+
+
+def _type(named: str) -> str:
+    return " or ".join(_TYPES.get(name, name) for name in named.split(" | "))

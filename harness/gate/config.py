@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from harness.errors import UsageError
+from harness.errors import UsageError, misfit
 
 FILE = "kernelgate.toml"
 
@@ -69,9 +69,7 @@ def _made(values: Mapping[str, Any], where: str) -> Config:
     try:
         return msgspec.convert(values, Config)
     except msgspec.ValidationError as error:
-        text, _, place = str(error).partition(" - at `$.")
-        key = place.partition("`")[0].partition("[")[0]
-        raise UsageError(f"{where}: {f'{key}: ' if key else ''}{text}.") from error
+        raise UsageError(f"{where}: {misfit(error)}.") from error
 
 
 def _instead(key: str) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
-from harness.errors import UsageError
+from harness.errors import UsageError, misfit
 from harness.paths import no_such_problem
 from harness.plan import Arguments, named_problem
 from harness.settings import DTYPE_NAMES, Effort
@@ -59,10 +60,11 @@ class Given(TypedDict, total=False):
 def options(given: Mapping[str, Any], usual: Options) -> Options:
     """`usual` with what is given instead. Raises UsageError for what is no option, and for a problem that is not
     there."""
+    _require_known(given)
     try:
         read = msgspec.convert({**msgspec.structs.asdict(usual), **given}, type=Options)
     except msgspec.ValidationError as error:
-        raise UsageError(f"The options are wrong: {error}. {_allowed(given)}") from error
+        raise UsageError(_allowed(given) or f"The options are wrong: {misfit(error)}.") from error
     if not read.timeout_s > 0:  # nor what is no number
         raise UsageError(f"timeout_s must be more than 0 seconds, and {read.timeout_s:g} was given.")
     if read.problem is not None and not named_problem(read.problem).is_file():
@@ -70,13 +72,23 @@ def options(given: Mapping[str, Any], usual: Options) -> Options:
     return msgspec.structs.replace(read, dtype=DTYPE_NAMES.get(read.dtype, read.dtype))
 
 
+def _require_known(given: Iterable[str]) -> None:
+    """Raises UsageError for a name that is no option's."""
+    known = Options.__struct_fields__
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            instead = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(known)}."
+            raise UsageError(f"There is no option '{name}'. {instead}")
+
+
 def _allowed(given: Mapping[str, Any]) -> str:
-    """What may stand where something else was given: the values of an option that has a few, or the options."""
+    """The values of an option that has a few, where something else was given; empty where all have one of theirs."""
     hints = get_type_hints(Options)
     for name, value in given.items():
         if value is not None and (few := _few(hints.get(name))) and value not in few:
             return f"{name} is one of {', '.join(map(str, few))}, and {value!r} was given."
-    return f"There are {', '.join(Options.__struct_fields__)}."
+    return ""
 
 
 def _few(hint: Any) -> list[Any]:

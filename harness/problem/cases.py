@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import torch
 
-from harness.errors import UsageError, name_of
+from harness.errors import UsageError, misfit, name_of
 from harness.inputs import DISTRIBUTIONS, DTYPES, LAYOUTS, UPSTREAM_LAYOUTS
 from harness.problem.file import said
 from harness.problem.kernelbench import call_get_inputs, sorted_out
@@ -78,7 +78,7 @@ def _case(path: Path, fields: Any) -> Case:
     try:
         wanted = msgspec.convert(fields, _CaseFields, strict=False)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: a case is not of the right form: {error}. Found {fields!r}.") from error
+        raise UsageError(f"{path}: a case is not of the right form: {misfit(error)}. Found {fields!r}.") from error
     for value, known, what in (
         (wanted.dtype, DTYPES, "dtype"),
         (wanted.parameter_dtype or wanted.dtype, DTYPES, "parameter_dtype"),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from harness.errors import UsageError
+from harness.errors import UsageError, misfit
 
 # An id comes back in each line about its request, none of which is long.
 MOST_OF_AN_ID = 200
@@ -65,7 +65,7 @@ def read(line: bytes) -> Request | Cancel:
     try:
         request = msgspec.convert({**{k: said[k] for k in _OWN & said.keys()}, "given": given}, type=Request)
     except msgspec.ValidationError as error:
-        raise BadRequest(f"The request is wrong: {error}.", own_id) from error
+        raise BadRequest(f"The request is wrong: {misfit(error)}.", own_id) from error
     if (request.source is None) == (request.path is None):
         raise BadRequest('A request has either "source", a submission\'s text, or "path", its file.', own_id)
     return request
