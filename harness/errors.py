@@ -147,3 +147,9 @@ def misfit(error: Exception) -> str:
 
 def _type(named: str) -> str:
     return " or ".join(_TYPES.get(name, name) for name in named.split(" | "))
+
+
+def a_type(value: object) -> str:
+    """What a value is, in a sentence: 'a str', 'an int'."""
+    name = str(type(value).__name__)
+    return f"{'an' if name[:1] in 'aeiouAEIOU' else 'a'} {name}"

@@ -237,9 +237,9 @@ def test_an_error_of_the_maker_of_sources_is_the_callers(pool):
 
 
 def test_a_source_that_is_none_and_options_that_are_none_are_refused(pool):
-    with pytest.raises(UsageError, match="A source is text or a path, and this is a int"):
+    with pytest.raises(UsageError, match="A source is text or a path, and this is an int"):
         pool.run([1])
-    with pytest.raises(UsageError, match="There is no option 'devise'. Did you mean 'device'?"):
+    with pytest.raises(UsageError, match="There is no option 'devise'"):
         pool.run([RIGHT], devise="cpu")
     with pytest.raises(UsageError, match=r"timeout_s: expected a number, got a text\."):
         pool.run([RIGHT], timeout_s="3")

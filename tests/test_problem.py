@@ -191,7 +191,7 @@ BROKEN = {
     "a negative size": ("CASES = [dict(name='a', shapes=[(2, -8)])]", r"case 'a' .*a dimension is 0 or more"),
     "an unknown dtype": ("CASES = [dict(name='a', shapes=[(1,)], dtype='float7')]", "float7"),
     "inputs that fail": ("def get_inputs(): return [1 / 0]", "ZeroDivisionError: .*line 3"),
-    "inputs that are no list": ("def get_inputs(): return 3", "returned a int"),
+    "inputs that are no list": ("def get_inputs(): return 3", "returned an int"),
     "an input that nothing can carry": ("def get_inputs(): return [{1, 2}]", "a set as input 0"),
     "forbidden operators that are a string": ("FORBIDDEN_OPS = 'softmax'", "it is a list of names"),
     "an unknown operator": ("FORBIDDEN_OPS = ['nosuchop']", "names 'nosuchop', and torch .* has no"),

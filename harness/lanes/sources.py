@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.errors import UsageError, name_of
+from harness.errors import UsageError, a_type, name_of
 from harness.submission import content
 
 # What a text may be called: its name becomes a file's.
@@ -35,7 +35,7 @@ class Source:
         if isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".py") and "\n" not in given):
             return cls.of_file(Path(given))
         if not isinstance(given, str):
-            raise UsageError(f"A source is text or a path, and this is a {type(given).__name__}.")
+            raise UsageError(f"A source is text or a path, and this is {a_type(given)}.")
         return cls.of_text(given, name)
 
     @classmethod

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from harness.errors import a_type
 from harness.oracle.widened import Widened
 
 
@@ -57,7 +58,7 @@ def outputs_of(result: object) -> list[torch.Tensor]:
     tensors = []
     for value in result if isinstance(result, tuple | list) else [result]:
         if not isinstance(value, torch.Tensor):
-            raise TypeError(f"the reference returned a {type(value).__name__}; tensors are expected")
+            raise TypeError(f"the reference returned {a_type(value)}; tensors are expected")
         tensors.append(value)
     return tensors
 

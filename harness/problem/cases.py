@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import torch
 
-from harness.errors import UsageError, misfit, name_of
+from harness.errors import UsageError, a_type, misfit, name_of
 from harness.inputs import DISTRIBUTIONS, DTYPES, LAYOUTS, UPSTREAM_LAYOUTS
 from harness.problem.file import said
 from harness.problem.kernelbench import call_get_inputs, sorted_out
@@ -59,7 +59,7 @@ def read_cases(path: Path, module: ModuleType, random_seed: int) -> tuple[Case, 
 
 def _list_of_cases(path: Path, what: str, value: Any) -> list[Any]:
     if not isinstance(value, list | tuple):
-        raise UsageError(f"{path}: {what} is a {type(value).__name__}; it is a list of cases, each a dict.")
+        raise UsageError(f"{path}: {what} is {a_type(value)}; it is a list of cases, each a dict.")
     return list(value)
 
 

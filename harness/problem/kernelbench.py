@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from harness.errors import UsageError
+from harness.errors import UsageError, a_type
 from harness.protocol.arguments import arguments
 from harness.protocol.values import encode_value
 
@@ -52,14 +52,14 @@ def fewer_samples(whole: int, shapes: Sequence[Sequence[int]]) -> contextlib.Abs
 def sorted_out(path: Path, values: Any) -> tuple[list[torch.Tensor], dict[int, Any]]:
     """The tensors among inputs, and the constants by their position. Raises UsageError for what is neither."""
     if not isinstance(values, list | tuple):
-        raise UsageError(f"{path}: get_inputs() returned a {type(values).__name__}; it returns a list of inputs.")
+        raise UsageError(f"{path}: get_inputs() returned {a_type(values)}; it returns a list of inputs.")
     constants = {i: value for i, value in enumerate(values) if not isinstance(value, torch.Tensor)}
     for position, value in constants.items():
         try:
             encode_value(value)
         except TypeError:
             raise UsageError(
-                f"{path}: get_inputs() returned a {type(value).__name__} as input {position}; inputs are tensors, "
+                f"{path}: get_inputs() returned {a_type(value)} as input {position}; inputs are tensors, "
                 "numbers, strings, None, and lists, tuples and dicts of the last four. Make it one of these."
             ) from None
     return [value for value in values if isinstance(value, torch.Tensor)], constants

@@ -10,6 +10,7 @@ from typing import Protocol
 import torch
 
 from harness.device.views import view_bytes
+from harness.errors import a_type
 from harness.protocol.wire import ArenaRef, OutputRef, TensorRef
 
 _TENSOR = torch.Tensor  # as it is before a submission is loaded
@@ -20,7 +21,7 @@ def describe(tensor: object) -> OutputRef:
     # The type itself is compared, as CPython does it: a class may give itself the name of another, or lie as __class__.
     name = "torch.Tensor" if type(tensor) is _TENSOR else _own_name(type(tensor))
     if not isinstance(tensor, _TENSOR):
-        raise TypeError(f"forward returned a {type(tensor).__name__}; a torch.Tensor was expected")
+        raise TypeError(f"forward returned {a_type(tensor)}; a torch.Tensor was expected")
     if tensor.layout is not torch.strided:
         raise TypeError(f"forward returned a tensor of layout {tensor.layout}; torch.strided was expected")
     return OutputRef(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from harness.errors import a_type
 from harness.protocol.arguments import arguments
 from harness.protocol.values import decode_constants
 from harness.protocol.wire import (
@@ -85,7 +86,7 @@ class Staged:
         if not isinstance(model, torch.nn.Module):
             return Failed(
                 reason=Reason.LOAD_FAILED,
-                message=f"ModelNew(...) gave a {type(model).__name__}; ModelNew must be a torch.nn.Module.",
+                message=f"ModelNew(...) gave {a_type(model)}; ModelNew must be a torch.nn.Module.",
             )
         places = carry(self._tensors(request.arena, request.state), getattr(model, "_orig_mod", model))
         self._memory.synchronize()
