@@ -237,9 +237,8 @@ def judging(
         timeout_s=timeout,
         **given,
     )
-    plain = Arguments(problem=arguments.problem, device=arguments.device, timing=arguments.timing,
-                      isolation=arguments.isolation, min_speedup=arguments.min_speedup)  # fmt: skip
-    return Judge(arguments, output, jobs, may_answer=arguments == plain and kept is not None and not again)
+    here = not arguments.paths and not arguments.cluster
+    return Judge(arguments, output, jobs, may_answer=here and arguments.is_plain and kept is not None and not again)
 
 
 _program = _Program(

@@ -48,6 +48,22 @@ class Arguments:
     accelerator: str = ""
     """Judge on the cluster's nodes with this model alone, by Ray's name."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing is asked for that changes what is judged: all cases, by the usual limits. What such a run
+        says of a file another one would say, too, but for times."""
+        plain = Arguments(
+            paths=self.paths,
+            problem=self.problem,
+            device=self.device,
+            timing=self.timing,
+            isolation=self.isolation,
+            min_speedup=self.min_speedup,
+            cluster=self.cluster,
+            accelerator=self.accelerator,
+        )
+        return self == plain
+
 
 @dataclass(frozen=True)
 class Group:
@@ -76,6 +92,8 @@ class RunPlan:
     """Whether a run without a timed case makes no sense."""
     notices: tuple[WithoutEffect | LeftOut, ...] = ()
     """What a user should know beside it."""
+    is_plain: bool = False
+    """As Arguments have it."""
 
     @property
     def isolation(self) -> dict[str, Isolation]:
@@ -101,6 +119,7 @@ def make_plan(arguments: Arguments) -> RunPlan:
         dtype=arguments.dtype,
         sanitize=arguments.sanitize,
         needs_times=arguments.min_speedup is not None,
+        is_plain=arguments.is_plain,
         notices=(*left_out, *(idle for device in _devices(groups) for idle in _without_effect(arguments, device))),
     )
 

@@ -21,10 +21,10 @@ from harness.options import parse
 from harness.plan import Arguments, make_plan
 from harness.reasons import Reason
 from harness.report.formats import json as results_json
-from harness.store import Standing, boards, history, open_store, schema
+from harness.store import Standing, boards, history, open_store, rows, schema
 from harness.store.answers import known, without
 from harness.verdict import SCHEMA, Accepted, CaseFailed, CasePassed, Errored, Rejected, Results, Worst
-from tests.helpers import ROOT, run_eval
+from tests.helpers import ROOT, forked_eval, run_eval
 
 ENVIRONMENT = {
     "date": "2026-01-01T00:00:00+00:00", "judge": "aaaa", "gpu": "A GPU", "torch": "2.11", "driver": "580", "cpus": 2,
@@ -319,13 +319,15 @@ def test_a_newer_schema_is_refused_with_a_sentence(path):
     with sqlite3.connect(path) as connection:
         connection.execute("PRAGMA user_version = 99")
     connection.close()
-    with pytest.raises(UsageError, match="has version 99 of the schema, and this kernelgate knows 2"):
+    with pytest.raises(UsageError, match="has version 99 of the schema, and this kernelgate knows 3"):
         keep(path, accepted("fast", 2.0))
 
 
 def test_what_an_earlier_kernelgate_kept_is_brought_up_to_date(path, monkeypatch):
     with monkeypatch.context() as earlier:
         earlier.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        without_plain = rows.INSERT_EVALUATION.replace(", plain", "").replace(", :plain", "")
+        earlier.setattr(rows, "INSERT_EVALUATION", without_plain)
         keep(path, accepted("fast", 2.0))
     keep(path, accepted("faster", 3.0))
     assert sorted(entry.submission for entry in only_board(path).entries) == ["fast", "faster"]
@@ -564,7 +566,6 @@ PLANNED = Arguments(paths=(ROOT / "submissions" / "layernorm" / "cpu_vectorised.
         pytest.param({}, {"torch": "1.0"}, False, id="another torch"),
         pytest.param({}, {"processor": "an abacus"}, False, id="another machine"),
         pytest.param({"geomean_speedup": None}, {}, False, id="not timed"),
-        pytest.param({"effort": "quick"}, {}, False, id="timed in a hurry"),
     ],
 )
 def test_a_verdict_answers_for_the_same_source_problem_judge_and_machine(path, changed, environment, is_known):
@@ -577,7 +578,7 @@ def test_a_verdict_answers_for_the_same_source_problem_judge_and_machine(path, c
     }
     evaluation = msgspec.structs.replace(accepted("cpu_vectorised", 2.0), **(same | changed))
     with open_store(path) as store:
-        store.add([evaluation], describe() | environment, {})
+        store.add([evaluation], describe() | environment, {}, plain=True)
     answered = known(path, plan)
     assert len(answered) == is_known
     assert len(without(plan, answered).groups) == (not is_known)
@@ -593,10 +594,74 @@ def test_rejections_answer_and_errors_do_not(path, reason):
         "problem_sha256": hashlib.sha256(group.problem.read_bytes()).hexdigest(),
     }
     with open_store(path) as store:
-        store.add([Errored(**same, reason=Reason.HARNESS_ERROR, message="x")], describe(), {})
+        store.add([Errored(**same, reason=Reason.HARNESS_ERROR, message="x")], describe(), {}, plain=True)
         assert known(path, plan) == []
-        store.add([Rejected(**same, reason=reason, message="x")], describe(), {})
+        store.add([Rejected(**same, reason=reason, message="x")], describe(), {}, plain=True)
     assert [evaluation.reason for evaluation in known(path, plan)] == [reason]
+
+
+DOUBLED = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+def get_init_inputs():
+    return []
+
+
+CASES = [dict(name="no rows", shapes=[(0, 8)]), dict(name="rows", shapes=[(4, 8)])]
+"""
+
+
+@pytest.fixture
+def doubled(tmp_path):
+    """Judges a submission that computes this and keeps the verdict; the exit code. Then, what the store answers for
+    it."""
+    problem, mine, db = (tmp_path / name for name in ("doubled.py", "mine.py", "a.db"))
+    problem.write_text(DOUBLED)
+
+    def judge(computes, *words, first=""):
+        text = DOUBLED.partition("def get_init")[0].replace("Model", "ModelNew").replace("x * 2", computes)
+        mine.write_text(first + text)
+        asked = (mine, "--problem", problem, "--device", "cpu", "--no-timing", "--db", db)
+        return forked_eval((*asked, "--json", tmp_path / "a.json", *words), dict(os.environ)).returncode
+
+    def answers():
+        plan = make_plan(Arguments(paths=(mine,), problem=str(problem), device="cpu", timing=False))
+        return [evaluation.reason for evaluation in known(db, plan)]
+
+    return judge, answers
+
+
+def test_what_is_right_in_the_chosen_cases_answers_for_no_others(doubled):
+    judge, answers = doubled
+    assert judge("x * 3", "-k", "no rows") == 0
+    assert answers() == []
+    assert judge("x * 3") == 1
+    assert answers() == [Reason.WRONG_OUTPUT]
+
+
+def test_what_is_too_slow_for_a_shorter_limit_is_not_for_the_usual_one(doubled):
+    judge, answers = doubled
+    sleeps_once = "import functools, time\nsleep = functools.cache(time.sleep)\n"
+    assert judge("[x + x, sleep(4)][0]", "--timeout", "2", first=sleeps_once) == 1
+    assert answers() == []
+    assert judge("[x + x, sleep(4)][0]", first=sleeps_once) == 0
+    assert answers() == [None]
+
+
+def test_what_was_read_from_a_file_answers_for_nothing(doubled, tmp_path):
+    judge, answers = doubled
+    assert judge("x + x") == 0
+    assert answers() == [None]
+    (tmp_path / "a.db").unlink()
+    words = ("import", tmp_path / "a.json", "--db", tmp_path / "a.db")
+    assert forked_eval(words, dict(os.environ)).returncode == 0
+    assert answers() == []
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,13 @@ from harness.submission import Submission
 from harness.verdict import Accepted, Errored, Evaluation
 from harness.version import judge_version
 
-_LIKE = "source_sha256 = ? AND problem_sha256 = ? AND judge = ? AND device = ?"
+_LIKE = "source_sha256 = ? AND problem_sha256 = ? AND judge = ? AND device = ? AND plain"
 
 
 def known(path: Path, plan: RunPlan) -> list[Evaluation]:
-    """The latest verdicts on what is planned, marked with their dates. Where a correct submission would be timed, one
-    without times is none. Errors say nothing and are judged again; what cannot be read is not known."""
+    """The latest verdicts on what is planned, by runs that judged all cases by the usual limits, marked with their
+    dates. Where a correct submission would be timed, one without times is none. Errors say nothing and are judged
+    again; what cannot be read is not known."""
     if not path.exists():
         return []
     try:
@@ -78,7 +79,7 @@ def _known(store: Store, group: Group, submission: Submission, *, timed: bool) -
 def _serves(stored: Stored, *, timed: bool) -> bool:
     evaluation = stored.evaluation
     if isinstance(evaluation, Accepted):
-        return evaluation.effort == "usual" and (evaluation.geomean_speedup is not None or not timed)
+        return evaluation.geomean_speedup is not None or not timed
     return not isinstance(evaluation, Errored)
 
 

@@ -48,16 +48,23 @@ class Store:
         self._path = path
 
     def add(
-        self, evaluations: Iterable[Evaluation], environment: Mapping[str, Any], sources: Mapping[str, bytes]
+        self,
+        evaluations: Iterable[Evaluation],
+        environment: Mapping[str, Any],
+        sources: Mapping[str, bytes],
+        *,
+        plain: bool = False,
     ) -> int:
         """Keep `evaluations`, made in `environment`, and texts by their SHA-256; how many were new. All or none is
-        kept. Raises HarnessError where the file cannot be written."""
+        kept. `plain` ones, which this judge made as RunPlan.is_plain says, may answer for later ones. Raises
+        HarnessError where the file cannot be written."""
         kept = rows.environment_row(environment)
         with self._writing() as connection:
             connection.execute("INSERT INTO environment VALUES (:digest, :content) ON CONFLICT DO NOTHING", kept)
             texts = [(sha256, zlib.compress(text)) for sha256, text in sources.items()]
             connection.executemany("INSERT INTO source VALUES (?, ?) ON CONFLICT DO NOTHING", texts)
-            return sum(_insert(connection, rows.row(evaluation, environment)) for evaluation in evaluations)
+            made = {"plain": int(plain)}
+            return sum(_insert(connection, rows.row(evaluation, environment) | made) for evaluation in evaluations)
 
     def withdraw(self, source_sha256: str, problem: str, reason: str, date: str) -> None:
         """Take an entry's ranks and say why; what was measured stays."""

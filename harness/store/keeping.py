@@ -38,7 +38,7 @@ class Keeper:
 
     def _keep(self, evaluation: Evaluation, environment: Mapping[str, Any]) -> None:
         with open_store(self._path) as store:  # not for the whole run: what it starts would inherit the file
-            store.add([evaluation], environment, self._texts(evaluation))
+            store.add([evaluation], environment, self._texts(evaluation), plain=self._plan.is_plain)
 
     def _texts(self, evaluation: Evaluation) -> dict[str, bytes]:
         """What it is of, as far as its files still hold that."""

@@ -19,7 +19,7 @@ Z_95 = 1.96
 BOARD = ("problem", "problem_sha256", "cases", "judge", "device", "model", "versions")
 _EVALUATION = (
     "digest", "date", "environment", "submission", "source_sha256", "seed", "status", "reason", "ranked", "log_speedup",
-    "variance", "log_over_best", "log_captured", "log_captured_over_best",
+    "variance", "log_over_best", "log_captured", "log_captured_over_best", "plain",
 )  # fmt: skip
 
 
@@ -28,7 +28,7 @@ def _named(names: tuple[str, ...]) -> str:
 
 
 INSERT_BOARD = f"INSERT INTO board ({', '.join(BOARD)}) VALUES ({_named(BOARD)}) ON CONFLICT DO NOTHING"
-# Values come by their names: with `row`.
+# Values come by their names: with `row`, and `plain`.
 INSERT_EVALUATION = (
     f"INSERT INTO evaluation (board, {', '.join(_EVALUATION)}) SELECT id, {_named(_EVALUATION)} FROM board "
     f"WHERE {' AND '.join(f'{name} = :{name}' for name in BOARD)} ON CONFLICT (digest) DO NOTHING"

@@ -152,5 +152,10 @@ CREATE INDEX evaluation_entry ON evaluation (
 );
 """
 
+# Of what an older kernelgate kept, and of what was read from files, nobody knows how it was judged.
+_PLAIN = """
+ALTER TABLE evaluation ADD COLUMN plain INTEGER NOT NULL DEFAULT 0;  -- judged by a run that may answer for later ones
+"""
+
 # Statements that lead from each version to the next; a database says in user_version which it has.
-MIGRATIONS = (_FIRST, _ENTRIES_FROM_AN_INDEX)
+MIGRATIONS = (_FIRST, _ENTRIES_FROM_AN_INDEX, _PLAIN)
