@@ -1,5 +1,6 @@
 """The tolerance accepts what an honest implementation reaches and rejects shortcuts."""
 
+import contextlib
 import subprocess
 import sys
 from dataclasses import replace
@@ -483,6 +484,30 @@ def test_a_reference_that_says_float_is_computed_in_float64(dtype):
     exact = (normed * (torch.arange(256).double() / 256 + 1)).softmax(-1)
     assert float((expected.values - exact).abs().max()) < 1e-14
     assert 0 < expected.reference_error < expected.tolerance / 2
+
+
+@pytest.mark.parametrize(
+    ("computes", "is_random"),
+    [
+        ("torch.nn.functional.dropout(x, 0.2)", True),
+        ("x + torch.randn_like(x)", True),
+        ("x * random.random()", True),
+        ("x * float(numpy.random.rand())", True),
+        ("torch.nn.functional.dropout(x, 0.0)", False),
+        ("x + 0 * torch.rand(1)", False),
+    ],
+)
+def test_a_reference_that_draws_random_numbers_is_refused_where_they_show(computes, is_random, tmp_path):
+    """Else the differences of two calls would count as what rounding may change, and nearly all would be right."""
+    file = tmp_path / "drawing.py"
+    file.write_text(
+        "import random\nimport numpy\nimport torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        f"        return {computes}\n\nCASES = [dict(name='a', shapes=[(4, 8)])]\n"
+    )
+    problem = load_problem(file, 0)
+    refused = pytest.raises(UsageError, match=r"draws random numbers in case 'a': .* in RANDOM \(docs/problems\.md\)")
+    with refused if is_random else contextlib.nullcontext():
+        draw_case(problem, problem.cases[0], HostDevice("cpu", MemoryFile()), seed=1)
 
 
 def test_a_reference_that_fails_is_told_with_its_line(tmp_path):

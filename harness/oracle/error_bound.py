@@ -44,14 +44,18 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+import pickle
+import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map_only
 
+from harness.errors import KernelgateError
 from harness.oracle.operators import Operators
 from harness.oracle.outputs import Expected, Form, exact_outputs, outputs_of
 from harness.oracle.pieces import pieces
@@ -153,6 +157,29 @@ def _finite_max_of(value: torch.Tensor) -> float:
     return float(torch.nan_to_num(value.abs(), nan=0.0, posinf=0.0, neginf=0.0).max())
 
 
+class RandomReference(KernelgateError):
+    """Two calls of a reference on the same data differ, since it draws random numbers."""
+
+
+def _states_of_generators(inputs: Sequence[torch.Tensor]) -> list[bytes]:
+    """Of all that a reference may draw from: torch's own, NumPy's and Python's."""
+    device = next((t.device for t in inputs if t.is_cuda), None)
+    of_torch = [torch.get_rng_state(), *([torch.cuda.get_rng_state(device)] if device else [])]
+    return [*(state.numpy().tobytes() for state in of_torch), pickle.dumps((np.random.get_state(), random.getstate()))]
+
+
+def _require_the_same_again(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> None:
+    """Raises RandomReference where what was drawn is seen in the results, which are compared in float64: sums of
+    threads that end in another order differ by less."""
+    copies = _Copies(model, inputs)
+    first = [t.clone() for t in exact_outputs(copies.model, copies.fresh_inputs())]
+    copies.restore_model()
+    second = exact_outputs(copies.model, copies.fresh_inputs())
+    for one, other in zip(first, second, strict=True):
+        if one.shape != other.shape or _finite_max(one, other) > 1e-6 * _finite_max(one):
+            raise RandomReference("Two calls on the same data differ.")
+
+
 @torch.no_grad()
 def expect(
     model: torch.nn.Module,
@@ -170,10 +197,13 @@ def expect(
     the output must have. `seed` draws the signs of the perturbation. `names(count)` gives the names of so many
     outputs. `stores` says that results of operators are stored and used later, as by a backward. `factor` is the
     number of error bounds in a tolerance. At most `draws` perturbations are drawn, the first of those that a case of
-    its size needs: fewer give a tolerance that is no larger.
+    its size needs: fewer give a tolerance that is no larger. Raises RandomReference.
     """
+    before = _states_of_generators(inputs)
     with Recorder() as own_run:
         returned = model(*inputs)
+    if before != _states_of_generators(inputs):
+        _require_the_same_again(model, inputs)
     own, alone = outputs_of(returned), isinstance(returned, torch.Tensor)
     named = zip(own, names(len(own)), strict=True)
     between = coarsest(own_run.seen, than=SUMS_EPS)

@@ -123,7 +123,7 @@ class Failures:
             said = error.msg if isinstance(error, SyntaxError) and where else str(error)
             text = said.partition(_INVOKED_WITH)[0].strip()[:MAX_TEXT] or "no message"
             if _is_refused_process(error):
-                text += self._why_refused()
+                text = text.rstrip(".") + self._why_refused()
             elif isinstance(error, NameError | AttributeError | ModuleNotFoundError):
                 text += hint_for(error)
             message = text if plain else f"{type(error).__name__}{where}: {text}"

@@ -5,6 +5,24 @@ from pathlib import Path
 from torch.library import Library
 
 
+def _marked(torch) -> bool:
+    with torch.cuda.nvtx.range("rows"):
+        torch.cuda.nvtx.mark("here")
+    return True
+
+
+def _computed_again(torch, x) -> bool:
+    from torch.utils.checkpoint import checkpoint
+
+    given = x.clone().requires_grad_()
+    checkpoint(lambda t: torch.nn.functional.dropout(t, 0.5), given, use_reentrant=False).sum().backward()
+    return set(given.grad.unique().tolist()) <= {0.0, 2.0}
+
+
+def _compiled_by_nobody(torch, x) -> bool:
+    return torch.equal(torch.compiler.disable(lambda t: t + 1)(x).cpu(), x.cpu() + 1)
+
+
 def _message(call):
     try:
         call()
@@ -88,6 +106,9 @@ def run(torch):
             "index": torch.equal(x[torch.tensor([1, 3])].cpu(), x.cpu()[[1, 3]]),
             "an extension's libraries are there": "/libemu_python.so\n" in Path("/proc/self/maps").read_text(),
             "memory counts": torch.cuda.memory_allocated() > 0,
+            "marks for a profiler": _marked(torch),
+            "what is computed again in a backward": _computed_again(torch, x),
+            "what needs torch._dynamo": _compiled_by_nobody(torch, x),
         },
         "override on CUDA": _overrides(torch, "CUDA"),
         "override on CPU through the fallback": _overrides(torch, "CPU"),

@@ -129,6 +129,13 @@ class _Nothing:
         return None
 
 
+class _NoMarks:
+    """NVTX without a profiler: nobody reads the marks."""
+
+    def __getattr__(self, _name: str) -> Any:
+        return lambda *_a, **_k: 0
+
+
 def _check_device(device: Any) -> None:
     import torch
 
@@ -188,12 +195,18 @@ def install(torch: Any) -> None:
         setattr(torch.cuda, "max_" + name, lambda device=None: peak())
     for name in ("reset_peak_memory_stats", "reset_max_memory_allocated"):
         setattr(torch.cuda, name, lambda device=None: library().emu_memory_reset_peak())
-    total = library().emu_memory_total_bytes()
+    runtime = library()
+    total = runtime.emu_memory_total_bytes()
     torch.cuda.mem_get_info = lambda device=None: (total - live(), total)
     torch.cuda.set_device = _check_device
     torch.cuda.manual_seed = torch.cuda.manual_seed_all = _seed
+    torch.cuda.default_generators = (torch.default_generator,)
     torch.cuda._initialized = True
     _install_streams(torch)
+    # Where torch.cuda says that it is compiled, torch._dynamo and torch.utils.checkpoint ask these.
+    torch._C._cuda_getCurrentRawStream = lambda device=0: runtime.emu_current_stream() or 0
+    torch._C._cuda_getDevice = lambda: 0
+    torch.cuda.nvtx._nvtx = _NoMarks()
     torch_graphs.install(torch)
     torch.cuda.device = torch.cuda.device_of = _Nothing
     torch.version.cuda = "13.0"
