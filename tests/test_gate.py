@@ -580,6 +580,36 @@ def test_other_rules_touch_all(history):
     assert len(names(history)) == 3
 
 
+@pytest.mark.parametrize("ignored", ["none", "all"])
+def test_a_submission_in_a_submodule_is_judged_when_the_submodule_moves(history, tmp_path, ignored):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "far.py").write_text("import torch\n")
+    git(theirs, "init", "-q", "-b", "main")
+    commit(theirs)
+    git(history, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(theirs), "submissions/second")
+    git(history, "config", "-f", ".gitmodules", "submodule.submissions/second.ignore", ignored)
+    commit(history)
+    assert names(history) == []
+    (history / "submissions/second/far.py").write_text("import torch, math\n")
+    assert names(history) == ["far on second"]
+    commit(history / "submissions/second")
+    assert names(history) == ["far on second"]
+    git(history, "add", "-f", "submissions/second")
+    git(history, "commit", "-q", "-m", "moved")
+    assert names(history, "HEAD~1") == ["far on second"]
+
+
+def test_a_submission_that_is_a_link_is_judged_when_what_it_points_to_changes(history):
+    (history / "kernels/tiny").mkdir(parents=True)
+    (history / "kernels/tiny/shared.py").write_text("import torch\n")
+    (history / "submissions/tiny/link.py").symlink_to("../../kernels/tiny/shared.py")
+    commit(history)
+    assert names(history) == []
+    (history / "kernels/tiny/shared.py").write_text("import torch, math\n")
+    assert names(history) == ["shared on tiny"]
+
+
 def test_a_branch_is_compared_from_where_it_parted(history):
     git(history, "checkout", "-q", "-b", "branch")
     (history / "submissions/tiny/mine.py").write_text("import torch\n")

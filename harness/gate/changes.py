@@ -9,11 +9,11 @@ from harness.errors import UsageError
 
 
 def changed_since(ref: str, root: Path) -> set[Path]:
-    """The files that differ from where HEAD and `ref` parted, in the index and in the folder too, and those that git
-    does not know yet. Raises UsageError where git cannot tell."""
+    """The files and submodules that differ from where HEAD and `ref` parted, in the index and in the folder too, and
+    those that git does not know yet. Raises UsageError where git cannot tell."""
     top = Path(_git(root, "rev-parse", "--show-toplevel").strip())
     base = _git(root, "merge-base", "--end-of-options", ref, "HEAD").strip()
-    differing = _git(top, "diff", "--name-only", "--no-renames", "-z", base)
+    differing = _git(top, "diff", "--name-only", "--no-renames", "--ignore-submodules=none", "-z", base)
     unknown = _git(top, "ls-files", "--others", "--exclude-standard", "-z")
     return {(top / name).resolve() for name in (differing + unknown).split("\0") if name}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,9 +72,13 @@ def _problems_of(submission: Submission, problems: Mapping[str, Path], *, listed
     return found
 
 
-def touched(targets: Sequence[Target], changed: Collection[Path], config_file: Path) -> list[Target]:
+def touched(targets: Sequence[Target], changed: Set[Path], config_file: Path) -> list[Target]:
     """Those that a change can have another verdict on: of a changed file, to a changed problem, or all where the
-    configuration changed."""
-    if config_file.resolve() in changed:
+    configuration changed. Of a submodule git names the folder alone, and any file in it may have changed."""
+
+    def has_changed(file: Path) -> bool:
+        return not changed.isdisjoint({file.resolve(), *file.resolve().parents})
+
+    if has_changed(config_file.resolve()):
         return list(targets)
-    return [target for target in targets if target.submission.path in changed or target.problem in changed]
+    return [target for target in targets if has_changed(target.submission.path) or has_changed(target.problem)]
