@@ -249,6 +249,7 @@ def test_a_claim_that_is_right_holds_with_its_seed_and_a_fresh_one(tmp_path):
     assert found.stdout.count("ACCEPTED  mine") == 2 and "rmsnorm · mine · cpu · seed 7\n" in found.stdout
     assert "The verdict alone was verified: nothing was timed here." in found.stdout
     assert found.stdout.count("random 1 ") == 2 and "random 2" not in found.stdout
+    assert "Of the cases that -k 'random 1' chooses alone." in found.stdout
 
 
 def test_what_was_accepted_and_is_wrong_is_1_and_repeats(tmp_path):

@@ -607,7 +607,7 @@ def test_a_submission_that_is_a_link_is_judged_when_what_it_points_to_changes(hi
     commit(history)
     assert names(history) == []
     (history / "kernels/tiny/shared.py").write_text("import torch, math\n")
-    assert names(history) == ["shared on tiny"]
+    assert names(history) == ["link on tiny"]
 
 
 def test_a_branch_is_compared_from_where_it_parted(history):

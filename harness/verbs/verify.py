@@ -102,6 +102,7 @@ def _heading(bundle: Bundle, asked: Verification) -> list[str]:
     lines = [
         f"Claimed: {claim.submission} on {claim.problem}, {claim.device} ({model_of(claim.device, there)}): {said}; "
         f"seed {claim.seed}, {str(there.get('date', 'on an unknown day'))[:10]}, judge {there.get('judge', 'unknown')}",
+        f"Of the cases that -k '{asked.plans[0].select}' chooses alone." if asked.plans[0].select else "",
         f"Bundle {bundle.digest}",
         asked.problem_note,
     ]
