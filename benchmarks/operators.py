@@ -14,7 +14,8 @@ from harness.norms import unclassified
 
 
 def main() -> int:
-    registered = torch._C._dispatch_get_all_op_names()
+    of_torchscript = (schema.name for schema in torch._C._jit_get_all_schemas())
+    registered = [*torch._C._dispatch_get_all_op_names(), *of_torchscript]
     new = unclassified(registered)
     for name in new:
         for schema in torch._C._jit_get_schemas_for_operator(name):

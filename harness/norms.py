@@ -47,6 +47,10 @@ NORMALISATIONS = (
     "_weight_norm_interface_backward",
 )
 
+# Tensors in oneDNN's layout are what TorchScript's own normalisation takes, prim::MKLDNNLayerNorm, which never asks the
+# dispatcher.
+ONEDNNS_LAYOUT = ("to_mkldnn",)
+
 _DECOMPOSES = "decomposes to an operator that is forbidden"
 _REDUCES = "gives a norm and divides nothing by it"
 _DRAWS = "draws normal numbers"
@@ -58,7 +62,7 @@ OTHERS = {
     **dict.fromkeys(
         (
             "aten::layer_norm", "aten::group_norm", "aten::batch_norm", "aten::instance_norm", "aten::rms_norm",
-            "aten::_batch_norm_impl_index", "aten::_batch_norm_impl_index_backward",
+            "aten::_batch_norm_impl_index", "aten::_batch_norm_impl_index_backward", "aten::_no_grad_embedding_renorm_",
         ),
         _DECOMPOSES,
     ),
@@ -72,7 +76,7 @@ OTHERS = {
     **dict.fromkeys(
         (
             "aten::normal", "aten::normal_", "aten::normal_functional", "aten::log_normal", "aten::log_normal_",
-            "aten::_philox_normal", "aten::_philox_normal_", "prims::normal",
+            "aten::_philox_normal", "aten::_philox_normal_", "aten::_no_grad_normal_", "prims::normal",
         ),
         _DRAWS,
     ),
@@ -123,6 +127,9 @@ OTHERS = {
     "aten::_fused_dropout": "drops elements",
     "static_runtime::fused_equally_split": "splits",
     "static_runtime::layer_norm": "is an operator of the static runtime, which cannot be entered",
+    **dict.fromkeys(
+        ("prim::MKLDNNLayerNorm", "prim::MKLDNNLayerNorm_"), "takes tensors in oneDNN's layout, which cannot be made"
+    ),
 }  # fmt: skip
 
 _LOOKS_LIKE_ONE = re.compile(r"norm|fused|welford|standardi[sz]e|whiten")

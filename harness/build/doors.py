@@ -22,12 +22,14 @@ _PAST_THE_DISPATCHER = re.compile(
 # What inductor's code calls: kernels by C names.
 _SHIMS = re.compile(r"^aoti_torch_[a-z]+_\w")
 
-_NORMALISES = re.compile(r"(layer|batch|group|instance|rms|weight)_?norm|(?<![a-z])renorm", re.IGNORECASE)
+_NORMALISES = re.compile(
+    r"(layer|batch|group|instance|rms|weight)_?norm|(?<![a-z])renorm|dense_to_mkldnn", re.IGNORECASE
+)
 
 # TorchScript's interpreters whose operators are not the dispatcher's, and graphs that may hold a node of theirs.
 _INTERPRETERS = re.compile(
     r"\btorch::jit::(Static(Module|Runtime)|BlockRunner|ProcessedNode|parseIR|Graph::create\b|\w*StaticSubgraphs?|fuser::"
-    r"|RegisterCustom|\w*LlgaFuser|\w*Llga)|\bdnnl::(graph|impl)::|^dnnl_graph_"
+    r"|RegisterCustom|\w*LlgaFuser|\w*Llga|getOperation|getAll(Sorted)?Operators)|\bdnnl::(graph|impl)::|^dnnl_graph_"
 )
 
 # Normalisations of vendors' libraries, by their C names.

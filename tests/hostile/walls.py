@@ -123,13 +123,15 @@ def _both(*downs: Callable[[], None]) -> Callable[[], None]:
 def _all_operators_allowed() -> None:
     import msgspec
 
-    from harness.norms import NORMALISATIONS
+    from harness.norms import NORMALISATIONS, ONEDNNS_LAYOUT
     from harness.protocol.wire import Load
 
     def allowing(tell: Callable[..., None]) -> Callable[..., None]:
         def told(worker: Any, request: Any) -> None:
             if isinstance(request, Load):
-                request = msgspec.structs.replace(request, allowed_ops=[*NORMALISATIONS], forbidden_ops=[])
+                request = msgspec.structs.replace(
+                    request, allowed_ops=[*NORMALISATIONS, *ONEDNNS_LAYOUT], forbidden_ops=[]
+                )
             tell(worker, request)
 
         return told

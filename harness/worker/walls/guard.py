@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from harness.norms import NORMALISATIONS
+from harness.norms import NORMALISATIONS, ONEDNNS_LAYOUT
 from harness.protocol.testimony import Witness
 from harness.worker.walls.refusals import Refusals
 
@@ -71,6 +71,17 @@ OTHER_INTERPRETERS = (
     "parse_ir",
 )
 
+# Operators with a second one inside that never ask the dispatcher for it: who may not run that one may not run these.
+_HAVE_INSIDE = {
+    "gelu": (
+        "_addmm_activation",
+        "mkldnn::_linear_pointwise",
+        "mkldnn::_convolution_pointwise",
+        "mkldnn::_convolution_pointwise_",
+        "mkldnn::_convolution_transpose_pointwise",
+    ),
+}
+
 
 def _keep_for_ever(thing: object) -> None:
     """Never free `thing`, and leave no name through which a submission could find and undo it."""
@@ -99,13 +110,17 @@ class Guard:
         self._refusals = Refusals(witness)
         self._operators: tuple[str, ...] = ()
         # Registrations last as long as this object, which torch.library would show to whoever looks for it.
-        self._registrations = torch._C._dispatch_library("IMPL", "aten", "", __file__, 0)
+        self._registrations = {
+            namespace: torch._C._dispatch_library("IMPL", namespace, "", __file__, 0)
+            for namespace in ("aten", "mkldnn")
+        }
         allowed = set(allowed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # overriding a kernel is what this is for
-            for name in (*NORMALISATIONS, *also):
+            for name in (*NORMALISATIONS, *ONEDNNS_LAYOUT, *also):
                 if name.split(".")[0] not in allowed:
-                    self._forbid(name)
+                    for each in (name, *_HAVE_INSIDE.get(name, ())):
+                        self._forbid(each)
         self._forbid_compile()
         _keep_for_ever(self._registrations)
         del self._registrations
@@ -124,17 +139,20 @@ class Guard:
 
     def _forbid(self, name: str) -> None:
         """An overload, or all that an operator has; none where this version of torch does not have it."""
+        of, _, name = name.rpartition("::")
+        namespace = of or "aten"
         operator, _, asked = name.partition(".")
-        packet = getattr(torch.ops.aten, operator, None)
+        packet = getattr(getattr(torch.ops, namespace), operator, None)
         for overload in packet.overloads() if packet else ():
             if asked and overload != asked:
                 continue
             full = operator if overload == "default" else f"{operator}.{overload}"
-            refuse = self._refusals.of(f"aten::{full}")
-            self._operators += (f"aten::{full}",)
+            named = f"{namespace}::{full}"
+            refuse = self._refusals.of(named)
+            self._operators += (named,)
             for key in (*DENSE_KEYS, *LAYOUT_KEYS, *FOR_ALL):
-                if key in DENSE_KEYS or torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{full}", key):
-                    self._registrations.impl(full, key, refuse)
+                if key in DENSE_KEYS or torch._C._dispatch_has_kernel_for_dispatch_key(named, key):
+                    self._registrations[namespace].impl(full, key, refuse)
 
     def _forbid_compile(self) -> None:
         refuse = self._refusals.of("torch.compile")
