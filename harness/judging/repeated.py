@@ -110,19 +110,24 @@ class _Calls:
         variant = self._further.weights
         with self._said("a second model beside the first"):
             number = self._observation.construct_beside()
-        self._stage(variant, number)
+        training = bool(self._drawn.reference.differentiation) or not variant.is_same_in_evaluation
+        self._stage(variant, number, train=training)
         # What a model keeps from inference mode cannot be used outside of it: a program calls it in one of the two.
         mode: GradMode = "" if self._drawn.reference.differentiation else "inference"
-        self._judge(f"a second model with other weights{self._rows(variant)}", variant.compare, mode, variant=variant)
+        evaluates = "" if training else ", in evaluation"
+        of = f"a second model with other weights{evaluates}{self._rows(variant)}"
+        self._judge(of, variant.compare, mode, variant=variant)
         self._stage()
         self._judge("the first model, after a second was called", self._as_first)
 
     def forward_alone(self) -> None:
         """The outputs of a training step without its backward."""
         expected = self._drawn.reference.of_part(self._drawn.expected, "forward")
-        train = not self._drawn.reference.random
-        self._observation.stage("forward", expected, train=train, differentiated=False)
-        self._judge("its forward alone", lambda tensors: oracle.compare_all(tensors, expected), "no_grad")
+        reference = self._drawn.reference
+        training = not reference.random and not reference.is_same_in_evaluation(self._drawn.data)
+        self._observation.stage("forward", expected, train=training, differentiated=False)
+        on = f"its forward alone{'' if training else ', in evaluation'}"
+        self._judge(on, lambda tensors: oracle.compare_all(tensors, expected), "no_grad")
         self._stage()
 
     def require_unchanged_outputs(self) -> None:
@@ -140,12 +145,12 @@ class _Calls:
                         "that a later call writes to.",
                     )
 
-    def _stage(self, variant: Variant | None = None, model: int = 0) -> None:
-        """The case's own call, or that of `variant`, which lies beside."""
+    def _stage(self, variant: Variant | None = None, model: int = 0, *, train: bool = True) -> None:
+        """The case's own call, or that of `variant`, which lies beside; what is random is judged in evaluation."""
         reference = self._drawn.reference
         expected = variant.expected if variant else self._drawn.expected
         self._observation.stage(
-            reference.call, expected, train=not reference.random, beside=variant is not None, model=model
+            reference.call, expected, train=train and not reference.random, beside=variant is not None, model=model
         )
 
     def _judge(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -11,7 +12,7 @@ import torch
 from harness.oracle.data import Data
 from harness.oracle.differentiate import Differentiated, output_names
 from harness.oracle.error_bound import MOST_DRAWS, expect, expect_more
-from harness.oracle.outputs import Expected, Form
+from harness.oracle.outputs import Expected, Form, outputs_of
 from harness.oracle.training import Kept, kept, kept_form
 from harness.problem import Case
 from harness.problem.values import DEFAULT_TOLERANCE_FACTOR
@@ -94,6 +95,16 @@ class Reference:
     def forms_in_training(self, forms: Sequence[Form]) -> list[Form]:
         """As `in_training`, without values."""
         return [kept_form(form, self.random[i]) if i in self.random else form for i, form in enumerate(forms)]
+
+    @torch.no_grad()
+    def is_same_in_evaluation(self, data: Data) -> bool:
+        """Whether its outputs on `data` are the same to the bit in training and in evaluation. Sums whose threads end
+        in another order differ, too, and nothing is asked of a submission then."""
+        found = []
+        for trains in (True, False):
+            model = copy.deepcopy(self.model).train(trains)
+            found.append(outputs_of(model(*(t.clone(memory_format=torch.preserve_format) for t in data.inputs))))
+        return all(torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in zip(*found, strict=True))
 
     @property
     def _stores(self) -> bool:
