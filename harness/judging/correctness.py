@@ -72,7 +72,7 @@ def check_case(
     if reference.differentiation:
         backward.require_accumulation(observation, drawn.expected, seed)
     if reference.random:
-        randomness.check(observation, drawn.expected, seed, dropout.FALSE_ALARM_RATE / len(problem.cases))
+        randomness.check(observation, drawn, seed, dropout.FALSE_ALARM_RATE / len(problem.cases))
     if reference.case.gradcheck:  # last: it stages what is its own
         backward.gradcheck(runner, drawn, seed)
     comparisons, seen = runs[0]

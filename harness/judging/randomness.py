@@ -7,16 +7,19 @@ everything else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
 from harness import oracle
 from harness.errors import SubmissionError
+from harness.judging import repeated
 from harness.judging.observe import Observation, Seen, same_bits
 from harness.oracle import dropout
 from harness.oracle.data import Data
+from harness.oracle.draw import Drawn
+from harness.oracle.further import Further, Variant
 from harness.oracle.reference import Reference
 from harness.reasons import Reason
 from harness.settings import sub_seed
@@ -25,12 +28,12 @@ from harness.settings import sub_seed
 MOST_DOUBTFUL = 8
 
 
-def check(observation: Observation, expected: Sequence[oracle.Expected], seed: int, false_alarm_rate: float) -> None:
-    """Judge calls in training mode; `expected` is that of evaluation. Raises SubmissionError."""
+def check(observation: Observation, drawn: Drawn, seed: int, false_alarm_rate: float) -> None:
+    """Judge calls in training mode, the last of them on other data and on other weights. Raises SubmissionError."""
     reference = observation.reference
-    expected = reference.in_training(expected)
+    expected = reference.in_training(drawn.expected)
     observation.stage(reference.call, expected, train=True)
-    calls = _independent_calls(observation, seed)
+    calls = _independent_calls(observation, seed, keeps=drawn.further is not None)
     judge = _Masks(reference, observation.data, expected)
     for seen in calls:
         judge.compare(seen)
@@ -39,12 +42,45 @@ def check(observation: Observation, expected: Sequence[oracle.Expected], seed: i
         text = masks[0].size and dropout.unlikely(masks, p, false_alarm_rate / len(reference.random), seed)
         if text:
             raise SubmissionError(Reason.NOT_RANDOM, f"The mask of {expected[position].form.name}: {text}.")
+    if drawn.further:
+        _check_further(observation, drawn.further, seed)
+        repeated.require_unchanged(observation, calls[0], expected, "the first call in training", len(calls) + 2)
 
 
-def _independent_calls(observation: Observation, seed: int) -> list[Seen]:
-    """Calls whose masks must have nothing in common. Raises SubmissionError when a seed does not repeat its own."""
+def _check_further(observation: Observation, further: Further, seed: int) -> None:
+    """Other data in the same memory, then other weights on other data. Raises SubmissionError."""
+    observation.rewrite(further.inputs.data)
+    _judge(observation, further.inputs, seed + 2, "other data in the same memory")
+    observation.stage(
+        observation.reference.call,
+        further.weights.reference.in_training(further.weights.expected),
+        train=True,
+        beside=True,
+    )
+    observation.reweigh("in_place", beside=True)
+    _judge(observation, further.weights, seed + 3, "other weights")
+
+
+def _judge(observation: Observation, variant: Variant, seed: int, on: str) -> None:
+    """A call in training on what is staged, which is `variant`'s. Raises SubmissionError."""
+    try:
+        seen = observation.call("reverse", seed)
+        try:
+            _Masks(variant.reference, variant.data, variant.reference.in_training(variant.expected)).compare(seen)
+        except SubmissionError:  # perhaps for the smaller tolerance
+            whole = variant.reference.in_training(variant.expected_in_full)
+            _Masks(variant.reference, variant.data, whole).compare(seen)
+    except SubmissionError as error:
+        again = error.reason in (Reason.WRONG_OUTPUT, Reason.WRONG_GRADIENT)
+        reason = Reason.WRONG_WHEN_CALLED_AGAIN if again else error.reason
+        raise SubmissionError(reason, f"In training its first calls were right. On {on}: {error.message}") from error
+
+
+def _independent_calls(observation: Observation, seed: int, *, keeps: bool) -> list[Seen]:
+    """Calls whose masks must have nothing in common; the first `keeps` its outputs. Raises SubmissionError when a seed
+    does not repeat its own."""
     seeds = [sub_seed(seed, "first") % 2**31, sub_seed(seed, "second") % 2**31]
-    first = observation.call("forward", seed, seeds[0])
+    first = observation.call("forward", seed, seeds[0], keeps=keeps)
     again = observation.call("random", seed + 1, seeds[0])
     if not all(same_bits(a, b) for a, b in zip(first.tensors, again.tensors, strict=True)):
         raise SubmissionError(

@@ -60,6 +60,21 @@ def check(
     calls.require_unchanged_outputs()
 
 
+def require_unchanged(
+    observation: Observation, seen: Seen, expected: Sequence[oracle.Expected], call: str, later: int
+) -> None:
+    """Raises SubmissionError for an output of a call that is not what it was when it was returned, so many calls
+    `later`."""
+    for before, now, wanted in zip(seen.tensors, observation.read(seen.ran), expected, strict=False):
+        if not same_bits(before, now):
+            raise SubmissionError(
+                Reason.OUTPUT_CHANGED,
+                f"An output changed after it was returned: {int((before != now).sum()):,} of {before.numel():,} "
+                f"elements of {wanted.form.name} of {call} were others after {later} more calls. Return a new tensor "
+                "from each call, and never a buffer that a later call writes to.",
+            )
+
+
 class _Calls:
     """Calls of one case after its first, each judged."""
 
@@ -131,19 +146,8 @@ class _Calls:
         self._stage()
 
     def require_unchanged_outputs(self) -> None:
-        """Every output is what it was when it was returned."""
         for number, seen in self._kept:
-            for before, now, wanted in zip(
-                seen.tensors, self._observation.read(seen.ran), self._drawn.expected, strict=False
-            ):
-                if not same_bits(before, now):
-                    raise SubmissionError(
-                        Reason.OUTPUT_CHANGED,
-                        f"An output changed after it was returned: {int((before != now).sum()):,} of "
-                        f"{before.numel():,} elements of {wanted.form.name} of call {number} were others after "
-                        f"{self._number - number} more calls. Return a new tensor from each call, and never a buffer "
-                        "that a later call writes to.",
-                    )
+            require_unchanged(self._observation, seen, self._drawn.expected, f"call {number}", self._number - number)
 
     def _stage(self, variant: Variant | None = None, model: int = 0, *, train: bool = True) -> None:
         """The case's own call, or that of `variant`, which lies beside; what is random is judged in evaluation."""

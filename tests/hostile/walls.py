@@ -87,6 +87,7 @@ def _any_masks() -> None:
 def _no_more_calls() -> None:
     """What was right in its first call is right."""
     put("harness.judging.repeated:check", nothing)
+    put("harness.judging.randomness:_check_further", nothing)
 
 
 def _no_form() -> None:
