@@ -16,7 +16,7 @@ from harness.oracle.form import check_form, check_strides
 from harness.oracle.further import Variant
 from harness.oracle.reference import Reference
 from harness.protocol.replies import as_error
-from harness.protocol.wire import GradMode, Ran, Reweighing, Run, TensorRef
+from harness.protocol.wire import Differentiation, GradMode, Ran, Reweighing, Run, TensorRef
 from harness.reasons import Reason
 
 _Placed = list[tuple[torch.Tensor, str]]
@@ -80,14 +80,16 @@ class Observation:
         beside: bool = False,
         model: int = 0,
         differentiated: bool = True,
+        partial: Differentiation | None = None,
     ) -> None:
         """What calls do from now on (see wire.Stage), and what must come out. With `beside` on the other inputs;
-        without `differentiated` nothing is prepared for a backward. Raises SubmissionError."""
+        without `differentiated` nothing is prepared for a backward, and with `partial` only that. Raises
+        SubmissionError."""
         self._forms = [e.form for e in expected]
         self._buffer = self._other if beside else self._own
         self._given_count = len(self.data.given if differentiated else self.data.inputs)
         refs = self._buffer.refs[: self._given_count]
-        wanted = self.reference.differentiation if differentiated else None
+        wanted = (partial or self.reference.differentiation) if differentiated else None
         self.runner.stage([refs], self._forms, call, wanted, train, self.reference.case.constants, model)
 
     def rewrite(self, data: Data) -> None:

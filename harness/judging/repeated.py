@@ -20,7 +20,7 @@ from harness.errors import SubmissionError
 from harness.judging.observe import Observation, Seen, same_bits
 from harness.oracle.draw import Drawn
 from harness.oracle.further import Variant
-from harness.protocol.wire import GradMode, Reweighing
+from harness.protocol.wire import Differentiation, GradMode, Reweighing
 from harness.reasons import Reason
 from harness.settings import sub_seed
 
@@ -57,6 +57,7 @@ def check(
         getattr(calls, step)()
     if drawn.reference.differentiation:
         calls.forward_alone()
+        calls.fewer_gradients(drawn.reference.differentiation)
     calls.require_unchanged_outputs()
 
 
@@ -145,6 +146,28 @@ class _Calls:
         self._judge(on, lambda tensors: oracle.compare_all(tensors, expected), "no_grad")
         self._stage()
 
+    def fewer_gradients(self, whole: Differentiation) -> None:
+        """A step of which some inputs or parameters need no gradient, as where a network begins or layers are
+        frozen."""
+        leaves: list[int | str] = [*whole.inputs, *whole.parameters]
+        if len(leaves) < 2:
+            return
+        needed = set(self._chance.sample(leaves, self._chance.randrange(1, len(leaves))))
+        partial = Differentiation(
+            outputs=whole.outputs,
+            inputs=[i for i in whole.inputs if i in needed],
+            parameters=[name for name in whole.parameters if name in needed],
+            frozen=[name for name in whole.parameters if name not in needed],
+        )
+        reference, whole_step = self._drawn.reference, self._drawn.expected
+        gradients = zip(leaves, reference.of_part(whole_step, "backward"), strict=True)
+        expected = [*reference.of_part(whole_step, "forward"), *(e for leaf, e in gradients if leaf in needed)]
+        self._observation.stage("step", expected, train=not reference.random, partial=partial)
+        without = ", ".join(f"input {leaf}" if isinstance(leaf, int) else leaf for leaf in leaves if leaf not in needed)
+        on = f"its first data, where no gradient is needed of {without}"
+        self._judge(on, lambda tensors: oracle.compare_all(tensors, expected), keeps=False)
+        self._stage()
+
     def require_unchanged_outputs(self) -> None:
         for number, seen in self._kept:
             require_unchanged(self._observation, seen, self._drawn.expected, f"call {number}", self._number - number)
@@ -187,7 +210,8 @@ class _Calls:
 
     def _cause(self, seen: Seen, variant: Variant | None) -> str:
         """What a wrong result is, where it is known."""
-        if all(same_bits(a, b) for a, b in zip(self._first.tensors, seen.tensors, strict=True)):
+        whole = len(seen.tensors) == len(self._first.tensors)
+        if whole and all(same_bits(a, b) for a, b in zip(self._first.tensors, seen.tensors, strict=True)):
             return "it gave the first call's result. "
         if variant and self._has_other_weights(variant):
             stale = replace(variant, reference=replace(variant.reference, model=self._drawn.reference.model))

@@ -181,6 +181,8 @@ class Differentiation(Struct, frozen=True):
     outputs: list[int]
     inputs: list[int]
     parameters: list[str]
+    frozen: list[str] = []
+    """Other parameters, which need no gradient meanwhile."""
 
 
 class Stage(Struct, frozen=True, tag="stage"):

@@ -53,6 +53,7 @@ class Staged:
         self._built: list[_Built] = []
         self._places: dict[str, str] = {}
         self._training: Training | None = None
+        self._frozen: list[torch.Tensor] = []
         self._staged: Stage | None = None
         self.model: torch.nn.Module | None = None
         self.call: Call | None = None
@@ -116,11 +117,21 @@ class Staged:
         self.model, self._places = self._built[request.model].model, self._built[request.model].places
         self._staged = request
         self.model.train(request.train)
+        self._freeze(request.differentiation.frozen if request.differentiation else [])
         self.gradients = request.differentiation is not None and not self._implementation.is_null_kernel
         self._training = None
         self.call = self._make_call(self.model, request)
         self._memory.synchronize()
         return Done()
+
+    def _freeze(self, names: Sequence[str]) -> None:
+        """Have these parameters of the reference need no gradient, and those that were frozen before need one again."""
+        for parameter in self._frozen:
+            parameter.requires_grad_(True)
+        assert self.model is not None
+        own = dict(self.model.named_parameters())
+        places = _under(self.model, self._places)
+        self._frozen = [own[places[name]].requires_grad_(False) for name in names if places.get(name) in own]
 
     def _make_call(self, model: torch.nn.Module, request: Stage) -> Call:
         constants = decode_constants(request.constants)
@@ -172,6 +183,7 @@ class Staged:
         self._staged = None
         self.call = None
         self._training = None
+        self._frozen = []
         self.outputs = []
         self.kept = []
         self.buffers = []
