@@ -21,6 +21,7 @@ from harness.paths import PROBLEMS, ROOT
 from harness.problem import load_problem
 from harness.protocol.wire import OutputRef
 from harness.timing.part import Part
+from tests.helpers import run_eval
 
 PROBLEM = load_problem(PROBLEMS / "layernorm.py", random_seed=1)
 CPU = torch.device("cpu")
@@ -508,6 +509,21 @@ def test_a_reference_that_draws_random_numbers_is_refused_where_they_show(comput
     refused = pytest.raises(UsageError, match=r"draws random numbers in case 'a': .* in RANDOM \(docs/problems\.md\)")
     with refused if is_random else contextlib.nullcontext():
         draw_case(problem, problem.cases[0], HostDevice("cpu", MemoryFile()), seed=1)
+
+
+@pytest.mark.parametrize(
+    ("computes", "said"),
+    [
+        ("torch.fft.rfft(x)", "complex numbers, which are not compared"),
+        ("x[x > 0]", "Outputs whose shape depends on values cannot be judged."),
+    ],
+)
+def test_outputs_that_cannot_be_compared_are_the_problems_fault(computes, said, tmp_path):
+    text = f"import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return {computes}\n"
+    (tmp_path / "odd.py").write_text(f"{text}\nCASES = [dict(name='a', shapes=[(64, 8)])]\n")
+    (tmp_path / "mine.py").write_text(text.replace("Model", "ModelNew"))
+    run = run_eval(tmp_path / "mine.py", "--problem", tmp_path / "odd.py")
+    assert (run.code, said in run.stderr, "Traceback" in run.stderr) == (2, True, False), run.stderr
 
 
 def test_a_reference_that_fails_is_told_with_its_line(tmp_path):

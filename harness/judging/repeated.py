@@ -16,7 +16,7 @@ import torch
 
 from harness import oracle
 from harness.diagnosis import Evidence, OnWrong
-from harness.errors import SubmissionError
+from harness.errors import SubmissionError, UsageError
 from harness.judging.observe import Observation, Seen, same_bits
 from harness.oracle.draw import Drawn
 from harness.oracle.further import Variant
@@ -97,10 +97,17 @@ class _Calls:
         self._judge("its first data again", self._as_first, keeps=False)
 
     def data(self) -> None:
-        """Other data in the same memory, then the first again."""
+        """Other data in the same memory, then the first again. Raises UsageError for a reference whose outputs have
+        other shapes then: no form is known of what a submission has to return."""
         assert self._further is not None
-        self._observation.rewrite(self._further.inputs.data)
         variant = self._further.inputs
+        shapes, others = ([e.form.shape for e in of] for of in (self._drawn.expected, variant.expected))
+        if shapes != others:
+            raise UsageError(
+                f"The reference's outputs have the shapes {shapes} in case '{self._drawn.reference.case.name}', and "
+                f"{others} on other data of the same form. Outputs whose shape depends on values cannot be judged."
+            )
+        self._observation.rewrite(variant.data)
         self._judge("other data in the same memory", variant.compare, variant=variant)
         self._observation.rewrite(self._drawn.data)
         self._judge("its first data again", self._as_first)

@@ -59,6 +59,8 @@ def outputs_of(result: object) -> list[torch.Tensor]:
     for value in result if isinstance(result, tuple | list) else [result]:
         if not isinstance(value, torch.Tensor):
             raise TypeError(f"the reference returned {a_type(value)}; tensors are expected")
+        if value.is_complex():
+            raise TypeError("the reference returned complex numbers, which are not compared; see torch.view_as_real")
         tensors.append(value)
     return tensors
 
