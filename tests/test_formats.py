@@ -23,7 +23,7 @@ from harness.report.lines import read_line
 from harness.report.tables import Column
 from harness.report.times import named
 from harness.report.view import View
-from harness.verdict import Baseline
+from harness.verdict import Baseline, Build
 from tests.helpers import ROOT, run_eval
 from tests.sample_results import FAST, NOISY, RESULTS, UNTIMED, WRONG, passed, ratio_of, timing
 from tests.sample_results import times as times_of
@@ -161,6 +161,18 @@ def test_what_a_run_had_from_its_store_is_not_imported_again(tmp_path):
     lines = tmp_path / "lines.jsonl"
     lines.write_text(rendered("jsonl", of(kept, WRONG)))
     assert imported(lines, tmp_path / "there.db").startswith("1 new, 0 known before, 0 refused. 1 left out")
+
+
+@pytest.mark.parametrize(
+    ("device", "checked", "built", "said"),
+    [("emulator", False, True, True), ("emulator", True, True, False), ("cuda", False, True, False),
+     ("emulator", False, False, False)],
+)  # fmt: skip
+def test_what_was_accepted_without_detectors_is_said_to_be(device, checked, built, said):
+    build = Build(seconds=1.0, cached=False) if built else None
+    kernel = msgspec.structs.replace(UNTIMED, device=device, build=build)
+    page = formats.find("terminal").render(of(kernel), View(width=200, checked=checked))
+    assert ("without its detectors, a race may not show; --check also looks for races" in page) == said
 
 
 # ---------------------------------------------------------------------- asking

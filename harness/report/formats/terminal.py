@@ -24,6 +24,8 @@ from harness.verdict import Accepted, CasePassed, Errored, Evaluation, Rejected,
 # Reasons that the emulator's detectors name the place of, where they have not been asked yet.
 HINTED = {Reason.CRASHED, Reason.OUT_OF_BOUNDS}
 
+UNDETECTED = "on the emulator without its detectors, a race may not show"
+
 HINT = "--check also looks for races, barriers left out and uninitialised reads"
 
 
@@ -47,6 +49,7 @@ def render(results: Results, view: View) -> str:
             _print_rankings(console, results.evaluations)
         _print_isolation(console, results, view.verbose)
         _print_unwatched(console, results)
+        _print_undetected(console, results, view)
     return page.getvalue()
 
 
@@ -97,6 +100,13 @@ def _print_unwatched(console: Console, results: Results) -> None:
     why = results.environment.get("unwatched")
     if why and any(evaluation.device == "cuda" and timed_of(evaluation.cases) for evaluation in results.evaluations):
         print_paragraph(console, Text(), why, "dim")
+
+
+def _print_undetected(console: Console, results: Results, view: View) -> None:
+    """What nobody has looked for in kernels that were accepted on the emulator."""
+    on_emulator = (e for e in results.evaluations if e.device == "emulator" and isinstance(e, Accepted) and e.build)
+    if not view.checked and any(not evaluation.kept_from for evaluation in on_emulator):
+        print_paragraph(console, Text(), f"{UNDETECTED}; {HINT}", "dim")
 
 
 def verdict_line(evaluation: Evaluation, *, names_problem: bool = False) -> Text:
