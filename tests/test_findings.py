@@ -1,6 +1,7 @@
 """What the report says of a defect that the emulator saw, and where it says that it was."""
 
 import re
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -167,7 +168,7 @@ def test_all_cases_together_have_a_limit_and_those_that_were_judged_are_kept(mon
     """A second passes at each case; ten limits of a call are 2.5 of them."""
     seconds = iter(range(100))
     monkeypatch.setattr(correctness.time, "monotonic", lambda: float(next(seconds)))
-    judging = correctness.Correctness(Mock(), Mock(), Mock(), Mock(), Settings(seed=1, timeout_s=0.25))
+    judging = correctness.Correctness(Mock(), Mock(path=Path("p.py")), Mock(), Mock(), Settings(seed=1, timeout_s=0.25))
     monkeypatch.setattr(judging, "_judge", lambda _runner, case: case.name)
     monkeypatch.setattr(judging, "_not_run", lambda case, message: f"{case.name}: {message}")
     living = Mock(worker=Mock(has_ended=False))
