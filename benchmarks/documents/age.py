@@ -77,6 +77,11 @@ VERDICTS = (
         "six ways past the dispatcher were closed, and masks of dropout were tested at more distances",
     ),
     Change("2026-11-27T18:01:00+00:00", "masks of two calls were compared at every shift"),
+    Change(
+        "2026-11-27T22:02:00+00:00",
+        "models were called in evaluation, random ones in training on other data, and steps with fewer gradients; two "
+        "more ways past the dispatcher were closed",
+    ),
 )
 # What moves how long builds and evaluations take.
 KEYSTREAM = Change(

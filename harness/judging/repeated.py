@@ -133,23 +133,23 @@ class _Calls:
         variant = self._further.weights
         with self._said("a second model beside the first"):
             number = self._observation.construct_beside()
-        training = bool(self._drawn.reference.differentiation) or not variant.is_same_in_evaluation
-        self._stage(variant, number, train=training)
+        differentiated = bool(self._drawn.reference.differentiation)
+        evaluates = not differentiated and variant.reference.holds_in_evaluation(variant.data)
+        self._stage(variant, number, train=not evaluates)
         # What a model keeps from inference mode cannot be used outside of it: a program calls it in one of the two.
-        mode: GradMode = "" if self._drawn.reference.differentiation else "inference"
-        evaluates = "" if training else ", in evaluation"
-        of = f"a second model with other weights{evaluates}{self._rows(variant)}"
+        mode: GradMode = "" if differentiated else "inference"
+        of = f"a second model with other weights{_EVALUATES * evaluates}{self._rows(variant)}"
         self._judge(of, variant.compare, mode, variant=variant)
         self._stage()
         self._judge("the first model, after a second was called", self._as_first)
 
     def forward_alone(self) -> None:
         """The outputs of a training step without its backward."""
-        expected = self._drawn.reference.of_part(self._drawn.expected, "forward")
         reference = self._drawn.reference
-        training = not reference.random and not reference.is_same_in_evaluation(self._drawn.data)
-        self._observation.stage("forward", expected, train=training, differentiated=False)
-        on = f"its forward alone{'' if training else ', in evaluation'}"
+        expected = reference.of_part(self._drawn.expected, "forward")
+        evaluates = reference.holds_in_evaluation(self._drawn.data)
+        self._observation.stage("forward", expected, train=not evaluates, differentiated=False)
+        on = f"its forward alone{_EVALUATES * evaluates}"
         self._judge(on, lambda tensors: oracle.compare_all(tensors, expected), "no_grad")
         self._stage()
 
@@ -260,6 +260,8 @@ _MODES: dict[GradMode, str] = {
     "no_grad": ", under no_grad",
     "inference": ", in inference mode",
 }
+
+_EVALUATES = ", in evaluation"
 
 _WAYS: dict[Reweighing, str] = {"load_state_dict": "by load_state_dict", "in_place": "in place"}
 

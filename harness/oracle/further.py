@@ -40,10 +40,6 @@ class Variant:
         """With the tolerance of a single perturbation, which costs a fraction and is no larger than the whole."""
         return self.known or self.reference.expect(self.data, self.seed, draws=1)
 
-    @cached_property
-    def is_same_in_evaluation(self) -> bool:
-        return self.reference.is_same_in_evaluation(self.data)
-
     def compare(self, tensors: Sequence[torch.Tensor]) -> list[Comparison]:
         """Each result with what it should be. What is within the smaller tolerance is within the whole one."""
         found = compare_all(tensors, self.expected)

@@ -128,6 +128,9 @@ class Staged:
         """Have these parameters of the reference need no gradient, and those that were frozen before need one again."""
         for parameter in self._frozen:
             parameter.requires_grad_(True)
+        self._frozen = []
+        if not names:
+            return
         assert self.model is not None
         own = dict(self.model.named_parameters())
         places = _under(self.model, self._places)
