@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -265,6 +266,36 @@ def test_holdings_are_limited(monkeypatch):
             holdings.check(sleeping.family)
     home.remove()
     assert not home.path.exists()
+
+
+MAKES_HOMES = """
+import sys
+from harness.isolation.home import Home
+homes = [Home(), Home()]
+print(*(home.path.name for home in homes), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_folders_of_a_judge_that_was_killed_are_removed_and_those_of_one_that_lives_are_not(tmp_path, monkeypatch):
+    """After an hour, since a folder that nobody holds yet may have been made in this moment."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    judges = [
+        subprocess.Popen(
+            [sys.executable, "-c", MAKES_HOMES], cwd=ROOT, env=os.environ | {"TMPDIR": str(tmp_path)},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    killed, living = ([tmp_path / name for name in judge.stdout.readline().split()] for judge in judges)
+    judges[0].kill()
+    judges[0].wait()
+    for path in (killed[0], *living):
+        os.utime(path, (0, 0))
+    home = Home()
+    assert {*tmp_path.iterdir()} == {killed[1], *living, home.path}
+    home.remove()
+    judges[1].communicate("")
 
 
 def test_what_a_worker_printed_last_is_the_error_and_not_torchs_advice():

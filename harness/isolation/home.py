@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import functools
 import os
 import subprocess
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from harness.isolation import builds
@@ -15,6 +20,11 @@ OUTPUT_TAIL_BYTES = 4000
 
 # What a worker printed is passed on up to here, its end: a submission may print gigabytes.
 PRINTED_BYTES = 1 << 20
+
+_PREFIX = "kernelgate-worker-"
+
+# A folder that nobody holds may be one that is just being made; one of this age is of a judge that was killed.
+ABANDONED_S = 3600.0
 
 # What torch prints below every error of CUDA's. The error stands above.
 _ADVICE = (
@@ -30,7 +40,12 @@ class Home:
 
     def __init__(self) -> None:
         """Raises HarnessError when the disk has too little room."""
-        self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix="kernelgate-", dir=disk.temporary_folder())))
+        folder = disk.temporary_folder()
+        _remove_abandoned(folder)
+        self.path = Path(os.path.realpath(tempfile.mkdtemp(prefix=_PREFIX, dir=folder)))
+        self._held = contextlib.ExitStack()
+        with contextlib.suppress(OSError):  # a file system without locks: nobody removes what cannot be held
+            self._held.enter_context(_holding(self.path))
         self.log = os.open(self.path / "output", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         """What the worker prints. The file stays open: a submission can put something else under its name."""
         self._printed_at_the_end: tuple[int, bytes] = (0, b"")
@@ -127,12 +142,36 @@ class Home:
             printed = self.printed_since(0)
             self._printed_at_the_end = (self.printed_bytes() - len(printed), printed)
             os.close(self.log)
+            self._held.close()
         self.log = -1
         _remove(self.path)
 
     def _folder(self, name: str) -> str:
         (self.path / name).mkdir(exist_ok=True)
         return str(self.path / name)
+
+
+@functools.cache
+def _remove_abandoned(folder: Path) -> None:
+    """Once in a process: remove this user's homes in `folder` whose judge was killed. A judge that lives holds its
+    own."""
+    for home in folder.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):  # gone meanwhile, held, or no folder
+            about = home.lstat()
+            if about.st_uid == os.geteuid() and time.time() - about.st_mtime > ABANDONED_S:
+                with _holding(home):
+                    _remove(home)
+
+
+@contextlib.contextmanager
+def _holding(home: Path) -> Iterator[None]:
+    """Raises OSError where it cannot be locked, as when another process holds it."""
+    opened = os.open(home, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(opened)
 
 
 def _remove(folder: Path) -> None:
