@@ -15,7 +15,7 @@ import pytest
 
 from harness import options
 from harness.errors import UsageError
-from harness.notes import BaselineEnded, BaselineLeftOut
+from harness.notes import SUBMISSION, BaselineEnded, BaselineLeftOut, TooNoisyToRank
 from harness.records import KernelCounts
 from harness.report import files, formats, words
 from harness.report.formats import json as results_json
@@ -78,6 +78,20 @@ def test_only_colours_are_controls_in_a_colored_report():
     stripped = "".join(part.partition("m")[2] if i else part for i, part in enumerate(colored.split("\x1b[")))
     assert stripped == plain
     assert all(line.isprintable() for line in plain.splitlines())
+
+
+def test_cases_that_are_too_noisy_share_a_sentence():
+    """It names the first and counts the others, with the farthest that an interval reaches; a single case has its own,
+    and so has the speedup over all of them."""
+    left_out = BaselineLeftOut(baseline="compile", why="It cannot be.")
+    whole = TooNoisyToRank(reaches={"eager": 0.4})
+    of_cases = [
+        TooNoisyToRank(case=name, reaches={SUBMISSION: reach}) for name, reach in zip("abcd", (2, 3, 1, 1), strict=True)
+    ]
+    first, second, last = words.as_sentences([of_cases[0], left_out, *of_cases[1:], whole])
+    assert first.startswith("'a', 'b' and 2 more: too noisy to rank: ") and "reaches up to 300%." in first
+    assert [second, last] == [words.sentence(left_out), words.sentence(whole)]
+    assert [*words.as_sentences(of_cases[:1])] == [words.sentence(of_cases[0])]
 
 
 def test_an_unknown_format_is_answered_with_those_that_there_are():

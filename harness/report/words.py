@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from harness import notes
 from harness.notes import Note
@@ -25,9 +25,22 @@ CLOCK_LIMITS = {
 }
 
 
+AGAIN = "Run it again on a quiet machine, or with --thorough."
+
+
 def unfinished(results: Results) -> str:
     """How many of what was asked for a run that was stopped has no word on."""
     return f"{results.unfinished} of {len(results.evaluations) + results.unfinished} were not judged."
+
+
+def as_sentences(found: Sequence[Note]) -> Iterator[str]:
+    """What notes say to people. Cases that are too noisy to rank share one sentence, where the first of them stands."""
+    noisy = [note for note in found if isinstance(note, notes.TooNoisyToRank) and note.case]
+    for note in found:
+        if note not in noisy:
+            yield sentence(note)
+        elif note is noisy[0]:
+            yield _all_too_noisy(noisy)
 
 
 def sentence(note: Note) -> str:
@@ -120,7 +133,24 @@ def _too_noisy(note: notes.TooNoisyToRank) -> str:
     wide = [f"that of {_measured(name, note.case)} reaches {reach:.0%}" for name, reach in note.reaches.items()]
     return (
         f"{_where(note)}too noisy to rank: 95% intervals may reach {KNOWN_WITHIN:.0%} to either side, and "
-        f"{', '.join(wide)}. Run it again on a quiet machine, or with --thorough."
+        f"{', '.join(wide)}. {AGAIN}"
+    )
+
+
+def _all_too_noisy(found: Sequence[notes.TooNoisyToRank]) -> str:
+    """As `_too_noisy`, of one case or more, with the farthest that each interval reaches."""
+    if len(found) == 1:
+        return _too_noisy(found[0])
+    reaches: dict[str, float] = {}
+    for note in found:
+        for name, reach in note.reaches.items():
+            reaches[name] = max(reach, reaches.get(name, reach))
+    named, more = [f"'{note.case}'" for note in found[:2]], len(found) - 2
+    which = f"{', '.join(named)} and {more} more" if more else " and ".join(named)
+    wide = [f"that of {_measured(name, found[0].case)} reaches up to {reach:.0%}" for name, reach in reaches.items()]
+    return (
+        f"{which}: too noisy to rank: 95% intervals may reach {KNOWN_WITHIN:.0%} to either side, and "
+        f"{', '.join(wide)}. {AGAIN}"
     )
 
 

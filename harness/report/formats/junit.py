@@ -15,7 +15,7 @@ from harness.gate.values import Broken, Outcome
 from harness.report.figures import duration, over_eager
 from harness.report.verdicts import accepted_summary
 from harness.report.view import View
-from harness.report.words import sentence
+from harness.report.words import as_sentences
 from harness.verdict import Accepted, Case, CaseFailed, CaseNotRun, CasePassed, Errored, Evaluation, Results, status_of
 
 # What a test is called that is none of a case: of a submission that was not built, and of rules about all cases.
@@ -44,7 +44,7 @@ def _suite(evaluation: Evaluation, view: View) -> Element:
     if not isinstance(evaluation, Accepted) and not any(isinstance(case, CaseFailed) for case in evaluation.cases):
         tests.append(_refused(evaluation, name))
     said = [accepted_summary(evaluation)] if isinstance(evaluation, Accepted) else [evaluation.message]
-    said += [sentence(note) for note in evaluation.notes]
+    said += as_sentences(evaluation.notes)
     facts = {"status": status_of(evaluation), "seed": evaluation.seed, "source": evaluation.source_sha256}
     facts |= {"speedup over eager": over_eager(evaluation)} if isinstance(evaluation, Accepted) else {}
     suite = _made_of(name, tests, {key: str(value) for key, value in facts.items()}, "\n".join(said))

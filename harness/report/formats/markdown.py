@@ -21,7 +21,7 @@ from harness.report.tables import Column
 from harness.report.times import SHOWN_DIGITS
 from harness.report.verdicts import accepted_summary, cause_of, frame_of
 from harness.report.view import View
-from harness.report.words import sentence, unfinished
+from harness.report.words import as_sentences, unfinished
 from harness.verdict import Accepted, Errored, Evaluation, Rejected, Results, status_of
 
 LEGEND = "Times are medians of one call; ± is their 95% interval, \\~ no difference."
@@ -72,7 +72,7 @@ def _one(evaluation: Evaluation, view: View) -> Iterator[str]:
     yield from _cases(evaluation, view)
     yield f"Seed {evaluation.seed}, source {escaped(evaluation.source_sha256[:SHOWN_DIGITS])}."
     if evaluation.notes:
-        yield "\n".join(f"- {escaped(sentence(note))}" for note in evaluation.notes)
+        yield "\n".join(f"- {escaped(text)}" for text in as_sentences(evaluation.notes))
 
 
 def _verdict(evaluation: Evaluation) -> str:

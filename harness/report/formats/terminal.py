@@ -18,7 +18,7 @@ from harness.report.ranking import ranking, rivals_of
 from harness.report.tables import print_columns
 from harness.report.verdicts import STATUS_STYLE, accepted_summary, named_in_message
 from harness.report.view import View
-from harness.report.words import conditions, sentence, unfinished
+from harness.report.words import as_sentences, conditions, unfinished
 from harness.verdict import Accepted, CasePassed, Errored, Evaluation, Rejected, Results, status_of
 
 # Reasons that the emulator's detectors name the place of, where they have not been asked yet.
@@ -69,8 +69,8 @@ def _print_evaluation(console: Console, evaluation: Evaluation, view: View, *, a
 def _print_refused(console: Console, evaluation: Rejected | Errored, view: View) -> None:
     """The verdict first: who has made a mistake reads what it is, and the rest where that is not enough."""
     print_failure(console, evaluation)
-    for note in evaluation.notes:
-        print_paragraph(console, Text(INDENT), f"note: {sentence(note)}")
+    for text in as_sentences(evaluation.notes):
+        print_paragraph(console, Text(INDENT), f"note: {text}")
     if repeat := repeat_of(evaluation):
         console.print(Text(f"  repeat: {repeat}", style="cyan"), soft_wrap=True)
     if not view.checked and _was_not_looked_at(evaluation):
@@ -137,8 +137,8 @@ def _print_verdict(console: Console, evaluation: Evaluation, *, names_problem: b
 
 
 def _print_notes(console: Console, evaluation: Evaluation) -> None:
-    for note in evaluation.notes:
-        print_paragraph(console, Text(INDENT), f"note: {sentence(note)}", "dim")
+    for text in as_sentences(evaluation.notes):
+        print_paragraph(console, Text(INDENT), f"note: {text}", "dim")
 
 
 def _was_not_looked_at(evaluation: Evaluation) -> bool:

@@ -22,7 +22,7 @@ from harness.report.site.table import Cell, Heading, Row, Table, without_empty
 from harness.report.site.texts import named, shortened
 from harness.report.times import SHOWN_DIGITS
 from harness.report.verdicts import cause_of
-from harness.report.words import conditions, sentence
+from harness.report.words import as_sentences, conditions
 from harness.store import Glance, Stored
 from harness.timed import timings_of
 from harness.verdict import CaseFailed, CasePassed, Evaluation, status_of
@@ -100,7 +100,7 @@ def submission_page(
         problem_href=f"../problems/{names.problem_key(subject.problem)}.html",
         failure=cause_of(evaluation),
         message=_several_lines(evaluation),
-        notes=[shortened(sentence(note), MOST_NOTE_CHARACTERS) for note in evaluation.notes[:MOST_NOTES]],
+        notes=[shortened(text, MOST_NOTE_CHARACTERS) for text in as_sentences(evaluation.notes[:MOST_NOTES])],
         notes_left_out=max(0, len(evaluation.notes) - MOST_NOTES),
         times=cases.times_table(timed) if timed else None,
         verdicts=cases.verdicts_table(evaluation.cases),
