@@ -185,7 +185,7 @@ class Judge:
             return _refusal(correctness.not_judged, common)
         if correctness.out_of_time:
             return _refusal(_out_of_time(correctness.results, self._settings.verdict_s), common)
-        if not common["build"] and not submission.gpu_language:
+        if not common["build"] and not submission.builds and not submission.gpu_language:  # some build in __init__
             common["notes"].append(NoKernel())
         if not self._contest:
             return verdict.Accepted(**common, not_timed=_why_not_timed(self._settings, self._device))

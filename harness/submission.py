@@ -24,16 +24,21 @@ LANGUAGES = {"triton": "Triton", "cutlass": "CuTe DSL", "tilelang": "TileLang", 
 @dataclass(frozen=True)
 class Submission:
     """`name` is how reports call it. What it needs is read from its source: `uses_cuda` that it speaks of CUDA,
-    `is_host_code` that it builds C++ without CUDA, `gpu_language` the language of kernels that only a GPU runs.
+    `builds` that it calls load_inline, `gpu_language` the language of kernels that only a GPU runs.
     `also_for` names the problems that it is judged on beside its folder's: its `ALSO_FOR`."""
 
     name: str
     path: Path
     sha256: str
     uses_cuda: bool
-    is_host_code: bool = False
+    builds: bool = False
     gpu_language: str = ""
     also_for: tuple[str, ...] = ()
+
+    @property
+    def is_host_code(self) -> bool:
+        """Whether it builds C++ without CUDA."""
+        return self.builds and not self.uses_cuda
 
 
 def read_submission(path: Path) -> Submission:
@@ -65,13 +70,12 @@ def _needs(path: Path, source: bytes) -> dict[str, Any]:
     """What Submission says of a source."""
     nodes = _nodes(source)
     if nodes is None:
-        return {"uses_cuda": b"cuda" in source}
-    uses_cuda = _uses_cuda(nodes)
+        return {"uses_cuda": b"cuda" in source, "builds": b"load_inline" in source}
     imported = {name.partition(".")[0] for node in nodes for name in _imported(node)}
     languages = [LANGUAGES[name] for name in LANGUAGES if name in imported]
     return {
-        "uses_cuda": uses_cuda,
-        "is_host_code": not uses_cuda and any(_builds(node) for node in nodes),
+        "uses_cuda": _uses_cuda(nodes),
+        "builds": any(_builds(node) for node in nodes),
         "gpu_language": languages[0] if languages else "",
         "also_for": _also_for(path, nodes[0], source),
     }

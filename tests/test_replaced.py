@@ -70,3 +70,51 @@ def test_a_normalisation_that_was_left_alone(first, more, verdict, tmp_path):
     assert noted == ([["native_layer_norm"]] if verdict[0] == "accepted" else [])
     if noted:
         assert "Submissions may call native_layer_norm" in " ".join(evaluation["notes"])
+
+
+IN_INIT = """
+import torch
+import torch.utils.cpp_extension as extensions
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        {builds}
+
+    def forward(self, x):
+        return {forward}
+"""
+TEXT = "at::Tensor twice(at::Tensor x) { return x + x; }"
+BUILDS = f'self.own = extensions.load_inline("own", "{TEXT}", functions=["twice"])'
+TWICE = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+
+def get_init_inputs():
+    return []
+
+
+def get_inputs():
+    return [torch.randn(12)]
+"""
+
+
+@pytest.mark.parametrize(
+    ("builds", "forward", "has_none"),
+    [("pass", "x + x", True), (BUILDS, "self.own.twice(x)", False)],
+    ids=["none", "built in __init__"],
+)
+def test_a_submission_without_a_kernel_is_noted(builds, forward, has_none, tmp_path):
+    problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
+    problem.write_text(TWICE)
+    submission.write_text(IN_INIT.format(builds=builds, forward=forward))
+    run = run_eval(submission, "--problem", problem, "--no-timing", "--timeout", 300)  # it builds in a call
+    (evaluation,) = run.results["evaluations"]
+    assert evaluation["status"] == "accepted", evaluation["message"]
+    assert any(note["note"] == "no_kernel" for note in evaluation["noted"]) is has_none
