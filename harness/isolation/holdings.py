@@ -51,7 +51,8 @@ class Holdings:
 
     def _check_memory(self, members: list[int]) -> None:
         there = memory.smallest()
-        limit, in_files = memory.worker_limit(there.total), there.shared - self._shared_at_start
+        limit = memory.worker_limit(there.total)
+        in_files = max(there.shared - self._shared_at_start, 0)  # others may have let go of theirs meanwhile
         if processes.resident_bytes(members) + in_files > limit:  # what is cheap to know
             self._check_what_is_its_own(members, in_files, limit)
         if memory.is_scarce():
