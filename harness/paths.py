@@ -13,9 +13,22 @@ PROBLEMS = ROOT / "problems"
 SUBMISSIONS = ROOT / "submissions"
 
 
+def problem_called(name: str) -> Path:
+    """The problem of that name in problems/ where the program was started, or else of those that ship. It may not be
+    there."""
+    own = Path.cwd() / "problems" / f"{name}.py"
+    return own if own.is_file() else PROBLEMS / f"{name}.py"
+
+
 def known_problems() -> list[str]:
-    """The names in problems/."""
-    return sorted(path.stem for path in PROBLEMS.glob("*.py"))
+    """The names in problems/, where the program was started and of those that ship."""
+    return sorted({path.stem for folder in (Path.cwd() / "problems", PROBLEMS) for path in folder.glob("*.py")})
+
+
+def usual_submissions() -> Path:
+    """submissions/ where the program was started, or else those that ship."""
+    own = Path.cwd() / "submissions"
+    return own if own.is_dir() else SUBMISSIONS
 
 
 def no_such_problem(path: Path) -> str:

@@ -11,7 +11,7 @@ from harness.device.choose import NeedsGpu, can_time, choose_device
 from harness.errors import HarnessError, UsageError, one_line
 from harness.events import LeftOut, WithoutEffect
 from harness.isolation.levels import Isolation, choose_isolation
-from harness.paths import PROBLEMS, known_problems
+from harness.paths import known_problems, problem_called
 from harness.settings import Effort, Settings, fresh_seed
 from harness.submission import Submission, find_submissions, read_submission
 
@@ -240,7 +240,7 @@ def problems_of(submission: Submission) -> list[Path]:
 
 def problem_of(submission: Path) -> Path:
     """The problem that is named like the submission's folder. Raises UsageError where none is."""
-    named = PROBLEMS / f"{submission.parent.name}.py"
+    named = problem_called(submission.parent.name)
     if named.is_file():
         return named
     raise UsageError(
@@ -251,7 +251,7 @@ def problem_of(submission: Path) -> Path:
 
 def named_problem(asked: str) -> Path:
     """The file that --problem names: a path, or a name in problems/. It may not be there."""
-    in_problems = PROBLEMS / f"{asked}.py"
+    in_problems = problem_called(asked)
     is_path = asked.endswith(".py") or (Path(asked).is_dir() and not in_problems.is_file())
     return Path(asked).resolve() if is_path else in_problems
 

@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import NOT_PARSED, UsageError, name_of, one_line
-from harness.paths import SUBMISSIONS
+from harness.paths import SUBMISSIONS, usual_submissions
 
 # What somebody may write who writes kernels, and far less than the judge's memory.
 MAX_BYTES = 16 << 20
 
 # Of a longer source it is not worked out what it uses: its tree would have up to 500 times as many bytes.
 MAX_PARSED_BYTES = 1 << 20
+
+# Where load_inline(name, cpp_sources, cuda_sources, ...) takes CUDA sources by their place.
+_CUDA_SOURCES = 2
 
 # Modules in whose languages kernels are written that the emulator does not run.
 LANGUAGES = {"triton": "Triton", "cutlass": "CuTe DSL", "tilelang": "TileLang", "cupy": "CuPy"}
@@ -126,11 +129,17 @@ def _builds(node: ast.AST) -> bool:
     return "load_inline" in named or (isinstance(node, ast.Attribute) and node.attr == "load_inline")
 
 
+def _is_load_inline(function: ast.expr) -> bool:
+    return "load_inline" in (getattr(function, "id", ""), getattr(function, "attr", ""))
+
+
 def _uses_cuda(nodes: list[ast.AST]) -> bool:
     """Whether any code, comments aside, speaks of CUDA: a `cuda_sources` argument, `.cuda()`, "cuda"."""
     for node in nodes:
         if isinstance(node, ast.keyword) and node.arg == "cuda_sources":
             return not (isinstance(node.value, ast.Constant) and not node.value.value)
+        if isinstance(node, ast.Call) and _is_load_inline(node.func) and len(node.args) > _CUDA_SOURCES:
+            return True
         if isinstance(node, ast.Attribute) and node.attr == "cuda":
             return True
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda"):
@@ -146,7 +155,7 @@ def find_submissions(paths: list[Path], problem: Path | None = None) -> list[Pat
     Raises UsageError for a path that does not exist.
     """
     found: list[Path] = []
-    for path in paths or [SUBMISSIONS]:
+    for path in paths or [usual_submissions()]:
         if path.is_dir():
             files = (p for p in path.rglob("*.py") if p.is_file() and not p.name.startswith(("_", ".")))
             found += sorted(p for p in files if p.resolve() != problem)
@@ -159,4 +168,8 @@ def find_submissions(paths: list[Path], problem: Path | None = None) -> list[Pat
 
 def shipped_for(problem: str) -> list[Path]:
     """The files of submissions/ that are judged on the problem of that name when nobody says another."""
-    return [path for path in find_submissions([]) if problem in (path.parent.name, *read_submission(path).also_for)]
+    return [
+        path
+        for path in find_submissions([SUBMISSIONS])
+        if problem in (path.parent.name, *read_submission(path).also_for)
+    ]

@@ -1,5 +1,7 @@
 """Which files and cases are judged, and on which device."""
 
+import hashlib
+import json
 import os
 import threading
 from types import SimpleNamespace
@@ -10,7 +12,7 @@ import harness.run
 from harness.device import choose
 from harness.run import _Beside
 from harness.submission import read_submission
-from tests.helpers import ROOT, run_eval
+from tests.helpers import ROOT, forked_eval, run_eval
 
 CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
 SMALL = ("--problem", ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py")
@@ -53,6 +55,7 @@ WITH_A_GPU = {
     "from torch.utils.cpp_extension import load_inline\nload_inline('a', cuda_sources='x')": "cuda",
     "from torch.utils.cpp_extension import load_inline\nload_inline('a', cpp_sources='x')": "cpu",
     "import torch.utils.cpp_extension as c\nc.load_inline('a', 'x')": "cpu",
+    "import torch.utils.cpp_extension as c\nc.load_inline('a', 'x', 'y')": "cuda",
 }
 
 
@@ -166,3 +169,17 @@ def test_what_names_no_problem_gets_a_sentence(names, sentence, for_two):
     assert run.code == 2
     assert sentence in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_problems_and_submissions_are_those_of_the_folder_that_one_is_in(tmp_path):
+    """Its own problem goes before the shipped one of that name."""
+    own, mine = tmp_path / "problems" / "layernorm.py", tmp_path / "submissions" / "layernorm" / "mine.py"
+    for path, source in ((own, ROOT / "tests/fixtures/problems/small_layernorm.py"), (mine, CONTROL)):
+        path.parent.mkdir(parents=True)
+        path.write_text(source.read_text())
+    for words in ([], [mine], [mine, "--problem", "layernorm"]):
+        environment = {**os.environ, "KERNELGATE_DB": str(tmp_path / "results.db")}
+        run = forked_eval([*words, "--no-timing", "--no-store", "--json", "-"], environment, folder=tmp_path)
+        (evaluation,) = json.loads(run.stdout)["evaluations"]
+        assert (evaluation["submission"], evaluation["status"]) == ("mine", "accepted")
+        assert evaluation["problem_sha256"] == hashlib.sha256(own.read_bytes()).hexdigest()

@@ -11,7 +11,7 @@ from harness.again.folder import put
 from harness.device.choose import NeedsGpu, choose_device
 from harness.errors import UsageError, name_of, one_line
 from harness.events import LeftOut
-from harness.paths import PROBLEMS
+from harness.paths import problem_called
 from harness.plan import Arguments, RunPlan, make_plan, named_problem
 from harness.settings import fresh_seed
 from harness.store import Store
@@ -166,7 +166,7 @@ def _file_of(problem: str, asked: Asked) -> Path | None:
     elif "/" in problem or "\0" in problem:
         return None
     else:
-        path = PROBLEMS / f"{problem}.py"
+        path = problem_called(problem)
     return path if path.is_file() else None
 
 
