@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from harness.worker.parameters import CannotCarry, carry
+from harness.worker.parameters import CannotCarry, carry, set_by_load_state_dict
 
 
 def model(**parameters):
@@ -49,3 +49,17 @@ def test_a_parameter_without_a_place_is_named_with_what_there_is():
 def test_a_place_of_another_shape_is_none():
     with pytest.raises(CannotCarry, match=r"ln\.weight"):
         carry(SOURCE, model(weight=(2, 4), bias=(2, 4)))
+
+
+def test_what_is_needless_is_carried_by_its_name_or_not_at_all():
+    """As a table of the reference's constructor, which is drawn at random, and a counter that nobody needs."""
+    source = SOURCE | {"table": torch.tensor([2, 0, 1]), "counter": torch.tensor(5)}
+    target = model(weight=8, bias=8)
+    target.register_buffer("table", torch.zeros(3, dtype=torch.int32))
+    target.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+    places = carry(source, target, needless={"table", "counter"})
+    assert places == {"ln.weight": "weight", "ln.bias": "bias", "table": "table"}
+    assert target.table.tolist() == [2, 0, 1]
+    assert target.steps == 0
+    set_by_load_state_dict(source | {"table": torch.tensor([0, 1, 2])}, target, places)
+    assert target.table.tolist() == [0, 1, 2]

@@ -7,7 +7,7 @@ everything else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -43,8 +43,20 @@ def check(observation: Observation, drawn: Drawn, seed: int, false_alarm_rate: f
         if text:
             raise SubmissionError(Reason.NOT_RANDOM, f"The mask of {expected[position].form.name}: {text}.")
     if drawn.further:
+        if reference.differentiation:
+            _check_interleaved(observation, judge, expected, seed + 4)
         _check_further(observation, drawn.further, seed)
         repeated.require_unchanged(observation, calls[0], expected, "the first call in training", len(calls) + 2)
+
+
+def _check_interleaved(observation: Observation, judge: _Masks, expected: Sequence[oracle.Expected], seed: int) -> None:
+    """A step whose backward comes after another forward, with a mask of its own. Raises SubmissionError."""
+    observation.stage("interleaved", expected, train=True)
+    try:
+        judge.compare(observation.call("forward", seed))
+    except SubmissionError as error:
+        raise SubmissionError(error.reason, f"{error.message} It was on {repeated.INTERLEAVED}.") from error
+    observation.stage(observation.reference.call, expected, train=True)
 
 
 def _check_further(observation: Observation, further: Further, seed: int) -> None:

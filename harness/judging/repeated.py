@@ -30,6 +30,9 @@ STEPS = ("data", "weights", "models")
 # Where calls are slow each case gets some of the steps, and over all cases each step comes at least so often.
 DEALT_TIMES = 5
 
+# What a call of a step is on whose backward comes after another forward.
+INTERLEAVED = "its first data, with another forward between its forward and its backward"
+
 Compare = Callable[[Sequence[torch.Tensor]], list[oracle.Comparison]]
 
 
@@ -58,6 +61,7 @@ def check(
     if drawn.reference.differentiation:
         calls.forward_alone()
         calls.fewer_gradients(drawn.reference.differentiation)
+        calls.interleaved()
     calls.require_unchanged_outputs()
 
 
@@ -67,7 +71,7 @@ def require_unchanged(
     """Raises SubmissionError for an output of a call that is not what it was when it was returned, so many calls
     `later`."""
     for before, now, wanted in zip(seen.tensors, observation.read(seen.ran), expected, strict=False):
-        if not same_bits(before, now):
+        if not wanted.form.of_input and not same_bits(before, now):
             raise SubmissionError(
                 Reason.OUTPUT_CHANGED,
                 f"An output changed after it was returned: {int((before != now).sum()):,} of {before.numel():,} "
@@ -173,6 +177,13 @@ class _Calls:
         without = ", ".join(f"input {leaf}" if isinstance(leaf, int) else leaf for leaf in leaves if leaf not in needed)
         on = f"its first data, where no gradient is needed of {without}"
         self._judge(on, lambda tensors: oracle.compare_all(tensors, expected), keeps=False)
+        self._stage()
+
+    def interleaved(self) -> None:
+        """A step whose backward comes after another forward."""
+        reference = self._drawn.reference
+        self._observation.stage("interleaved", self._drawn.expected, train=not reference.random)
+        self._judge(INTERLEAVED, self._as_first, keeps=False)
         self._stage()
 
     def require_unchanged_outputs(self) -> None:

@@ -234,7 +234,8 @@ class Runner:
 
 
 def _named(reference: Reference, state: Sequence[TensorRef]) -> list[NamedTensor]:
-    return [NamedTensor(name, ref) for name, ref in zip(reference.state, state, strict=True)]
+    needless = reference.needless
+    return [NamedTensor(name, ref, name in needless) for name, ref in zip(reference.state, state, strict=True)]
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -14,7 +14,7 @@ from harness.errors import UsageError, out_of_memory
 from harness.oracle.ahead import FEWEST, Ahead, Known
 from harness.oracle.data import Data, draw_upstream, in_layout
 from harness.oracle.differentiate import differentiation
-from harness.oracle.error_bound import RandomReference
+from harness.oracle.error_bound import RandomReference, StatefulReference
 from harness.oracle.further import Further, cases_called, draw_further
 from harness.oracle.outputs import Expected, Form, form_of
 from harness.oracle.reference import Reference
@@ -74,6 +74,12 @@ def draw_case(problem: Problem, case: Case, device: Device, seed: int, known: Kn
             f"The reference of {problem.path} draws random numbers in case '{case.name}': two calls on the same data "
             "differ, so that nothing can be compared with it. Name what a dropout makes random in RANDOM "
             "(docs/problems.md), or draw the numbers with the inputs."
+        ) from error
+    except StatefulReference as error:
+        raise UsageError(
+            f"The reference of {problem.path} keeps something from call to call in case '{case.name}': a second call "
+            "on the same data gives other outputs, so that they say nothing of one call. Give it what it keeps with "
+            "the inputs, and return it."
         ) from error
     except Exception as error:  # whatever a problem's author may have written
         if out_of_memory(error):

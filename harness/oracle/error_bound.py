@@ -161,6 +161,10 @@ class RandomReference(KernelgateError):
     """Two calls of a reference on the same data differ, since it draws random numbers."""
 
 
+class StatefulReference(KernelgateError):
+    """What a reference gives depends on how often it was called, by its buffers."""
+
+
 def _states_of_generators(inputs: Sequence[torch.Tensor]) -> list[bytes]:
     """Of all that a reference may draw from: torch's own, NumPy's and Python's."""
     device = next((t.device for t in inputs if t.is_cuda), None)
@@ -178,6 +182,15 @@ def _require_the_same_again(model: torch.nn.Module, inputs: Sequence[torch.Tenso
     for one, other in zip(first, second, strict=True):
         if one.shape != other.shape or _finite_max(one, other) > 1e-6 * _finite_max(one):
             raise RandomReference("Two calls on the same data differ.")
+
+
+def _require_the_same_with_its_state(
+    model64: torch.nn.Module, inputs64: Sequence[torch.Tensor], exact: Sequence[torch.Tensor], *, widened: bool
+) -> None:
+    """Raises StatefulReference where `model64`, called once, gives others than the `exact` outputs of that call."""
+    for first, second in zip(exact, exact_outputs(model64, inputs64, widened=widened), strict=True):
+        if first.shape != second.shape or _finite_max(first, second) > 1e-6 * _finite_max(first):
+            raise StatefulReference("A second call on the same data gives others, by what the first left in buffers.")
 
 
 @torch.no_grad()
@@ -207,7 +220,14 @@ def expect(
     own, alone = outputs_of(returned), isinstance(returned, torch.Tensor)
     named = zip(own, names(len(own)), strict=True)
     between = coarsest(own_run.seen, than=SUMS_EPS)
-    forms = [Form(tuple(o.shape), o.stride(), o.dtype, name, alone=alone, between=between) for o, name in named]
+    given = {t.untyped_storage().data_ptr() for t in inputs if t.numel()}
+    forms = [
+        Form(
+            tuple(o.shape), o.stride(), o.dtype, name, alone=alone, between=between,
+            of_input=o.untyped_storage().data_ptr() in given,
+        )
+        for o, name in named
+    ]  # fmt: skip
     known = _known(own_run) if _is_mixed(model, inputs, forms) else None
     exact, bounds = _exact(model, inputs, forms, seed, stores, draws, known)
     eps = _working_eps(inputs, forms)
@@ -252,20 +272,23 @@ def _exact(
     the reference's operators."""
     copies = _Copies(model, inputs)
     model64, inputs64 = copies.model, copies.fresh_inputs()
+    versions = [buffer._version for buffer in model64.buffers()]
     widened = may_be_widened([*inputs, *_tensors(model)])
     with Recorder() as in_float64:
         exact = exact_outputs(model64, inputs64, widened=widened)
+    exact = [_in_range(t, form) for t, form in zip(exact, forms, strict=True)]
     changing = {t.untyped_storage().data_ptr() for t in (*inputs64, *model64.parameters(), *model64.buffers())}
     exact = [t.clone() if t.untyped_storage().data_ptr() in changing else t for t in exact]
     generator = torch.Generator(exact[0].device).manual_seed(seed)
     eps = _working_eps(inputs, forms)
     kept_eps = min(eps, SUMS_EPS)  # of what is kept inside an operator
     both = common(dtypes, in_float64.seen) if dtypes else None
+    if any(buffer._version != version for buffer, version in zip(model64.buffers(), versions, strict=True)):
+        _require_the_same_with_its_state(model64, copies.fresh_inputs(), exact, widened=widened)
     moves = [0.0] * len(exact)
     for number in range(min(draws, _draws(inputs, exact))):
-        if number:
-            copies.restore_model()
-            inputs64 = copies.fresh_inputs()
+        copies.restore_model()
+        inputs64 = copies.fresh_inputs()
         inside = number % 2 == 1 and eps == kept_eps and not stores
         if not inside:
             inputs64 = _perturb_all(model64, inputs64, kept_eps, generator)
@@ -280,6 +303,14 @@ def _exact(
         for move, e, form in zip(moves, exact, forms, strict=True)
     ]
     return exact, bounds
+
+
+def _in_range(values: torch.Tensor, form: Form) -> torch.Tensor:
+    """Infinity for what is beyond the largest value of the output's dtype."""
+    largest = torch.finfo(form.dtype).max if form.dtype.is_floating_point else math.inf
+    if _finite_max(values) <= largest:
+        return values
+    return torch.where(values.abs() > largest, values.sign() * torch.inf, values)
 
 
 class _Copies:

@@ -12,6 +12,9 @@ import torch
 from harness.errors import a_type
 from harness.oracle.widened import Widened
 
+# float64 has all integers up to here.
+EXACT_INTEGERS = 2**53
+
 
 @dataclass(frozen=True)
 class Form:
@@ -26,6 +29,8 @@ class Form:
     """The probability with which an element may be 0 instead of what is expected."""
     alone: bool = False
     """Whether the reference returns it as it is, and not in a tuple or list."""
+    of_input: bool = False
+    """Whether the reference returns an input's memory, so that it changes where that input does."""
     between: torch.dtype | None = None
     """The coarsest dtype of results on the way to all outputs, where that has 16 bits or fewer: under autocast."""
 
@@ -72,7 +77,17 @@ def exact_outputs(
     reference's text stands for float64 as well, see `may_be_widened`."""
     with Widened() if widened else contextlib.nullcontext():
         returned = model64(*[t.double() if t.is_floating_point() else t for t in inputs])
-    return [t.double() for t in outputs_of(returned)]
+    return [_as_float64(t) for t in outputs_of(returned)]
+
+
+def _as_float64(tensor: torch.Tensor) -> torch.Tensor:
+    """Raises TypeError for integers that float64 does not have."""
+    is_wide = tensor.dtype == torch.int64 and tensor.numel()
+    if is_wide and max(int(tensor.max()), -int(tensor.min())) > EXACT_INTEGERS:
+        raise TypeError(
+            "the reference returned integers beyond 2^53, which are not compared: float64 has not all of them"
+        )
+    return tensor.double()
 
 
 def same_strides(shape: Sequence[int], got: Sequence[int], expected: Sequence[int]) -> bool:

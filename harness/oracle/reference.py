@@ -48,9 +48,17 @@ class Reference:
 
     @property
     def state(self) -> dict[str, torch.Tensor]:
-        """Parameters, and floating-point buffers, by name."""
+        """Parameters and buffers by name."""
         tensors = {name: parameter.detach() for name, parameter in self.model.named_parameters()}
-        return tensors | {name: b for name, b in self.model.named_buffers() if b.is_floating_point()}
+        return tensors | dict(self.model.named_buffers())
+
+    @property
+    def needless(self) -> frozenset[str]:
+        """Buffers that a submission may do without: of no floating dtype, as counters and permutations are, or in no
+        state_dict."""
+        saved = self.model.state_dict(keep_vars=True)
+        buffers = self.model.named_buffers()
+        return frozenset(name for name, buffer in buffers if name not in saved or not buffer.is_floating_point())
 
     def function(self, part: str = "step") -> torch.nn.Module:
         """In evaluation, as a function of inputs and upstream gradients, see Differentiated."""

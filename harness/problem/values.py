@@ -120,7 +120,15 @@ class Problem:
     def draw_inputs(self, case: Case, seed: int, device: torch.device) -> list[torch.Tensor]:
         """The inputs of `case`, drawn from `seed`, contiguous, on `device`."""
         if case.from_functions:
-            return [tensor.detach().to(device).contiguous() for tensor in self._called(case, seed, device)]
+            tensors = [tensor.detach().to(device) for tensor in self._called(case, seed, device)]
+            for position, tensor in enumerate(tensors):
+                if not tensor.is_contiguous():
+                    raise UsageError(
+                        f"{self.path}: get_inputs() gave input {position} with the strides {tensor.stride()} for the "
+                        f"shape {tuple(tensor.shape)}, and its tensors are given contiguous. Return it contiguous and "
+                        "transpose it in forward, or say its layout in CASES."
+                    )
+            return tensors
         generator = torch.Generator(device).manual_seed(seed)
         return [draw(case.distribution, shape, case.dtype, generator) for shape in case.shapes]
 

@@ -48,8 +48,11 @@ class TensorRef(Struct, frozen=True):
 
 
 class NamedTensor(Struct, frozen=True):
+    """A parameter or buffer of the reference's; a `needless` one may have no place in a submission's model."""
+
     name: str
     tensor: TensorRef
+    needless: bool = False
 
 
 class OutputRef(Struct, frozen=True):
@@ -193,7 +196,8 @@ class Stage(Struct, frozen=True, tag="stage"):
     - `forward`: gives the outputs;
     - `step`: gives outputs and gradients;
     - `backward`: gives gradients; `Prepare` has done the forward;
-    - `accumulate`: gives what two backward passes leave in `.grad`, the second with twice the upstream gradients.
+    - `accumulate`: gives what two backward passes leave in `.grad`, the second with twice the upstream gradients;
+    - `interleaved`: as `step`, with a forward of other numbers between its forward and its backward.
 
     `results` are the forms that the null kernel returns. `alone` says that the reference returns one tensor, not in a
     tuple or list. `train` is the model's mode. `constants` stand between the inputs. `model` counts those that were

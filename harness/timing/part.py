@@ -76,7 +76,8 @@ class Part:
     @property
     def state_bytes(self) -> int:
         """Of the reference's parameters and buffers."""
-        return roofline.bytes_min(self.reference.state.values())
+        needless = self.reference.needless
+        return roofline.bytes_min(t for name, t in self.reference.state.items() if name not in needless)
 
     @property
     def bytes_min(self) -> int:

@@ -78,6 +78,7 @@ class Training:
             "step": self._step,
             "backward": self._backward,
             "accumulate": self._accumulate,
+            "interleaved": self._interleaved,
         }[kind]
 
     def leaves(self, buffer: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -99,6 +100,19 @@ class Training:
     def _step(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         outputs = self._forward(tensors)
         return [*outputs, *self._gradients(outputs, tensors)]
+
+    def _interleaved(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """A step with a forward of the same numbers in reverse order between its forward and its backward, as where a
+        network calls a layer twice: what a backward needs belongs to its own forward."""
+        outputs = self._forward(tensors)
+        between = [
+            tensor.detach().flip(tuple(range(tensor.dim()))).requires_grad_(tensor.requires_grad)
+            for tensor in self._inputs(tensors)
+        ]
+        later = self._model(*arguments(between, self._constants))
+        gradients = self._gradients(outputs, tensors)
+        del later  # not before: it keeps its own activations
+        return [*outputs, *gradients]
 
     def _accumulate(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         leaves = self._differentiated(tensors)

@@ -24,6 +24,11 @@ def describe(tensor: object) -> OutputRef:
         raise TypeError(f"forward returned {a_type(tensor)}; a torch.Tensor was expected")
     if tensor.layout is not torch.strided:
         raise TypeError(f"forward returned a tensor of layout {tensor.layout}; torch.strided was expected")
+    if tensor.is_neg() or tensor.is_conj():  # the judge reads memory, which holds other values than such a view
+        raise TypeError(
+            "forward returned a view that negates or conjugates what lies in memory; call resolve_neg() or "
+            "resolve_conj() on it"
+        )
     return OutputRef(
         address=tensor.data_ptr() if tensor.numel() else 0,
         shape=list(tensor.shape),

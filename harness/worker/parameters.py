@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 import torch
 
@@ -13,12 +13,12 @@ class CannotCarry(KernelgateError):
     """A parameter or buffer of the reference has no place in the submission's model."""
 
 
-def carry(source: Mapping[str, torch.Tensor], model: torch.nn.Module) -> dict[str, str]:
+def carry(source: Mapping[str, torch.Tensor], model: torch.nn.Module, needless: Container[str] = ()) -> dict[str, str]:
     """Copy each tensor of `source` into `model`; returns source name -> model name.
 
     Names that match win: equal, or one the end of the other behind a dot (`ln.weight` and `weight`).
-    What is left is matched in order among tensors of the same shape. Raises CannotCarry with the name
-    of the first parameter that finds no place.
+    What is left is matched in order among tensors of the same shape. What is `needless` is carried by its name or
+    not at all. Raises CannotCarry with the name of the first parameter that finds no place.
     """
     places = _places(model)
     chosen: dict[str, str] = {}
@@ -27,7 +27,7 @@ def carry(source: Mapping[str, torch.Tensor], model: torch.nn.Module) -> dict[st
         if found:
             chosen[name] = found
     for name, tensor in source.items():
-        if name not in chosen:
+        if name not in chosen and name not in needless:
             chosen[name] = _by_shape(name, tensor, places, taken=set(chosen.values()))
     set_in_place(source, model, chosen)
     return chosen
@@ -37,8 +37,9 @@ def set_in_place(source: Mapping[str, torch.Tensor], model: torch.nn.Module, cho
     """Copy each tensor of `source` to its place in `model`, as an optimizer writes."""
     places = _places(model)
     with torch.no_grad():
-        for name, tensor in source.items():
-            places[chosen[name]].copy_(tensor)
+        for name, place in chosen.items():
+            if name in source:
+                places[place].copy_(source[name])
 
 
 def set_by_load_state_dict(
@@ -47,7 +48,7 @@ def set_by_load_state_dict(
     """Have `model` load its own state with each tensor of `source` at its place. What its state leaves out, such as a
     buffer that is not persistent, is set in place."""
     state = model.state_dict()
-    loaded = {name: tensor for name, tensor in source.items() if chosen[name] in state}
+    loaded = {name: tensor for name, tensor in source.items() if chosen.get(name) in state}
     model.load_state_dict({**state, **{chosen[name]: tensor for name, tensor in loaded.items()}})
     set_in_place({name: tensor for name, tensor in source.items() if name not in loaded}, model, chosen)
 
@@ -62,6 +63,7 @@ def _by_name(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor]
         for place, target in places.items()
         if place not in taken
         and target.shape == tensor.shape
+        and target.is_floating_point() == tensor.is_floating_point()
         and (place == name or place.endswith("." + name) or name.endswith("." + place))
     ]
     exact = [place for place in matches if place == name]
@@ -72,7 +74,7 @@ def _by_name(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor]
 
 def _by_shape(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor], taken: set[str]) -> str:
     for place, target in places.items():
-        if place not in taken and target.shape == tensor.shape:
+        if place not in taken and target.shape == tensor.shape and target.is_floating_point():
             return place
     have = ", ".join(f"{place} {tuple(target.shape)}" for place, target in places.items()) or "none"
     raise CannotCarry(

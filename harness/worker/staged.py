@@ -89,7 +89,8 @@ class Staged:
                 reason=Reason.LOAD_FAILED,
                 message=f"ModelNew(...) gave {a_type(model)}; ModelNew must be a torch.nn.Module.",
             )
-        places = carry(self._tensors(request.arena, request.state), getattr(model, "_orig_mod", model))
+        needless = {item.name for item in request.state if item.needless}
+        places = carry(self._tensors(request.arena, request.state), getattr(model, "_orig_mod", model), needless)
         self._memory.synchronize()
         moves = self._memory.device.type == "cuda" and not self._implementation.launches_graphs
         self._built.append(_Built(model, places, request, Placement(model) if moves else None))

@@ -71,16 +71,30 @@ OTHER_INTERPRETERS = (
     "parse_ir",
 )
 
+# What makes kernels of a graph or of loops without the dispatcher, in torch._C._te.
+GENERATORS = ("TensorExprKernel", "LoopNest", "CodeGen")
+
 # Operators with a second one inside that never ask the dispatcher for it: who may not run that one may not run these.
+_POINTWISE = (
+    "mkldnn::_linear_pointwise",
+    "mkldnn::_convolution_pointwise",
+    "mkldnn::_convolution_pointwise_",
+    "mkldnn::_convolution_transpose_pointwise",
+    "onednn::qlinear_pointwise",
+    "onednn::qconv_pointwise",
+    "onednn::qconv1d_pointwise",
+    "onednn::qconv2d_pointwise",
+    "onednn::qconv3d_pointwise",
+)
 _HAVE_INSIDE = {
-    "gelu": (
-        "_addmm_activation",
-        "mkldnn::_linear_pointwise",
-        "mkldnn::_convolution_pointwise",
-        "mkldnn::_convolution_pointwise_",
-        "mkldnn::_convolution_transpose_pointwise",
-    ),
+    "gelu": ("_addmm_activation", *_POINTWISE),
+    "relu": ("_addmm_activation", *_POINTWISE),
+    **dict.fromkeys(("silu", "sigmoid", "tanh", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu"), _POINTWISE),
+    "_softmax": ("_masked_softmax",),
 }
+
+# Namespaces whose operators are forbidden.
+_NAMESPACES = ("aten", "mkldnn", "onednn")
 
 
 def _keep_for_ever(thing: object) -> None:
@@ -111,8 +125,7 @@ class Guard:
         self._operators: tuple[str, ...] = ()
         # Registrations last as long as this object, which torch.library would show to whoever looks for it.
         self._registrations = {
-            namespace: torch._C._dispatch_library("IMPL", namespace, "", __file__, 0)
-            for namespace in ("aten", "mkldnn")
+            namespace: torch._C._dispatch_library("IMPL", namespace, "", __file__, 0) for namespace in _NAMESPACES
         }
         allowed = set(allowed)
         with warnings.catch_warnings():
@@ -165,6 +178,11 @@ class Guard:
             if hasattr(torch._C, name):
                 setattr(torch._C, name, refuse_graph)
         setattr(torch._C.Graph, "create", refuse_graph)  # noqa: B010 (a method, to the type checker)
+        refuse_generated = self._refusals.of("TorchScript's generator of kernels")
+        generators = getattr(torch._C, "_te")  # noqa: B009 (unknown to the type checker)
+        for kind in GENERATORS:  # the class itself, which is found without its name as well
+            setattr(getattr(generators, kind), "__init__", refuse_generated)  # noqa: B010
+        generators.construct_codegen = refuse_generated
 
     def _registered(self) -> tuple[str, ...]:
         """Where each kernel that was replaced comes from, by the dispatcher: the first line of a key is in use."""

@@ -1,0 +1,101 @@
+"""References that are unlike most: as a submission each is right, or its problem is refused with a sentence."""
+
+import pytest
+
+from tests.helpers import run_eval
+
+PROBLEM = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {init}
+
+    def forward(self, x):
+        {forward}
+
+
+def get_inputs():
+    return [{inputs}]
+
+
+def get_init_inputs():
+    return []
+"""
+
+PLAIN = "torch.randn(16, 24)"
+
+
+def judged(tmp_path, init, forward, inputs):
+    problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
+    problem.write_text(PROBLEM.format(init=init, forward=forward, inputs=inputs))
+    submission.write_text(problem.read_text().replace("Model(", "ModelNew("))
+    return run_eval(submission, "--problem", problem, "--no-timing")
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "inputs"),
+    [
+        ("pass", "return torch.nn.functional.silu(x), x", PLAIN),
+        ("pass", "return x.view(16, 4, 6).transpose(0, 1)", PLAIN),
+        ('self.register_buffer("order", torch.randperm(24))', "return x[:, self.order] * 2", PLAIN),
+        ('self.register_buffer("mask", torch.rand(24), persistent=False)', "return x * self.mask", PLAIN),
+        ("pass", "return x.square()", "300 * torch.rand(16, 24).half()"),
+        ("pass", "return torch.exp(x)", "60 * torch.randn(16, 24)"),
+        ('self.register_buffer("calls", torch.zeros(()))', "self.calls += 1; return 2 * x", PLAIN),
+        ("pass", "return (x > 0).long() << 53", PLAIN),
+    ],
+    ids=[
+        "an input returned", "a view of an input", "a table drawn at random", "a buffer in no state_dict",
+        "beyond float16", "beyond float32", "calls counted", "the largest integers",
+    ],
+)  # fmt: skip
+def test_the_reference_itself_is_right(init, forward, inputs, tmp_path):
+    run = judged(tmp_path, init, forward, inputs)
+    assert run.code == 0, run.stderr or run.results["evaluations"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "inputs", "said"),
+    [
+        (
+            'self.register_buffer("average", torch.zeros(24))',
+            "self.average.lerp_(x.mean(0), 0.5); return x - self.average",
+            PLAIN,
+            "keeps something from call to call",
+        ),
+        ("pass", "return (x > 0).long() << 54", PLAIN, "integers beyond 2^53"),
+        ("pass", "return 2 * x", "torch.randn(24, 16).t()", "with the strides (1, 16) for the shape (16, 24)"),
+    ],
+    ids=["an average kept", "larger integers", "a transposed input"],
+)
+def test_what_cannot_be_judged_is_said_to_be_the_problems(init, forward, inputs, said, tmp_path):
+    run = judged(tmp_path, init, forward, inputs)
+    assert run.code == 2
+    assert said in run.stderr
+
+
+MASK = PROBLEM.format(
+    init='self.register_buffer("mask", torch.ones(24).cumsum(0) > 12, persistent=False)',
+    forward="return x.masked_fill(self.mask, 0.0)",
+    inputs=PLAIN,
+)
+NO_MASK = """
+import torch
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return torch.cat([x[:, :12], torch.zeros_like(x[:, 12:])], 1)
+"""
+
+
+def test_a_buffer_in_no_state_dict_needs_no_place(tmp_path):
+    problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
+    problem.write_text(MASK)
+    submission.write_text(NO_MASK)
+    run = run_eval(submission, "--problem", problem, "--no-timing")
+    assert run.code == 0, run.results["evaluations"][0]["message"]
