@@ -195,6 +195,29 @@ def test_a_slip_in_a_launch_or_a_declaration_is_named_in_cudas_words(declared, a
     assert re.search(said, evaluation["message"]), evaluation["message"]
 
 
+@pytest.mark.parametrize(
+    ("written", "instead", "said"),
+    [
+        ("<<<1, 32>>>", "<<<1>>>", "a launch needs a grid and a block"),
+        ("__global__ void kernel", "__global__ float kernel", "a kernel returns void, and this one returns float"),
+        ("__global__ void kernel", "void kernel", "'kernel' is launched, and is no kernel: write __global__ before"),
+        ('cpp_sources="', 'cpp_sources=CUDA, cuda_sources="', "a launch in cpp_sources, which nvcc does not compile"),
+    ],
+    ids=["no block", "a kernel that returns", "no __global__", "CUDA in cpp_sources"],
+)
+def test_a_launch_that_cuda_has_not_is_said_in_its_words(written, instead, said, tmp_path):
+    source = LAUNCHING.replace("DECLARED", "torch::Tensor x").replace(
+        "ARGUMENTS", "x.data_ptr<float>(), y.data_ptr<float>(), 8"
+    )
+    source = source.replace(written, instead)
+    if "cpp_sources=CUDA" in source:
+        source = source.replace('x);", cuda_sources=CUDA', 'x);"')
+    run = run_eval(write(tmp_path, source), "--problem", PROBLEM, "--device", "emulator")
+    (evaluation,) = run.results["evaluations"]
+    assert evaluation["reason"] == "build_failed"
+    assert re.search(r"submission.py:\d+: " + re.escape(said), evaluation["message"]), evaluation["message"]
+
+
 def test_a_run_adds_a_bounded_amount_to_the_cache(tmp_path, monkeypatch):
     """A worker's folder may hold files that take no room there, being holes, and would take it in the cache."""
     monkeypatch.setattr(builds, "MAX_BYTES", 1 << 20)

@@ -28,7 +28,8 @@ def hint_for(error: BaseException) -> str:
     match error:
         case ModuleNotFoundError() if error.name:
             return (
-                ". Install the package that has it here, or do without: beside a submission no file of its own is there"
+                ". Install the package that has it here, or do without: a submission is judged without the files "
+                "beside it"
             )
         case NameError() if error.name:
             near = _import_for(error.name) or _near(error.name, _names_at(error))

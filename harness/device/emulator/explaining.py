@@ -15,6 +15,8 @@ _ERROR = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):(?:\d+:)? (?:fatal )?
 _INSTANTIATED = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+):\d+:\s+(?:required from|in '?constexpr)")
 _LAUNCH = re.compile(r"emu::Launcher::typed\(void \(&\)\((?P<parameters>.*?)\)(?:, (?P<arguments>.*))?\)'")
 _TEMPLATE_LAUNCH = re.compile(r".*emu::Launcher::typed\(<unresolved overloaded function type>(?:, (.*))?\)'.*")
+_INCOMPLETE_LAUNCH = "no matching function for call to 'emu::Launcher::Launcher("
+_RETURNS = re.compile(r"emu::Launcher::typed\((?!void |<)(?P<type>[^()]*?) ?\(&\)\(")
 _NOT_LAUNCHED = "the kernel cannot be launched with "
 _CONVERSION = re.compile(r"'emu::identity<.*?>::type' \{aka ('[^']*')\}")
 _UNSUPPORTED = re.compile(r"unsupported_by_emulator: ([^\"\n]*?)[\"'’]*$", re.MULTILINE)
@@ -61,6 +63,10 @@ def _first_error(log: str) -> re.Match[str] | None:
 def _in_words_of_cuda(text: str) -> str:
     """A compiler's message without the types that a launch is made of here."""
     text = _COPIES.sub(lambda copy: _AS_WRITTEN[copy[1]], _PROPOSED.sub("", _CONVERSION.sub(r"\1", text)))
+    if _INCOMPLETE_LAUNCH in text:
+        return "a launch needs a grid and a block, as in name<<<grid, block>>>(...)"
+    if returned := _RETURNS.search(text):
+        return f"a kernel returns void, and this one returns {returned['type']}"
     launch = _LAUNCH.search(text)
     if of_template := _TEMPLATE_LAUNCH.fullmatch(text):
         return f"{_NOT_LAUNCHED}({of_template[1] or ''}): their number or their types are others"

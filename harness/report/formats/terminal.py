@@ -60,10 +60,11 @@ def _print_evaluation(console: Console, evaluation: Evaluation, view: View, *, a
     if told and not isinstance(evaluation, Accepted):
         _print_refused(console, evaluation, view)
         return
+    has_title = False
     if told:
-        _print_cases(console, evaluation, verbose=view.verbose, brief=not alone and not view.verbose)
+        has_title = _print_cases(console, evaluation, verbose=view.verbose, brief=not alone and not view.verbose)
         print_printed(console, evaluation.printed)
-    _print_verdict(console, evaluation, names_problem=view.quiet or bool(evaluation.kept_from))
+    _print_verdict(console, evaluation, names_problem=not has_title)
 
 
 def _print_refused(console: Console, evaluation: Rejected | Errored, view: View) -> None:
@@ -148,10 +149,11 @@ def _was_not_looked_at(evaluation: Evaluation) -> bool:
     return bool(failed) and evaluation.device == "emulator" and evaluation.reason in HINTED and not looked
 
 
-def _print_cases(console: Console, evaluation: Evaluation, *, verbose: bool, brief: bool) -> None:
+def _print_cases(console: Console, evaluation: Evaluation, *, verbose: bool, brief: bool) -> bool:
+    """Whether there was anything to print, below a title that names the problem."""
     shown = [case for case in evaluation.cases if not brief or has_news(case)]
     if not shown:
-        return
+        return False
     title = " · ".join((evaluation.problem, evaluation.submission, evaluation.device, f"seed {evaluation.seed}"))
     print_columns(console, title, case_columns(shown, noisy_of(evaluation)))
     if left_out := [case for case in evaluation.cases if brief and not has_news(case)]:
@@ -161,6 +163,7 @@ def _print_cases(console: Console, evaluation: Evaluation, *, verbose: bool, bri
     if verbose:
         _print_conditions(console, timed_of(evaluation.cases))
         _print_counts(console, evaluation)
+    return True
 
 
 def _print_versions(console: Console, timed: list[CasePassed]) -> None:

@@ -28,6 +28,14 @@ class CannotRead(KernelgateError):
         self.index = index
 
 
+class CannotLaunch(KernelgateError):
+    """A launch that CUDA has not; `index` is the token that it begins with."""
+
+    def __init__(self, index: int, what: str):
+        super().__init__(what)
+        self.index = index
+
+
 def _is_launch(source: Source, i: int) -> bool:
     """Three adjacent `<` begin a launch."""
     tokens = source.tokens
@@ -84,6 +92,8 @@ def _rewrite_launch(source: Source, edits: Edits, kernels: Kernels, i: int) -> N
         raise CannotRead(i, "the launch after <<<")
     callee = one_line(source.slice(first, i))
     name = re.sub(r"<.*", "", callee).split("::")[-1].strip("() ")
+    if name not in kernels.by_name and _is_plain_function(source, name):
+        raise CannotLaunch(i, f"'{name}' is launched, and is no kernel: write __global__ before its void.")
     typed = kernels.has_address(name, arguments)
     address = f"(const void*)({callee})" if typed else "nullptr"
     cluster = kernels.cluster(name)
@@ -94,6 +104,18 @@ def _rewrite_launch(source: Source, edits: Edits, kernels: Kernels, i: int) -> N
     head = f"::emu::Launcher({shown}, __FILE__, __LINE__, {address}, "
     edits.replace_tokens(first, i + 3, head)
     edits.replace_tokens(end, end + 4, f"){clustered}{passed}{comma}")
+
+
+def _is_plain_function(source: Source, name: str) -> bool:
+    """Whether the text has a function `void name(` with nothing before it that a macro could make a kernel of."""
+    for i, token in enumerate(source.tokens):
+        if token.text == name and source.at(i + 1) == "(" and source.at(i - 1) == "void":
+            before = i - 2
+            while before >= 0 and source.at(before) in ("static", "inline"):
+                before -= 1
+            if before < 0 or source.at(before) in (";", "}", ">"):
+                return True
+    return False
 
 
 def _kernel_argument(text: str) -> str:
@@ -121,6 +143,16 @@ def _rewrite_api(source: Source, edits: Edits, kernels: Kernels, i: int) -> None
     start = i - 1 if source.at(i - 1) == "::" else i
     edits.replace_tokens(start, after + 1, call)
     edits.replace_tokens(begin, end, kernel)
+
+
+def refuse(source: Source) -> None:
+    """Raise CannotLaunch at the first launch of a text that nvcc does not compile."""
+    for i, token in enumerate(source.tokens):
+        if token.text == "<" and _is_launch(source, i):
+            raise CannotLaunch(
+                i,
+                "a launch in cpp_sources, which nvcc does not compile: kernels and their launches go to cuda_sources.",
+            )
 
 
 def rewrite(source: Source, edits: Edits, kernels: Kernels) -> None:

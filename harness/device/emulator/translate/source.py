@@ -33,10 +33,13 @@ def _place(source: Source, piece: SourceText, token: int) -> str:
     return f"{piece.file}:{line}" if piece.line else f"line {line} of the source"
 
 
-def translate(piece: SourceText, kernels: Kernels) -> SourceText:
-    """The piece in C++ for the host compiler, with the same lines. Raises Unsupported or BuildFailed."""
+def translate(piece: SourceText, kernels: Kernels, *, is_cuda: bool = True) -> SourceText:
+    """The piece in C++ for the host compiler, with the same lines; nvcc would compile it if it `is_cuda`. Raises
+    Unsupported or BuildFailed."""
     source = Source(piece.text)
     try:
+        if not is_cuda:
+            launches.refuse(source)
         source = Source(file_scope.rewrite(piece.text))
         edits = Edits(source)
         refuse.check(source)
@@ -50,6 +53,6 @@ def translate(piece: SourceText, kernels: Kernels) -> SourceText:
         shared.rewrite(source, edits)
     except launches.CannotRead as error:
         raise Unsupported(f"{_place(source, piece, error.index)}: the emulator does not support {error}.") from None
-    except host_calls.HostCall as error:
+    except (host_calls.HostCall, launches.CannotLaunch) as error:
         raise BuildFailed(f"{_place(source, piece, error.index)}: {error}") from None
     return SourceText(edits.apply(), piece.file, piece.line)
