@@ -82,6 +82,10 @@ VERDICTS = (
         "models were called in evaluation, random ones in training on other data, and steps with fewer gradients; two "
         "more ways past the dispatcher were closed",
     ),
+    Change(
+        "2026-11-28T01:37:00+00:00",
+        "steps had another forward before their backward, and three more ways past the dispatcher were closed",
+    ),
 )
 # What moves how long builds and evaluations take.
 KEYSTREAM = Change(
