@@ -14,15 +14,15 @@ SUBMISSIONS = ROOT / "submissions"
 
 
 def problem_called(name: str) -> Path:
-    """The problem of that name in problems/ where the program was started, or else of those that ship. It may not be
-    there."""
-    own = Path.cwd() / "problems" / f"{name}.py"
-    return own if own.is_file() else PROBLEMS / f"{name}.py"
+    """The problem of that name: one that ships, or else one in problems/ where the program was started, which never
+    stands in for a shipped one. It may not be there."""
+    shipped, own = (folder / f"{name}.py" for folder in (PROBLEMS, Path.cwd() / "problems"))
+    return own if own.is_file() and not shipped.is_file() else shipped
 
 
 def known_problems() -> list[str]:
-    """The names in problems/, where the program was started and of those that ship."""
-    return sorted({path.stem for folder in (Path.cwd() / "problems", PROBLEMS) for path in folder.glob("*.py")})
+    """The names of problems that ship, and of those in problems/ where the program was started."""
+    return sorted({path.stem for folder in (PROBLEMS, Path.cwd() / "problems") for path in folder.glob("*.py")})
 
 
 def usual_submissions() -> Path:

@@ -172,14 +172,19 @@ def test_what_names_no_problem_gets_a_sentence(names, sentence, for_two):
 
 
 def test_problems_and_submissions_are_those_of_the_folder_that_one_is_in(tmp_path):
-    """Its own problem goes before the shipped one of that name."""
-    own, mine = tmp_path / "problems" / "layernorm.py", tmp_path / "submissions" / "layernorm" / "mine.py"
+    """A shipped problem has no other in its place: strangers' folders have problems, too."""
+    own, mine = tmp_path / "problems" / "small.py", tmp_path / "submissions" / "small" / "mine.py"
     for path, source in ((own, ROOT / "tests/fixtures/problems/small_layernorm.py"), (mine, CONTROL)):
         path.parent.mkdir(parents=True)
         path.write_text(source.read_text())
-    for words in ([], [mine], [mine, "--problem", "layernorm"]):
-        environment = {**os.environ, "KERNELGATE_DB": str(tmp_path / "results.db")}
-        run = forked_eval([*words, "--no-timing", "--no-store", "--json", "-"], environment, folder=tmp_path)
+    (tmp_path / "problems" / "layernorm.py").write_text("raise RuntimeError")
+    for words, problem in (
+        ([], own),
+        ([mine], own),
+        ([mine, "--problem", "small"], own),
+        ([mine, "--problem", "layernorm", "-k", "4x128"], ROOT / "problems/layernorm.py"),
+    ):
+        run = forked_eval([*words, "--no-timing", "--no-store", "--json", "-"], {**os.environ}, folder=tmp_path)
         (evaluation,) = json.loads(run.stdout)["evaluations"]
         assert (evaluation["submission"], evaluation["status"]) == ("mine", "accepted")
-        assert evaluation["problem_sha256"] == hashlib.sha256(own.read_bytes()).hexdigest()
+        assert evaluation["problem_sha256"] == hashlib.sha256(problem.read_bytes()).hexdigest()

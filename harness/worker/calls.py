@@ -103,10 +103,13 @@ class Training:
 
     def _interleaved(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """A step with a forward of the same numbers in reverse order between its forward and its backward, as where a
-        network calls a layer twice: what a backward needs belongs to its own forward."""
+        network calls a layer twice: what a backward needs belongs to its own forward. Integers stay, which may be
+        places and have an order."""
         outputs = self._forward(tensors)
         between = [
             tensor.detach().flip(tuple(range(tensor.dim()))).requires_grad_(tensor.requires_grad)
+            if tensor.is_floating_point()
+            else tensor
             for tensor in self._inputs(tensors)
         ]
         later = self._model(*arguments(between, self._constants))

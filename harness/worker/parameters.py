@@ -57,13 +57,16 @@ def _places(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return dict(model.named_parameters()) | dict(model.named_buffers())
 
 
+def _fits(tensor: torch.Tensor, target: torch.Tensor) -> bool:
+    return target.shape == tensor.shape and target.is_floating_point() == tensor.is_floating_point()
+
+
 def _by_name(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor], taken: set[str]) -> str:
     matches = [
         place
         for place, target in places.items()
         if place not in taken
-        and target.shape == tensor.shape
-        and target.is_floating_point() == tensor.is_floating_point()
+        and _fits(tensor, target)
         and (place == name or place.endswith("." + name) or name.endswith("." + place))
     ]
     exact = [place for place in matches if place == name]
@@ -74,7 +77,7 @@ def _by_name(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor]
 
 def _by_shape(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor], taken: set[str]) -> str:
     for place, target in places.items():
-        if place not in taken and target.shape == tensor.shape and target.is_floating_point():
+        if place not in taken and _fits(tensor, target):
             return place
     have = ", ".join(f"{place} {tuple(target.shape)}" for place, target in places.items()) or "none"
     raise CannotCarry(
