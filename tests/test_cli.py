@@ -300,7 +300,7 @@ def test_of_several_only_what_failed_is_shown_case_by_case():
     everything = run_eval(CONTROL, wrong, *SMALL, "-v", json_results=False).stdout
     assert "wrong_output" in shown and "wrong_output" in everything
     assert ("  pass  " in shown, "  pass  " in everything) == (False, True)
-    assert shown.count("ACCEPTED  control  2 cases correct") == 1
+    assert shown.count("ACCEPTED  small_layernorm · control  2 cases correct") == 1
 
 
 def test_quiet_says_nothing_beside_the_report():

@@ -6,6 +6,7 @@ all the way through eval.py.
 
 import copy
 import math
+import re
 import time
 from typing import get_args
 from unittest.mock import Mock
@@ -475,7 +476,9 @@ def told(tmp_path_factory):
 @pytest.mark.parametrize("name", THROUGH)
 def test_the_report_says_why(told, name):
     evaluations, report = told
-    verdict = next(line for line in report.split("isolation")[0].splitlines() if f"ED  {name}  " in line)
+    verdict = next(
+        line for line in report.split("isolation")[0].splitlines() if re.search(rf"ED  (\S+ · )?{name}  ", line)
+    )
     after = report[report.index(verdict) :].splitlines()[1:4]
     words = THROUGH[name][1]
     if not words:

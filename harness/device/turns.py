@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -25,6 +26,9 @@ PROCESSORS = "processors"
 _DOOR = 0
 _ROOM = 1
 _PLACES = 1 << 32
+
+# Who enters has the door for less than this: nobody is told of such a wait.
+MOMENT_S, LOOK_S = 0.05, 0.001
 
 
 class Turns:
@@ -77,13 +81,22 @@ class Turns:
             self._free(start, length)
 
     def _lock(self, start: int, length: int, on_wait: Callable[[], None]) -> None:
+        deadline_s = time.monotonic() + MOMENT_S
+        while not self._locks_at_once(start, length):
+            if time.monotonic() > deadline_s:
+                on_wait()
+                fcntl.lockf(self._file, fcntl.LOCK_EX, length, start)
+                return
+            time.sleep(LOOK_S)
+
+    def _locks_at_once(self, start: int, length: int) -> bool:
         try:
             fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EAGAIN):
                 raise
-            on_wait()
-            fcntl.lockf(self._file, fcntl.LOCK_EX, length, start)
+            return False
+        return True
 
     def _free(self, start: int, length: int) -> None:
         fcntl.lockf(self._file, fcntl.LOCK_UN, length, start)

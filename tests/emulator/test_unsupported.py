@@ -55,7 +55,6 @@ def test_what_cuda_has_and_the_emulator_has_not_is_no_fault_of_the_source(messag
         "'count' is not a member of 'mine'",
         "'class cooperative_groups::__v1::thread_block' has no member named 'synk'",
         "my_helpers.h: No such file or directory",
-        "no matching function for call to 'emu::Launcher::Launcher(const char [7])'",
         "too few arguments to function 'void* emu::copy_bytes(void*, const void*, size_t)'",  # memcpy
     ],
 )
