@@ -179,18 +179,16 @@ def _require_the_same_again(model: torch.nn.Module, inputs: Sequence[torch.Tenso
     first = [t.clone() for t in exact_outputs(copies.model, copies.fresh_inputs())]
     copies.restore_model()
     second = exact_outputs(copies.model, copies.fresh_inputs())
-    for one, other in zip(first, second, strict=True):
-        if one.shape != other.shape or _finite_max(one, other) > 1e-6 * _finite_max(one):
-            raise RandomReference("Two calls on the same data differ.")
+    if _differ(first, second):
+        raise RandomReference("Two calls on the same data differ.")
 
 
-def _require_the_same_with_its_state(
-    model64: torch.nn.Module, inputs64: Sequence[torch.Tensor], exact: Sequence[torch.Tensor], *, widened: bool
-) -> None:
-    """Raises StatefulReference where `model64`, called once, gives others than the `exact` outputs of that call."""
-    for first, second in zip(exact, exact_outputs(model64, inputs64, widened=widened), strict=True):
-        if first.shape != second.shape or _finite_max(first, second) > 1e-6 * _finite_max(first):
-            raise StatefulReference("A second call on the same data gives others, by what the first left in buffers.")
+def _differ(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> bool:
+    """Whether outputs in float64 differ by more than the order of sums makes."""
+    return any(
+        one.shape != other.shape or _finite_max(one, other) > 1e-6 * _finite_max(one)
+        for one, other in zip(first, second, strict=True)
+    )
 
 
 @torch.no_grad()
@@ -283,8 +281,10 @@ def _exact(
     eps = _working_eps(inputs, forms)
     kept_eps = min(eps, SUMS_EPS)  # of what is kept inside an operator
     both = common(dtypes, in_float64.seen) if dtypes else None
-    if any(buffer._version != version for buffer, version in zip(model64.buffers(), versions, strict=True)):
-        _require_the_same_with_its_state(model64, copies.fresh_inputs(), exact, widened=widened)
+    if [buffer._version for buffer in model64.buffers()] != versions:
+        again = exact_outputs(model64, copies.fresh_inputs(), widened=widened)
+        if _differ(exact, again):
+            raise StatefulReference("A second call on the same data gives others, by what the first left in buffers.")
     moves = [0.0] * len(exact)
     for number in range(min(draws, _draws(inputs, exact))):
         copies.restore_model()

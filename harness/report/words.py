@@ -25,9 +25,6 @@ CLOCK_LIMITS = {
 }
 
 
-AGAIN = "Run it again on a quiet machine, or with --thorough."
-
-
 def unfinished(results: Results) -> str:
     """How many of what was asked for a run that was stopped has no word on."""
     return f"{results.unfinished} of {len(results.evaluations) + results.unfinished} were not judged."
@@ -40,7 +37,7 @@ def as_sentences(found: Sequence[Note]) -> Iterator[str]:
         if note not in noisy:
             yield sentence(note)
         elif note is noisy[0]:
-            yield _all_too_noisy(noisy)
+            yield _too_noisy(noisy)
 
 
 def sentence(note: Note) -> str:
@@ -76,7 +73,7 @@ def sentence(note: Note) -> str:
         case notes.Disturbed():
             return _disturbed(note)
         case notes.TooNoisyToRank():
-            return _too_noisy(note)
+            return _too_noisy([note])
         case notes.SanitizerFound():
             return f"{note.tool}: {note.message}"
         case notes.SanitizerFailed():
@@ -129,28 +126,19 @@ def _disturbed(note: notes.Disturbed) -> str:
     )
 
 
-def _too_noisy(note: notes.TooNoisyToRank) -> str:
-    wide = [f"that of {_measured(name, note.case)} reaches {reach:.0%}" for name, reach in note.reaches.items()]
-    return (
-        f"{_where(note)}too noisy to rank: 95% intervals may reach {KNOWN_WITHIN:.0%} to either side, and "
-        f"{', '.join(wide)}. {AGAIN}"
-    )
-
-
-def _all_too_noisy(found: Sequence[notes.TooNoisyToRank]) -> str:
-    """As `_too_noisy`, of one case or more, with the farthest that each interval reaches."""
-    if len(found) == 1:
-        return _too_noisy(found[0])
+def _too_noisy(found: Sequence[notes.TooNoisyToRank]) -> str:
+    """Of one case or more, or of the speedup over all of them, with the farthest that each interval reaches."""
     reaches: dict[str, float] = {}
     for note in found:
         for name, reach in note.reaches.items():
             reaches[name] = max(reach, reaches.get(name, reach))
-    named, more = [f"'{note.case}'" for note in found[:2]], len(found) - 2
-    which = f"{', '.join(named)} and {more} more" if more else " and ".join(named)
-    wide = [f"that of {_measured(name, found[0].case)} reaches up to {reach:.0%}" for name, reach in reaches.items()]
+    up_to = "up to " if len(found) > 1 else ""
+    wide = [f"that of {_measured(name, found[0].case)} reaches {up_to}{reach:.0%}" for name, reach in reaches.items()]
+    named, more = [f"'{note.case}'" for note in found[:2] if note.case], len(found) - 2
+    which = f"{', '.join(named)} and {more} more" if more > 0 else " and ".join(named)
     return (
-        f"{which}: too noisy to rank: 95% intervals may reach {KNOWN_WITHIN:.0%} to either side, and "
-        f"{', '.join(wide)}. {AGAIN}"
+        f"{which}{': ' if which else ''}too noisy to rank: 95% intervals may reach {KNOWN_WITHIN:.0%} to either side, "
+        f"and {', '.join(wide)}. Run it again on a quiet machine, or with --thorough."
     )
 
 
@@ -205,11 +193,9 @@ def _where(
     | notes.InputsUnchanged
     | notes.BusyMachine
     | notes.FasterThanMemory
-    | notes.Disturbed
-    | notes.TooNoisyToRank,
+    | notes.Disturbed,
 ) -> str:
     if not note.case:
         return ""
-    part = "" if isinstance(note, notes.TooNoisyToRank) else note.part
     captured = "captured" if isinstance(note, notes.Disturbed) and note.captured else ""
-    return ", ".join(word for word in (f"'{note.case}'", part, captured) if word) + ": "
+    return ", ".join(word for word in (f"'{note.case}'", note.part, captured) if word) + ": "

@@ -74,7 +74,7 @@ OTHER_INTERPRETERS = (
 # What makes kernels of a graph or of loops without the dispatcher, in torch._C._te.
 GENERATORS = ("TensorExprKernel", "LoopNest", "CodeGen")
 
-# Operators with a second one inside that never ask the dispatcher for it: who may not run that one may not run these.
+# oneDNN's products, which have an operator inside that is named in an argument.
 _POINTWISE = (
     "mkldnn::_linear_pointwise",
     "mkldnn::_convolution_pointwise",
@@ -86,6 +86,8 @@ _POINTWISE = (
     "onednn::qconv2d_pointwise",
     "onednn::qconv3d_pointwise",
 )
+
+# Operators with a second one inside that never ask the dispatcher for it: who may not run that one may not run these.
 _HAVE_INSIDE = {
     "gelu": ("_addmm_activation", *_POINTWISE),
     "relu": ("_addmm_activation", *_POINTWISE),
@@ -93,7 +95,7 @@ _HAVE_INSIDE = {
     "_softmax": ("_masked_softmax",),
 }
 
-# Namespaces whose operators are forbidden.
+# Of the operators that are forbidden.
 _NAMESPACES = ("aten", "mkldnn", "onednn")
 
 
@@ -179,10 +181,10 @@ class Guard:
                 setattr(torch._C, name, refuse_graph)
         setattr(torch._C.Graph, "create", refuse_graph)  # noqa: B010 (a method, to the type checker)
         refuse_generated = self._refusals.of("TorchScript's generator of kernels")
-        generators = getattr(torch._C, "_te")  # noqa: B009 (unknown to the type checker)
-        for kind in GENERATORS:  # the class itself, which is found without its name as well
-            setattr(getattr(generators, kind), "__init__", refuse_generated)  # noqa: B010
-        generators.construct_codegen = refuse_generated
+        if generators := getattr(torch._C, "_te", None):
+            for kind in GENERATORS:  # the class itself, which is found without its name as well
+                setattr(getattr(generators, kind), "__init__", refuse_generated)  # noqa: B010
+            generators.construct_codegen = refuse_generated
 
     def _registered(self) -> tuple[str, ...]:
         """Where each kernel that was replaced comes from, by the dispatcher: the first line of a key is in use."""
