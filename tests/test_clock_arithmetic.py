@@ -36,7 +36,7 @@ def inspect(*, full=1, got=RIGHT, seen=SAMPLED, compared=range(CALLS), form=FORM
     compared = list(compared)
     evidence = Evidence(None, compared, full, None, named, [np.array(seen)], [held])
     played = Round(
-        Contender("submission", None, reader), CALLS, 1e-3, 0.0, 0.0, True, evidence, ProcessorTime(0.0, 0.0)
+        Contender("submission", None, reader), CALLS, 1e-3, 0.0, 0.0, True, evidence, ProcessorTime(0.0, 0.0, 0.0)
     )
     expected = ExpectedRound([SAMPLED[compared]], [RIGHT] if full is not None else [])
     Inspector(DEVICE, CaseOutputs([form], [TOLERANCE], ROWS)).judge(played, expected)

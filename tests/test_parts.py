@@ -11,6 +11,7 @@ import torch
 from harness import oracle
 from harness.device.bandwidth import Bandwidth
 from harness.errors import Inconclusive, SubmissionError
+from harness.isolation.sandbox import PROCESSORS
 from harness.notes import SUBMISSION, Disturbed, FasterThanMemory, TooNoisyToRank
 from harness.oracle.data import Data
 from harness.oracle.draw import CaseForms
@@ -116,36 +117,41 @@ CPU = SimpleNamespace(is_cpu=True, cache_bytes=0)
 
 
 @pytest.mark.parametrize(
-    "beside_ms, processors, refused", [(100.0, 1, False), (300.0, 1, True), (300.0, 16, False), (600.0, 16, True)]
+    "beside_ms, allowed_ms, refused", [(100, 30, False), (300, 30, True), (300, 480, False), (600, 480, True)]
 )
-def test_work_beside_the_clock_is_refused_beyond_what_warming_up_takes(beside_ms, processors, refused):
-    """Ten calls of 10 ms in a round, of which two are made to warm up; the null kernel takes 5 ms there. Threads on 16
-    processors may spin for 30 ms each."""
+def test_work_beside_the_clock_is_refused_beyond_what_warming_up_takes(beside_ms, allowed_ms, refused):
+    """Ten calls of 10 ms in a round, of which two are made to warm up; the null kernel takes 5 ms there."""
     own, null = contender(SUBMISSION, 100_000.0), contender("null", 1_000.0)
-    own.processor_s = [ProcessorTime(0.1, beside_ms / 1e3)] * 9
-    null.processor_s = [ProcessorTime(0.0, 0.005)] * 9
+    own.processor_s = [ProcessorTime(beside_ms / 4e3, 0.1, beside_ms * 3 / 4e3)] * 9
+    null.processor_s = [ProcessorTime(0.0, 0.0, 0.005)] * 9
     with pytest.raises(SubmissionError) if refused else contextlib.nullcontext() as error:
-        concluding.refuse_work_beside_the_clock(own, null, results_bytes=1 << 20, processors=processors, no_room=False)
+        concluding.refuse_work_beside_the_clock(own, null, 1 << 20, allowed_ms / 1e3, no_room=False)
     if refused:
         assert error.value.reason == Reason.WORKED_BESIDE_THE_CLOCK
-        assert f"{beside_ms:.0f} ms" in error.value.message
+        assert f"{beside_ms} ms" in error.value.message
+        assert f"{beside_ms // 4} ms before, {beside_ms * 3 // 4} ms after" in error.value.message
+
+
+def test_what_threads_spin_on_a_cpu_is_allowed_for_each_processor_and_what_a_driver_does_on_a_gpu():
+    assert concluding.allowed_beside_s(CPU) == pytest.approx(0.03 * len(PROCESSORS))
+    assert concluding.allowed_beside_s(SimpleNamespace(is_cpu=False)) == pytest.approx(0.2)
 
 
 def test_work_beside_the_clock_on_a_device_without_room_is_no_verdict():
     """An allocation that fails has the allocator give back what it keeps and try again, in each round."""
     own, null = contender(SUBMISSION, 100_000.0), contender("null", 1_000.0)
-    own.processor_s = [ProcessorTime(0.1, 0.6)] * 9
-    null.processor_s = [ProcessorTime(0.0, 0.005)] * 9
+    own.processor_s = [ProcessorTime(0.0, 0.1, 0.6)] * 9
+    null.processor_s = [ProcessorTime(0.0, 0.0, 0.005)] * 9
     with pytest.raises(Inconclusive, match=r"memory is full.*600 ms.*--against") as error:
-        concluding.refuse_work_beside_the_clock(own, null, results_bytes=0, processors=1, no_room=True)
+        concluding.refuse_work_beside_the_clock(own, null, results_bytes=0, allowed_s=0.03, no_room=True)
     assert error.value.reason == Reason.NOT_ENOUGH_MEMORY
 
 
 def test_single_rounds_on_a_busy_machine_are_no_work_beside_the_clock():
     own, null = contender(SUBMISSION, 100_000.0), contender("null", 1_000.0)
-    own.processor_s = [ProcessorTime(0.1, 0.01)] * 5 + [ProcessorTime(0.1, 5.0)] * 4
-    null.processor_s = [ProcessorTime(0.0, 0.005)] * 9
-    concluding.refuse_work_beside_the_clock(own, null, results_bytes=0, processors=1, no_room=True)
+    own.processor_s = [ProcessorTime(0.0, 0.1, 0.01)] * 5 + [ProcessorTime(0.0, 0.1, 5.0)] * 4
+    null.processor_s = [ProcessorTime(0.0, 0.0, 0.005)] * 9
+    concluding.refuse_work_beside_the_clock(own, null, results_bytes=0, allowed_s=0.03, no_room=True)
 
 
 @pytest.mark.parametrize("left, refused", [([True] * 9, True), ([True] * 4 + [False] * 5, False), ([], False)])
@@ -285,7 +291,7 @@ def test_processor_time_is_shown_on_a_cpu_with_the_speedup_by_it():
     """Calls of 100 µs that take 160 µs of two cores, eager's of 1,900 µs with 320 µs."""
     own, eager = contender(SUBMISSION, 2_000.0), contender("eager", 20_000.0)
     for one, used_ms in ((own, 1.7), (eager, 3.3)):
-        one.processor_s = [ProcessorTime(used_ms / 1e3, 0.0)] * 9
+        one.processor_s = [ProcessorTime(0.0, used_ms / 1e3, 0.0)] * 9
         one.null_processor_s = [1e-4] * 9
     timed = times(own, eager, late_bytes=0)
     timed = replace(timed, on_processors=True, versions={"eager": ""})

@@ -29,7 +29,7 @@ PROBES = 2
 CHOOSING = 1 + PROBES
 
 
-NOTHING = ProcessorTime(0.0, 0.0)
+NOTHING = ProcessorTime(0.0, 0.0, 0.0)
 
 
 class ScriptedPlayer:
@@ -72,7 +72,9 @@ class ScriptedPlayer:
             raise SubmissionError(Reason.CRASHED, "It is gone.")
         device_us = lasts_us if contender.name == "null" else 0.0
         elapsed_us = self._elapsed_us(contender.name, calls) + device_us
-        used = ProcessorTime(next(self._processor_us[contender.name]) / 1e6, 0.0) if self._processor_us else NOTHING
+        used = (
+            ProcessorTime(0.0, next(self._processor_us[contender.name]) / 1e6, 0.0) if self._processor_us else NOTHING
+        )
         return Round(contender, calls, elapsed_us / 1e6, 10.0, device_us, next(self._mapped), None, used)
 
     def _elapsed_us(self, name, calls):

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from harness.device.base import Device
 from harness.errors import JudgeFailed, Stopped, SubmissionError, of_the_judge
-from harness.isolation.sandbox import PROCESSORS
 from harness.judging.runner import Runner
 from harness.notes import (
     SUBMISSION,
@@ -162,9 +161,9 @@ class Timer:
         part = staged.part
         times = concluding.case_times(part, contenders, runners, self._device)
         given_back_bytes = part.written_bytes if self._device.is_cpu else 0  # on a GPU torch keeps them
-        processors = len(PROCESSORS) if self._device.is_cpu else 1
+        allowed_s = concluding.allowed_beside_s(self._device)
         no_room = self._device.free_bytes() < part.written_bytes
-        concluding.refuse_work_beside_the_clock(contenders[0], null, given_back_bytes, processors, no_room=no_room)
+        concluding.refuse_work_beside_the_clock(contenders[0], null, given_back_bytes, allowed_s, no_room=no_room)
         concluding.refuse_work_left_on_the_device(contenders[0])
         self._refuse_the_impossible(times)
         concluding.require_a_time(contenders[0], part)

@@ -158,11 +158,10 @@ class Clock:
                 contender.left_device_busy.append(not self._idle.wait())
         used_s.append(contender.worker.processor_s())
         self._lookout.look()  # the contender is held, and has left the device idle or was found out
-        before_s, timed_s, after_s = np.diff(used_s)
         compared = self._sampler.calls_to_compare(calls)
         plan = plan_comparison(samples, buffers, compared, full)
         evidence = Evidence(plan, compared, full, contents, named, run.seen, whole)
-        processor_s = ProcessorTime(timed_s, before_s + after_s)
+        processor_s = ProcessorTime(*np.diff(used_s))
         return Round(
             contender, calls, run.elapsed_s, run.reply.issue_us, named.device_us, mapped, evidence, processor_s
         )

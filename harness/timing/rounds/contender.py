@@ -16,11 +16,17 @@ LAUNCH_BOUND_SHARE = 0.9
 
 @dataclass(frozen=True)
 class ProcessorTime:
-    """Seconds of processors that a worker used for one round: while the clock ran, and beside it, from when it was told
-    of the round until it waited for the first buffer, and while it named its outputs."""
+    """Seconds of processors that a worker used for one round: from when it was told of the round until it waited for
+    the first buffer, while the clock ran, and while it named its outputs."""
 
+    before: float
     timed: float
-    beside: float
+    after: float
+
+    @property
+    def beside(self) -> float:
+        """While the clock did not run."""
+        return self.before + self.after
 
 
 @dataclass

@@ -13,7 +13,7 @@ import time
 import torch
 import torch.nn as nn
 
-# The judge allows 30 ms of each processor on a CPU.
+# The judge allows 30 ms of each processor on a CPU, and 200 ms on a GPU.
 WORKS_S = max(0.5, 0.05 * (os.cpu_count() or 1))
 
 Rounds = sys.modules["harness.worker.rounds"].Rounds
