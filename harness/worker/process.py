@@ -22,9 +22,8 @@ from harness.protocol.handshake import Handshake
 from harness.protocol.testimony import Witness
 from harness.protocol.wire import Build, Done, Load, Name, Play, Request, Wanted
 
-# On a GPU a worker that has played a round waits so long without sleeping: the judge asks at once what the calls
-# returned. After other requests it sleeps, since the judge's own work would count as the worker's processor time. On
-# the CPU kernels need the cores.
+# On a GPU a worker waits so long for a request without sleeping: the contenders' rounds follow each other within this
+# time. On the CPU kernels need the cores, and rounds are long enough for workers to sleep in between.
 SPIN_S = 0.3
 
 # setvbuf(3), <stdio.h> of glibc and musl.
@@ -104,7 +103,7 @@ def answer(descriptors: Descriptors, device: str, emulator_cache: Path) -> None:
         witness.mark()
         channel.send(loaded)
         while True:
-            if device == "cuda" and isinstance(request, Play):
+            if device == "cuda":
                 channel.spin(SPIN_S)
             request = channel.receive()
             # The judge's clock runs until the reply is there: without this, the first list that is made after a round

@@ -142,7 +142,6 @@ class Clock:
         begun, used_s = time.monotonic(), [contender.worker.processor_s()]
         self._start(contender, self._warm_up(contender, ready, buffers), buffers, lasts_us)
         used_s.append(contender.worker.processor_s())
-        contender.reader.warm_up()
         run = self._run(contender, buffers, contents, places)
         full = None if contender.trusted else self._sampler.call_to_compare_fully(calls)
         whole = [] if full is None else self._hold_and_read(contender, run.addresses[full])
@@ -203,6 +202,7 @@ class Clock:
             worker.regain_processors()
         worker.tell(Play(worker.handshake.number, warm_up, lasts_us, buffers if contender.captured else []))
         worker.wait_for_warm_up(self._timeout_s)
+        contender.reader.warm_up()
 
     def _run(self, contender: Contender, buffers: list[int], contents: Contents, places: list[_Place]) -> _Run:
         """The part of a round that the clock times."""
