@@ -328,3 +328,14 @@ def test_places_are_of_a_device_and_of_those_with_a_speedup_that_is_known():
 def test_a_mutant_has_one_place_in_the_code(mutant):
     """Where what it changes is gone, or is there twice, it changes nothing and kills no test."""
     assert (ROOT / mutant.file).read_text().count(mutant.old) == 1
+
+
+def test_what_a_round_costs_is_shown_for_everybody_who_is_timed():
+    words = ["submissions/layernorm/cpu_vectorised.py", "--problem", "layernorm", "--device", "cpu", "--quick"]
+    words += ["--against", "eager", "-k", "32x128x768"]
+    run = [sys.executable, "benchmarks/round_costs.py", *words]
+    printed = subprocess.run(run, cwd=ROOT, capture_output=True, text=True).stderr
+    shown = [line.split() for line in printed.splitlines() if " rounds " in line]
+    assert [words[0] for words in shown] == ["submission", "eager", "null_kernel"]
+    assert all({"before", "timed", "after"} <= set(words) for words in shown)
+    assert "thread python" in printed
