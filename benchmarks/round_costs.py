@@ -61,7 +61,9 @@ def print_what_is_used() -> None:
     def show(submission: Contender, null: Contender, *_: Any, **__: Any) -> None:
         for contender in (*played, null):
             print(line_of(contender), file=sys.stderr)
-        for name, user_s, system_s in threads_of(submission.worker.pid)[:MOST_THREADS]:
+        threads = threads_of(submission.worker.pid)
+        print(f"  the submission's worker has {len(threads)} threads; those that have used most:", file=sys.stderr)
+        for name, user_s, system_s in threads[:MOST_THREADS]:
             print(f"  thread {name:20s} {user_s:8.2f} s in programs {system_s:8.2f} s in the system", file=sys.stderr)
 
     concluding.case_times = case_times
