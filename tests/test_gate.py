@@ -5,6 +5,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 from xml.etree import ElementTree
 
@@ -21,7 +22,7 @@ from harness.gate import best, config, slower
 from harness.gate.changes import changed_since
 from harness.gate.config import Config
 from harness.gate.rules import decide
-from harness.gate.targets import find_targets, touched
+from harness.gate.targets import find_targets, in_place_of_shipped, moved_measures, touched
 from harness.gate.values import Candidate, Compiled, NoVerdict, Ran, Slower
 from harness.protocol.extension import SourceText
 from harness.records import KernelResources
@@ -578,6 +579,35 @@ def test_a_new_file_counts_before_git_knows_it_and_a_removed_one_does_not(histor
 def test_other_rules_touch_all(history):
     (history / "kernelgate.toml").write_text("max-spills = 0\n")
     assert len(names(history)) == 3
+
+
+def remarks(folder):
+    """Of a gate on what differs from HEAD: the files, and the sentences."""
+    configured = folder / "kernelgate.toml"
+    changed = changed_since("HEAD", folder)
+    targets = touched(find_targets([], Config(), folder), changed, configured)
+    said = moved_measures(targets, changed, configured)
+    return [(os.path.basename(remark.file), remark.text.partition(" decides ")[2].partition(".")[0]) for remark in said]
+
+
+def test_a_change_that_moves_its_own_measure_is_told_to_whoever_merges_it(history):
+    (history / "submissions/tiny/mine.py").write_text("import torch\n")
+    assert remarks(history) == []
+    (history / "problems/second.py").write_text(PROBLEM + "\n")
+    assert remarks(history) == [("second.py", "what is right")]
+    (history / "kernelgate.toml").write_text("max-spills = 0\n")
+    assert remarks(history) == [("second.py", "what is right"), ("kernelgate.toml", "the rules")]
+
+
+def test_a_problem_in_place_of_a_shipped_one_is_said(history):
+    shutil.copy(ROOT / "problems/rmsnorm.py", history / "problems")
+    (history / "submissions/rmsnorm").mkdir()
+    (history / "submissions/rmsnorm/mine.py").write_text("import torch\n")
+    assert in_place_of_shipped(find_targets([], Config(), history)) == []
+    with open(history / "problems/rmsnorm.py", "a") as problem:
+        problem.write("ATOL = 1.0\n")
+    (remark,) = in_place_of_shipped(find_targets([], Config(), history))
+    assert "another than the rmsnorm that ships" in remark.text
 
 
 @pytest.mark.parametrize("ignored", ["none", "all"])

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from harness.errors import UsageError, one_line
 from harness.gate.config import Config
-from harness.paths import PROBLEMS
+from harness.gate.values import Remark
+from harness.paths import PROBLEMS, shown_path
 from harness.submission import Submission, find_submissions, read_submission
 
 
@@ -74,11 +75,33 @@ def _problems_of(submission: Submission, problems: Mapping[str, Path], *, listed
 
 def touched(targets: Sequence[Target], changed: Set[Path], config_file: Path) -> list[Target]:
     """Those that a change can have another verdict on: of a changed file, to a changed problem, or all where the
-    configuration changed. Of a submodule git names the folder alone, and any file in it may have changed."""
-
-    def has_changed(file: Path) -> bool:
-        return not changed.isdisjoint({file.resolve(), *file.resolve().parents})
-
-    if has_changed(config_file.resolve()):
+    configuration changed."""
+    if _has_changed(config_file, changed):
         return list(targets)
-    return [target for target in targets if has_changed(target.submission.path) or has_changed(target.problem)]
+    return [t for t in targets if _has_changed(t.submission.path, changed) or _has_changed(t.problem, changed)]
+
+
+def moved_measures(targets: Sequence[Target], changed: Set[Path], config_file: Path) -> list[Remark]:
+    """Of a change that may move what submissions are measured by: a problem of `targets`, or the configuration."""
+    measures = {target.problem: "what is right" for target in targets} | {config_file.resolve(): "the rules"}
+    return [
+        Remark(shown_path(path), f"it differs, too, so that this change decides {what}. Look at it before you merge.")
+        for path, what in measures.items()
+        if _has_changed(path, changed)
+    ]
+
+
+def in_place_of_shipped(targets: Sequence[Target]) -> list[Remark]:
+    """Of problems of `targets` that are called like one that ships with the judge, and are another."""
+    problems = dict.fromkeys(target.problem for target in targets)
+    shipped = {path: PROBLEMS / path.name for path in problems if (PROBLEMS / path.name).is_file()}
+    return [
+        Remark(shown_path(path), f"it is another than the {path.stem} that ships with kernelgate.")
+        for path, own in shipped.items()
+        if path.read_bytes() != own.read_bytes()
+    ]
+
+
+def _has_changed(file: Path, changed: Set[Path]) -> bool:
+    """Of a submodule git names the folder alone, and any file in it may have changed."""
+    return not changed.isdisjoint({file.resolve(), *file.resolve().parents})

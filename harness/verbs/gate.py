@@ -14,7 +14,7 @@ import click
 from harness.exits import Exit
 from harness.gate import config
 from harness.gate.changes import changed_since
-from harness.gate.targets import Target, find_targets, touched
+from harness.gate.targets import Target, find_targets, in_place_of_shipped, moved_measures, touched
 from harness.gate.values import Outcome, Remark
 from harness.paths import results_db
 from harness.report import formats, writing
@@ -106,19 +106,25 @@ def run(asked: Asked, *, named_config: bool, keeps: bool) -> Exit:
     rules = config.with_options(in_file, asked.given)
     root = asked.config_file.resolve().parent
     all_targets = find_targets(asked.paths, rules, root)
-    targets = _touched(all_targets, asked, root)
+    targets, remarks = _touched(all_targets, asked, root)
+    remarks += in_place_of_shipped(targets)
     with cache.in_use():
         runner = Runner(rules, asked.db or results_db(), keeps=keeps, color=asked.color, quiet=asked.quiet)
         with no_commands(sys.stderr):
-            found = _untouched(asked) if all_targets and not targets else runner.judge(targets)
+            found = _untouched(asked) if all_targets and not targets else runner.judge(targets, remarks)
         failed = _report(found, asked)
     for sentence in failed:
         print(f"eval.py: {sentence}", file=sys.stderr)
     return found.outcome.exit or (Exit.USAGE if failed else Exit.ACCEPTED)
 
 
-def _touched(targets: list[Target], asked: Asked, root: Path) -> list[Target]:
-    return targets if asked.since is None else touched(targets, changed_since(asked.since, root), asked.config_file)
+def _touched(targets: list[Target], asked: Asked, root: Path) -> tuple[list[Target], list[Remark]]:
+    """Of `targets` those that are to be judged, and what is to be said of the change."""
+    if asked.since is None:
+        return targets, []
+    changed = changed_since(asked.since, root)
+    judged = touched(targets, changed, asked.config_file)
+    return judged, moved_measures(judged, changed, asked.config_file)
 
 
 def _untouched(asked: Asked) -> Gated:

@@ -75,8 +75,10 @@ class Runner:
         self._found: dict[Target, _Found] = {}
         self._isolation: dict[str, object] = {}
 
-    def judge(self, targets: Sequence[Target]) -> Gated:
-        """Everything that is asked for. Raises UsageError for a problem that cannot be loaded."""
+    def judge(self, targets: Sequence[Target], remarks: Sequence[Remark] = ()) -> Gated:
+        """Everything that is asked for; `remarks` come first among its own. Raises UsageError for a problem that cannot
+        be loaded."""
+        self._remarks = list(remarks)
         self._found = {target: _Found() for target in targets}
         for job in self._jobs(targets):
             self._do(job)
