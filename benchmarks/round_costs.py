@@ -12,14 +12,15 @@ whoever is never stopped shows multiples of some milliseconds.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import common  # noqa: F401  makes the harness importable
 import numpy as np
-from common import ROOT
 
 from harness import cli
 from harness.device.base import Device
@@ -36,7 +37,6 @@ MOST_THREADS = 6
 def main() -> int:
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    os.chdir(ROOT)
     print_what_is_used()
     sys.argv = ["eval.py", *sys.argv[1:], "--no-store"]
     return cli.main()
@@ -88,9 +88,10 @@ def threads_of(pid: int) -> list[tuple[str, float, float]]:
     ticks = os.sysconf("SC_CLK_TCK")
     found = []
     for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
-        name, _, fields = stat.read_text().partition("(")[2].rpartition(") ")
-        user, system = (int(field) / ticks for field in fields.split()[11:13])
-        found.append((name, user, system))
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            name, _, fields = stat.read_text().partition("(")[2].rpartition(") ")
+            user_s, system_s = (int(field) / ticks for field in fields.split()[11:13])
+            found.append((name, user_s, system_s))
     return sorted(found, key=lambda thread: thread[1] + thread[2], reverse=True)
 
 

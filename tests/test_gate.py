@@ -607,7 +607,7 @@ def test_a_problem_in_place_of_a_shipped_one_is_said(history):
     with open(history / "problems/rmsnorm.py", "a") as problem:
         problem.write("ATOL = 1.0\n")
     (remark,) = in_place_of_shipped(find_targets([], Config(), history))
-    assert "another than the rmsnorm that ships" in remark.text
+    assert "differs from the rmsnorm that ships" in remark.text
 
 
 @pytest.mark.parametrize("ignored", ["none", "all"])

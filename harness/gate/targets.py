@@ -85,7 +85,7 @@ def moved_measures(targets: Sequence[Target], changed: Set[Path], config_file: P
     """Of a change that may move what submissions are measured by: a problem of `targets`, or the configuration."""
     measures = {target.problem: "what is right" for target in targets} | {config_file.resolve(): "the rules"}
     return [
-        Remark(shown_path(path), f"it differs, too, so that this change decides {what}. Look at it before you merge.")
+        Remark(shown_path(path), f"this change touches it, and so decides {what}. Look at it before you merge.")
         for path, what in measures.items()
         if _has_changed(path, changed)
     ]
@@ -96,7 +96,7 @@ def in_place_of_shipped(targets: Sequence[Target]) -> list[Remark]:
     problems = dict.fromkeys(target.problem for target in targets)
     shipped = {path: PROBLEMS / path.name for path in problems if (PROBLEMS / path.name).is_file()}
     return [
-        Remark(shown_path(path), f"it is another than the {path.stem} that ships with kernelgate.")
+        Remark(shown_path(path), f"it differs from the {path.stem} that ships with kernelgate.")
         for path, own in shipped.items()
         if path.read_bytes() != own.read_bytes()
     ]
