@@ -130,7 +130,11 @@ def test_themes_differ_and_the_button_turns_them(theme, visit):
         found.append((button.text_content(), page.evaluate(back)))
     assert found == [("Theme: light", light), ("Theme: dark", dark), ("Theme: system", of_system)]
     button.click()
-    other = seen.goto(PAGES["problem"])  # the choice holds on other pages
+    for _ in range(50):  # the choice holds on other pages, once Chromium has written it for their process
+        other = seen.goto(PAGES["problem"])
+        if other.locator("#theme").text_content() == "Theme: light":
+            break
+        other.wait_for_timeout(100)
     assert (other.locator("#theme").text_content(), other.evaluate(back)) == ("Theme: light", light)
 
 
