@@ -17,7 +17,7 @@ import pytest
 from harness.device.emulator.building import Compilers
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError, SubmissionError
-from harness.isolation import processes
+from harness.isolation import launch, processes
 from harness.isolation.conversation import death
 from harness.isolation.family import Family
 from harness.isolation.hold import Hold
@@ -103,6 +103,24 @@ def test_a_forked_worker_is_as_one_that_was_started(interruptible, zygote, tmp_p
     assert started["environment"]["HOME"] == "HOME/home"
     assert started["temporary"] == "HOME/tmp"
     assert started["leads_a_session"]
+
+
+@pytest.mark.parametrize(("said_by_the_user", "threads"), [(None, 1), ("2", 2)])
+def test_a_gpus_worker_has_few_threads_whatever_the_processors(said_by_the_user, threads, tmp_path, monkeypatch):
+    """There is no GPU: a worker of the CPU, in a GPU's environment. A machine may have no more than two processors,
+    and torch takes no more threads than those: one stands for few."""
+    monkeypatch.setitem(launch.THREADS_BESIDE_A_GPU, "OMP_NUM_THREADS", "1")
+    if said_by_the_user:
+        monkeypatch.setenv("OMP_NUM_THREADS", said_by_the_user)
+    else:
+        monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    of_a_gpu = launch.environment("cuda")
+    monkeypatch.setattr(launch, "environment", lambda device: of_a_gpu)
+    zygote = Zygote("cpu")
+    try:
+        assert surroundings(zygote, tmp_path)["threads_of_torch"] == threads
+    finally:
+        zygote.end()
 
 
 @pytest.mark.parametrize("value", ["no\udcfftext", "/long" * 20_000], ids=["no_text", "long"])
