@@ -209,6 +209,7 @@ BROKEN = {
     "a tolerance that is nan": ("TOLERANCE_FACTOR = float('nan')", "TOLERANCE_FACTOR is nan"),
     "a tolerance that no float holds": ("TOLERANCE_FACTOR = 10 ** 400", "it is a finite number above 0"),
     "a misspelt tolerance": ("TOLERANCE_FAKTOR = 2", "TOLERANCE_FACTOR was meant"),
+    "a setting in small letters": ("cases = [dict(name='a', shapes=[(1,)])]", "sets cases, .* CASES was meant"),
     "a misspelt setting": ("FORBIDEN_OPS = ['gelu']", "FORBIDDEN_OPS was meant"),
     "a repeated name": ("CASES = [dict(name='a', shapes=[(1,)])] * 2", "named 'a'"),
 }

@@ -25,14 +25,23 @@ SETTINGS = (
     "OPERATOR",
     "TOLERANCE_FACTOR",
 )
+_VALUES = (list, tuple, set, frozenset, dict, str, bool, int, float)
 
 
 def refuse_misspelt_settings(path: Path, module: ModuleType) -> None:
     """A misspelt setting is not read, and would protect nothing."""
-    for name in vars(module):
-        meant = difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.85) if name.isupper() else []
-        if meant and not hasattr(module, meant[0]):
-            raise UsageError(f"{path} sets {name}, which nothing reads; {meant[0]} was meant? If not, rename it.")
+    for name, value in vars(module).items():
+        meant = _setting_like(name, value)
+        if meant and not hasattr(module, meant):
+            raise UsageError(f"{path} sets {name}, which nothing reads; {meant} was meant? If not, rename it.")
+
+
+def _setting_like(name: str, value: object) -> str | None:
+    """The setting that a name of the module may stand for. In small letters it is one only letter by letter, and only of
+    a value: files import `random` and `operator`."""
+    if name.isupper():
+        return next(iter(difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.85)), None)
+    return name.upper() if name.upper() in SETTINGS and isinstance(value, _VALUES) else None
 
 
 def operators(path: Path, module: ModuleType, setting: str) -> frozenset[str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from harness.build.extension import BuildFailed
+from harness.build.extension import BuildFailed, Unsupported
 from harness.device.emulator.translate import find_kernels, translate
 from harness.protocol.extension import SourceText
 
@@ -63,8 +66,6 @@ def test_a_kernel_checks_its_launch_bounds():
     "header", ["ATen/cuda/CUDABlas.h", "cub/device/device_reduce.cuh", "c10/cuda/CUDAGraphsC10Utils.h"]
 )
 def test_headers_of_libraries_that_are_not_there_are_refused_by_name(header):
-    from harness.build.extension import Unsupported
-
     with pytest.raises(Unsupported, match=f"sub.py:10: the emulator does not support the header <{header}>"):
         _translated(f"#include <{header}>\n")
 
@@ -192,3 +193,101 @@ def test_uses_of_a_shared_variable_of_the_file_are_told_from_others_of_its_name(
 def test_a_shared_variable_of_a_namespace_is_found_in_it():
     translated = _translated("namespace q { __shared__ float s[4]; }\n__global__ void k() { q::s[0] = other::s; }")
     assert "(::emu::shared<q::emu_shared_31_s>().s)[0] = other::s" in translated
+
+
+WRONG_SIDE = {
+    "a host calls what is for the device": (
+        "__device__ float twice(float x) { return 2 * x; }\n"
+        "template <class T> __device__ T same(T x) { return x; }\n"
+        "float f() { return 1 + same<float>(twice(3)); }",
+        r"12: f runs on the host and calls same, which is a __device__ function",
+    ),
+    "a kernel throws": (
+        "__global__ void k(int n) { if (n < 0) throw n; }",
+        r"10: k runs on the device, where nvcc has no",
+    ),
+    "a function of both sides throws": (
+        "__host__ __device__ void f() { throw 1; }",
+        r"10: f runs on the device, where",
+    ),
+    "a kernel catches": ("__global__ void k() {\ntry { g(); } catch (int) {}\n}", r"11: k runs on the device, where"),
+    "a kernel reads a host's variable": (
+        "static float scale = 2;\n__global__ void k(float* y) { *y = scale; }",
+        r"11: k runs on the device and uses scale, which is a variable of the host",
+    ),
+    "a device function reads a host's table": (
+        "namespace a {\nint table[4] = {1, 2}, other;\n__device__ int f(int i) { return table[i]; }\n}",
+        r"12: f runs on the device and uses table",
+    ),
+    "a kernel uses torch's check": (
+        "__global__ void k(int n) { TORCH_CHECK(n > 0, n); }",
+        r"10: k runs on the device and uses TORCH_CHECK, which is the host's",
+    ),
+    "a kernel prints by a stream": ("__global__ void k(int n) { std::cout << n; }", r"10: k .* uses std::cout"),
+    "a shared variable has a value": (
+        "__global__ void k() {\n__shared__ int a, b = 3;\n}",
+        "11: a __shared__ variable",
+    ),
+    "a shared array has values": ("__global__ void k() { __shared__ float s[4] = {0}; }", "10: a __shared__ variable"),
+    "a shared variable has braces": ("__global__ void k() { __shared__ struct P { int a; } p{}; }", "10: a __shared__"),
+    "a shared variable of the file": ("__shared__ int count = 0;", "10: a __shared__ variable"),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), WRONG_SIDE.values(), ids=WRONG_SIDE)
+def test_what_stands_on_the_wrong_side_is_a_build_error_with_its_line(text, said):
+    with pytest.raises(BuildFailed, match=rf"^sub\.py:{said}"):
+        _translated(text)
+
+
+NVCC = shutil.which("nvcc")
+
+
+@pytest.mark.skipif(NVCC is None, reason="NOT TESTED HERE: nvcc, which says what it refuses, is not on the path")
+def test_nvcc_refuses_it_too(tmp_path):
+    """All in one compilation: nvcc says of each in which line it stands."""
+    texts = [text for name, (text, _) in WRONG_SIDE.items() if "torch" not in name and "stream" not in name]
+    for number, text in enumerate(texts):
+        file = tmp_path / f"{number}.cu"
+        file.write_text(
+            "__device__ __host__ void g();\n" + text.replace("__global__ void k(", "__global__ void kernel(")
+        )
+    commands = [[NVCC, "-std=c++17", "-arch=sm_80", "-c", "-o", "/dev/null", file] for file in tmp_path.glob("*.cu")]
+    with ThreadPoolExecutor(2) as pool:
+        done = list(pool.map(lambda command: subprocess.run(command, capture_output=True, text=True), commands))
+    assert len(done) == len(texts) > 8
+    assert [one.args[-1].read_text() for one in done if one.returncode == 0 or "error" not in one.stderr] == []
+
+
+RIGHT_SIDE = {
+    "a lambda of the device": "__device__ int f(int x) { return x; }\n"
+    "void run() { each([=] __device__(int i) { return f(i); }); }",
+    "for both": "__host__ __device__ int f(int x) { return x; }\nint g() { return f(1); }",
+    "one for each side": "__device__ int f(int x) { return x; }\nint f(int x);\nint g() { return f(1); }",
+    "a kernel": "__global__ void k(int n);\nvoid run() { k<<<1, 1>>>(1); auto* p = &k; }",
+    "a member of the same name": "__device__ int size(int x) { return x; }\nint g(T t) { return t.size(1) + T::size(1); }",
+    "its type alone": "__device__ int f(int x) { return x; }\nvoid g() { using T = decltype(f(1)); }",
+    "a host throws": "void f() { try { g(); } catch (int) { throw; } }\n__global__ void k() {}",
+    "constants": "const int n = 3; constexpr float f = 2; __constant__ float c[4]; __device__ int d = 1;\n"
+    "__global__ void k(float* y) { *y = n * f + c[0] + d; }",
+    "a parameter of the same name": "float scale = 1;\n__global__ void k(float* y, float scale) { *y = scale; }",
+    "a local of the same name": "int n = 1;\n__global__ void k(float* y) { int n = 2; for (int i = 0; i < n; i++) y[i] = n; }",
+    "a template's parameter": "int n = 1;\ntemplate <int n> __global__ void k(float* y) { *y = n; }",
+    "a parameter behind a directive": "__global__ void k(int a,\n#ifdef B\nint b,\n#endif\nshort w, int h) { f(w < h); }",
+    "the size of a host's": "int table[4];\n__global__ void k(int* y) { *y = sizeof(table) / sizeof(table[0]); }",
+    "a member": "int scale = 1;\nstruct P { int scale; };\n__global__ void k(int* y, P p) { *y = p.scale; }",
+    "arguments of a type": "std::map<int, float> known;\n__global__ void k(float* y) { *y = int(float(3)); }",
+    "a macro's": "#define MY float scale\nMY = 1;\n__global__ void k(float* y) { MY = 2; *y = scale; }",
+    "a shared variable with an alignment": "__global__ void k() { __shared__ __align__(16) int a, b[2]; a = 1; }",
+    "a shared variable of a type's size": "__global__ void k() { __shared__ float s[sizeof(int) == 4 ? 8 : 4]; s[0] = 1; }",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", RIGHT_SIDE.values(), ids=RIGHT_SIDE)
+def test_what_stands_on_the_right_side_is_left_alone(text):
+    assert _translated(text)
+
+
+def test_a_shared_variable_with_an_attribute_behind_it_has_no_initializer():
+    with pytest.raises(Unsupported, match=r"sub\.py:10: the emulator does not support this __shared__ declaration"):
+        _translated("__global__ void k() { __shared__ int a __attribute__((aligned(16))); a = 1; }")

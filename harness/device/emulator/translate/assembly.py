@@ -6,7 +6,7 @@ import ast
 import re
 
 from harness.device.emulator.translate import ptx
-from harness.device.emulator.translate.launches import CannotRead
+from harness.device.emulator.translate.errors import CannotRead
 from harness.device.emulator.translate.lexer import Edits, Source, one_line
 
 _KEYWORDS = ("asm", "__asm__", "__asm")
@@ -42,7 +42,7 @@ def _operands(source: Source, part: tuple[int, int], first_number: int) -> list[
         name = ""
         if source.at(begin) == "[":
             name, begin = source.at(begin + 1), begin + 3
-        if source.at(begin + 1) != "(":
+        if source.at(begin + 1) != "(" or source.tokens[begin].kind not in ("string", "raw"):
             raise CannotRead(begin, "this operand of an asm statement")
         constraint = _text(source, begin)
         expression = one_line(source.slice(begin + 2, source.partner[begin + 1]))

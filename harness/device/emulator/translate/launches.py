@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from harness.device.emulator.translate.errors import CannotRead, NvccRefuses
 from harness.device.emulator.translate.kernels import Kernels
 from harness.device.emulator.translate.lexer import Edits, Source, one_line
-from harness.errors import KernelgateError
 
 _API = {
     "cudaLaunchKernel": "",
@@ -18,22 +18,6 @@ _VOID_CAST = re.compile(
     r"\( (?:const )?void (?:const )?\* \) (?P<c>.*)"
     r"|(?:reinterpret_cast|static_cast) < (?:const )?void (?:const )?\* > \( (?P<cxx>.*) \)"
 )
-
-
-class CannotRead(KernelgateError):
-    """A construct that this translator does not understand; `index` is the token it stands at."""
-
-    def __init__(self, index: int, what: str):
-        super().__init__(what)
-        self.index = index
-
-
-class CannotLaunch(KernelgateError):
-    """A launch that CUDA has not; `index` is the token that it begins with."""
-
-    def __init__(self, index: int, what: str):
-        super().__init__(what)
-        self.index = index
 
 
 def _is_launch(source: Source, i: int) -> bool:
@@ -93,7 +77,7 @@ def _rewrite_launch(source: Source, edits: Edits, kernels: Kernels, i: int) -> N
     callee = one_line(source.slice(first, i))
     name = re.sub(r"<.*", "", callee).split("::")[-1].strip("() ")
     if name not in kernels.by_name and _is_plain_function(source, name):
-        raise CannotLaunch(i, f"'{name}' is launched, and is no kernel: write __global__ before its void.")
+        raise NvccRefuses(i, f"'{name}' is launched, and is no kernel: write __global__ before its void.")
     typed = kernels.has_address(name, arguments)
     address = f"(const void*)({callee})" if typed else "nullptr"
     cluster = kernels.cluster(name)
@@ -146,10 +130,10 @@ def _rewrite_api(source: Source, edits: Edits, kernels: Kernels, i: int) -> None
 
 
 def refuse(source: Source) -> None:
-    """Raise CannotLaunch at the first launch of a text that nvcc does not compile."""
+    """Raise NvccRefuses at the first launch of a text that nvcc does not compile."""
     for i, token in enumerate(source.tokens):
         if token.text == "<" and _is_launch(source, i):
-            raise CannotLaunch(
+            raise NvccRefuses(
                 i,
                 "a launch in cpp_sources, which nvcc does not compile: kernels and their launches go to cuda_sources.",
             )

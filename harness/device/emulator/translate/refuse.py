@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from harness.device.emulator import paths
-from harness.device.emulator.translate.launches import CannotRead
+from harness.device.emulator.translate.errors import CannotRead
 from harness.device.emulator.translate.lexer import Source
 
 _HEADERS = re.compile(

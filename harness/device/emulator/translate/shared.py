@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from harness.device.emulator.translate.launches import CannotRead
+from collections.abc import Iterator
+
+from harness.device.emulator.translate.errors import CannotRead, NvccRefuses
 from harness.device.emulator.translate.lexer import Edits, Source, one_line
 
+_WITH_ARGUMENTS = ("__align__", "alignas", "__attribute__", "__declspec__")
 _STORAGE = ("extern", "static", "__shared__")
 
 
@@ -94,6 +97,28 @@ def _static(source: Source, first: int, last: int) -> tuple[str, list[tuple[str,
     return structs, variables
 
 
+def _refuse_initializers(source: Source, first: int, last: int) -> None:
+    """nvcc has none for what is shared, not even an empty one."""
+    _, defined = _defined(source, first, last)
+    for begin, end in source.split(max(first, defined + 1), last):
+        equals = next((k for k in _outside_brackets(source, begin, end) if source.at(k) == "="), -1)
+        opening = source.partner.get(end - 1, -1)
+        is_attribute = opening >= 0 and source.at(opening - 1) in _WITH_ARGUMENTS
+        if equals >= 0 or (source.at(end - 1) in ("}", ")") and not is_attribute):
+            raise NvccRefuses(
+                equals if equals >= 0 else end - 1,
+                "a __shared__ variable has an initializer: nvcc refuses this. Let a thread write it, and "
+                "__syncthreads() before the others read it.",
+            )
+
+
+def _outside_brackets(source: Source, begin: int, end: int) -> Iterator[int]:
+    i = begin
+    while i < end:
+        yield i
+        i = source.partner.get(i, i) + 1 if source.at(i) in ("(", "[", "{") else i + 1
+
+
 def declarations(source: Source) -> list[tuple[int, int]]:
     """First token of each declaration of shared variables, and the semicolon behind it."""
     found = []
@@ -112,6 +137,7 @@ def declarations(source: Source) -> list[tuple[int, int]]:
 def variables(source: Source, first: int, last: int) -> tuple[str, bool, list[tuple[str, str]]]:
     """What a declaration becomes: types to define in its place, whether it is of dynamic memory, and for each variable
     its name and where it is."""
+    _refuse_initializers(source, first, last)
     if any(source.at(k) == "extern" for k in range(first, last)):
         return "", True, [_dynamic(source, first, last)]
     structs, found = _static(source, first, last)

@@ -7,14 +7,15 @@ from harness.device.emulator.translate import (
     assembly,
     dimensions,
     file_scope,
-    host_calls,
     launches,
     memory,
     refuse,
     shared,
+    sides,
     variables,
 )
 from harness.device.emulator.translate import kernels as kernel_pass
+from harness.device.emulator.translate.errors import CannotRead, NvccRefuses
 from harness.device.emulator.translate.kernels import Kernels
 from harness.device.emulator.translate.lexer import Edits, Source
 from harness.protocol.extension import SourceText
@@ -43,7 +44,7 @@ def translate(piece: SourceText, kernels: Kernels, *, is_cuda: bool = True) -> S
         source = Source(file_scope.rewrite(piece.text))
         edits = Edits(source)
         refuse.check(source)
-        host_calls.check(source)
+        sides.check(source)
         kernel_pass.mark_bodies(source, edits)
         dimensions.rewrite(source, edits)
         assembly.rewrite(source, edits)
@@ -51,8 +52,8 @@ def translate(piece: SourceText, kernels: Kernels, *, is_cuda: bool = True) -> S
         memory.rewrite(source, edits)
         variables.rewrite(source, edits)
         shared.rewrite(source, edits)
-    except launches.CannotRead as error:
+    except CannotRead as error:
         raise Unsupported(f"{_place(source, piece, error.index)}: the emulator does not support {error}.") from None
-    except (host_calls.HostCall, launches.CannotLaunch) as error:
+    except NvccRefuses as error:
         raise BuildFailed(f"{_place(source, piece, error.index)}: {error}") from None
     return SourceText(edits.apply(), piece.file, piece.line)

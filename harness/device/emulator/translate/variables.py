@@ -1,8 +1,12 @@
-"""`__device__`, `__constant__` and `__managed__` variables: the runtime is told where each lies and which are constant.
+"""Variables at namespace scope. Of `__device__`, `__constant__` and `__managed__` ones the runtime is told where each
+lies and which are constant.
 
 What a macro, a template or a function declares is found in the assembly (module_variables.py)."""
 
 from __future__ import annotations
+
+import re
+from collections.abc import Iterator
 
 from harness.device.emulator.translate.lexer import Edits, Source, in_directives
 from harness.device.emulator.translate.scopes import at_namespace_scope
@@ -10,6 +14,10 @@ from harness.device.emulator.translate.scopes import at_namespace_scope
 _WORDS = ("__device__", "__constant__", "__managed__")
 _WITH_ARGUMENTS = ("__align__", "alignas", "__attribute__", "__declspec__")
 _NO_VARIABLE = {"extern", "template", "using", "typedef", "friend", "operator", "struct", "class", "union", "enum"}
+# What a variable that is not the host's, or that both sides may read, is declared with; `auto` may be a lambda.
+_NOT_THE_HOSTS = {"const", "constexpr", "constinit", "auto", "__shared__", "namespace", "concept", "goto", *_WORDS}
+_BEHIND_A_VARIABLE = ("=", ";", "[", "{", ",")
+_MACRO_NAME = re.compile(r"_*[A-Z][A-Z0-9_]+")
 
 
 def _head_end(source: Source, first: int) -> int:
@@ -68,3 +76,19 @@ def _registration(source: Source, name: int, constant: bool) -> str:
     variable = source.at(name)
     values = f'{variable}, "{variable}", {str(constant).lower()}'
     return f" static ::emu::ModuleVariable emu_variable_{source.tokens[name].start}_{variable}({values});"
+
+
+def of_the_host(source: Source, outside: list[bool], skipped: list[bool]) -> Iterator[str]:
+    """Names of variables at namespace scope that kernels cannot reach: without a mark of the device, and not constant.
+    Of each statement the first one. `outside` and `skipped` say for each token whether it stands at namespace scope and
+    in no parenthesis, and whether in a directive."""
+    for i, token in enumerate(source.tokens):
+        if token.kind != "name" or not outside[i] or skipped[i] or source.at(i + 1) not in _BEHIND_A_VARIABLE:
+            continue
+        first = source.statement_start(i)
+        words = [source.at(k) for k in range(first, i)]
+        is_declared = first < i and source.tokens[first].kind == "name" and _head_end(source, first) == i + 1
+        if not is_declared or source.at(i - 1) == "::" or set(words) & (_NO_VARIABLE | _NOT_THE_HOSTS):
+            continue
+        if not any(_MACRO_NAME.fullmatch(word) for word in words):
+            yield source.at(i)

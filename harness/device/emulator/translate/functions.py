@@ -1,0 +1,132 @@
+"""The functions that a source declares, by where they run. Only what is plain: nothing that a macro may have marked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from harness.device.emulator.translate.kernels import name_index
+from harness.device.emulator.translate.lexer import Source, in_directives
+from harness.device.emulator.translate.scopes import at_namespace_scope
+
+_DEVICE_MARKS = {"__device__", "__global__", "constexpr", "consteval", "__managed__", "__constant__", "__shared__"}
+_NOT_FUNCTIONS = {"return", "if", "while", "for", "switch", "operator", "using", "typedef", "struct", "class", "enum"}
+_MACRO_NAME = re.compile(r"_*[A-Z][A-Z0-9_]+")
+
+# Functions of C's library, all of which CUDA has for the device.
+_C_FUNCTIONS = """
+    abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh cospi erf erfc erfcinv erfinv exp exp10 exp2
+    expm1 fabs fdim floor fma fmax fmin fmod frexp hypot ilogb isfinite isinf isnan labs ldexp lgamma llabs log log10
+    log1p log2 logb max min modf nearbyint nextafter norm pow rcbrt remainder rhypot rint round rsqrt signbit sin
+    sincos sincospi sinh sinpi sqrt swap tan tanh tgamma trunc memcpy memset memmove printf malloc free assert
+"""
+
+
+@dataclass(frozen=True)
+class Body:
+    """Tokens of a function: its name, its opening and its closing brace."""
+
+    name: int
+    opening: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Those of one source. `host` and `device` are names that are declared for that side alone, at namespace scope;
+    `host_bodies` are of functions there that are no templates, and `device_bodies` wherever they stand, those that run
+    on both sides being `shared_bodies`."""
+
+    host: set[str]
+    device: set[str]
+    host_bodies: list[Body]
+    device_bodies: list[Body]
+    shared_bodies: list[Body]
+
+
+def find(source: Source) -> Functions:
+    skipped, scopes = in_directives(source), at_namespace_scope(source)
+    unmarked: set[str] = set()
+    marked: set[str] = set()
+    host_bodies: list[Body] = []
+    for name, marks in _declared(source):
+        if marks & _DEVICE_MARKS or any(_MACRO_NAME.fullmatch(mark) for mark in marks):
+            marked.add(source.at(name))
+        elif scopes[name] and not skipped[name] and _is_function(source, name, marks):
+            unmarked.add(source.at(name))
+            host_bodies += [] if "template" in marks else _bodies(source, name, skipped)
+    alone, for_both = _of_device(source, skipped)
+    device = {source.at(name) for name in alone if scopes[name] and _may_be_called(source, name)}
+    both = {source.at(name) for name in for_both}
+    return Functions(
+        host=unmarked - marked - _library(),
+        device=device - unmarked - both - _library(),
+        host_bodies=host_bodies,
+        device_bodies=[body for name in alone for body in _bodies(source, name, skipped)],
+        shared_bodies=[body for name in for_both for body in _bodies(source, name, skipped)],
+    )
+
+
+@cache
+def _library() -> set[str]:
+    """Names that may mean a function of CUDA's, whatever else the source declares of that name."""
+    folder = Path(__file__).resolve().parent.parent / "include" / "emu"
+    names = {name for file in folder.glob("*.h") for name in re.findall(r"(\w+)\(", file.read_text())}
+    in_c = set(_C_FUNCTIONS.split())
+    return names | in_c | {f"{name}f" for name in in_c}
+
+
+def _declared(source: Source) -> Iterator[tuple[int, set[str]]]:
+    """Each name that parentheses follow, and the words before it in its statement."""
+    for i, token in enumerate(source.tokens):
+        if token.kind == "name" and source.at(i + 1) == "(" and i + 1 in source.partner:
+            yield i, _marks(source, i)
+
+
+def _marks(source: Source, name: int) -> set[str]:
+    """The words of its statement before the name; of a template's parameters none."""
+    i, found = source.statement_start(name), set()
+    while i < name:
+        found.add(source.at(i))
+        is_template = source.at(i) == "template" and source.at(i + 1) == "<"
+        i = max(i, source.closing_angle(i + 1) if is_template else i) + 1
+    return found
+
+
+def _is_function(source: Source, name: int, marks: set[str]) -> bool:
+    after = source.at(source.partner[name + 1] + 1)
+    is_declared = after in ("{", ";") and source.statement_start(name) < name and "=" not in marks
+    return is_declared and not marks & _NOT_FUNCTIONS and source.at(name - 1) not in ("::", ".", "~")
+
+
+def _may_be_called(source: Source, name: int) -> bool:
+    """Whether a name behind `__device__` is a function's whose address a host may not take: a kernel is launched."""
+    marks = _marks(source, name)
+    return not marks & {"__global__", "constexpr", "consteval"} and _is_function(source, name, marks)
+
+
+def _of_device(source: Source, skipped: list[bool]) -> tuple[list[int], list[int]]:
+    """Names of functions that are marked for the device alone, and for both sides."""
+    alone: list[int] = []
+    both: list[int] = []
+    for i, token in enumerate(source.tokens):
+        if token.text not in ("__device__", "__global__") or skipped[i]:
+            continue
+        name = name_index(source, i)
+        if name < 0 or any(_MACRO_NAME.fullmatch(mark) for mark in _marks(source, name)):
+            continue
+        (both if "__host__" in _marks(source, name) else alone).append(name)
+    return alone, both
+
+
+def _bodies(source: Source, name: int, skipped: list[bool]) -> list[Body]:
+    """The body of the function, if it stands there and holds no directive: what the preprocessor leaves of such a one
+    is not known here."""
+    opening = source.partner.get(name + 1, -1) + 1
+    if source.at(opening) != "{" or opening not in source.partner:
+        return []
+    body = Body(name, opening, source.partner[opening])
+    return [] if any(skipped[body.opening : body.end]) else [body]
