@@ -247,7 +247,7 @@ def test_a_broken_problem_file_gets_a_sentence(what, tmp_path):
     text, sentence = BROKEN[what]
     if text.startswith(("FORBID", "ALLOWED", "RANDOM", "TOLERANCE")):
         text = f"CASES = [dict(name='a', shapes=[(1,)])]\n{text}"
-    if text.startswith(("CASES", "def")):
+    if text.startswith(("CASES", "cases", "def")):
         text = "import torch.nn as nn\nclass Model(nn.Module): pass\n" + text
     with pytest.raises(UsageError, match=sentence):
         load_problem(write(tmp_path, text), 0)

@@ -37,8 +37,8 @@ def refuse_misspelt_settings(path: Path, module: ModuleType) -> None:
 
 
 def _setting_like(name: str, value: object) -> str | None:
-    """The setting that a name of the module may stand for. In small letters it is one only letter by letter, and only of
-    a value: files import `random` and `operator`."""
+    """The setting that a name of the module may stand for; in small letters only letter by letter, and only of a value:
+    files import `random` and `operator`."""
     if name.isupper():
         return next(iter(difflib.get_close_matches(name, SETTINGS, n=1, cutoff=0.85)), None)
     return name.upper() if name.upper() in SETTINGS and isinstance(value, _VALUES) else None

@@ -265,21 +265,21 @@ RIGHT_SIDE = {
     "for both": "__host__ __device__ int f(int x) { return x; }\nint g() { return f(1); }",
     "one for each side": "__device__ int f(int x) { return x; }\nint f(int x);\nint g() { return f(1); }",
     "a kernel": "__global__ void k(int n);\nvoid run() { k<<<1, 1>>>(1); auto* p = &k; }",
-    "a member of the same name": "__device__ int size(int x) { return x; }\nint g(T t) { return t.size(1) + T::size(1); }",
+    "a member of the same name": "__device__ int size(int);\nint g(T t) { return t.size(1) + T::size(1); }",
     "its type alone": "__device__ int f(int x) { return x; }\nvoid g() { using T = decltype(f(1)); }",
     "a host throws": "void f() { try { g(); } catch (int) { throw; } }\n__global__ void k() {}",
     "constants": "const int n = 3; constexpr float f = 2; __constant__ float c[4]; __device__ int d = 1;\n"
     "__global__ void k(float* y) { *y = n * f + c[0] + d; }",
     "a parameter of the same name": "float scale = 1;\n__global__ void k(float* y, float scale) { *y = scale; }",
-    "a local of the same name": "int n = 1;\n__global__ void k(float* y) { int n = 2; for (int i = 0; i < n; i++) y[i] = n; }",
+    "a local of the same name": "int n = 1;\n__global__ void k(float* y) { int n = 2; for (;;) y[n] = n; }",
     "a template's parameter": "int n = 1;\ntemplate <int n> __global__ void k(float* y) { *y = n; }",
-    "a parameter behind a directive": "__global__ void k(int a,\n#ifdef B\nint b,\n#endif\nshort w, int h) { f(w < h); }",
+    "a parameter behind a directive": "__global__ void k(int a,\n#ifdef B\nint b,\n#endif\nshort w, int h) { w < h; }",
     "the size of a host's": "int table[4];\n__global__ void k(int* y) { *y = sizeof(table) / sizeof(table[0]); }",
     "a member": "int scale = 1;\nstruct P { int scale; };\n__global__ void k(int* y, P p) { *y = p.scale; }",
     "arguments of a type": "std::map<int, float> known;\n__global__ void k(float* y) { *y = int(float(3)); }",
     "a macro's": "#define MY float scale\nMY = 1;\n__global__ void k(float* y) { MY = 2; *y = scale; }",
     "a shared variable with an alignment": "__global__ void k() { __shared__ __align__(16) int a, b[2]; a = 1; }",
-    "a shared variable of a type's size": "__global__ void k() { __shared__ float s[sizeof(int) == 4 ? 8 : 4]; s[0] = 1; }",
+    "a shared variable of a type's size": "__global__ void k() { __shared__ float s[sizeof(int) == 4 ? 8 : 4]; }",
 }  # fmt: skip
 
 
