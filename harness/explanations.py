@@ -23,7 +23,7 @@ class LeftOut(_Explanation, frozen=True, tag="left_out"):
 
 
 class Swapped(_Explanation, frozen=True, tag="swapped"):
-    """Two parameters or two inputs stand in each other's place."""
+    """Two parameters, two inputs or two results stand in each other's place."""
 
     one: str
     other: str

@@ -240,6 +240,11 @@ PLANTED = {
     "the other GELU": (
         "bias_gelu", "1x7, tanh", lambda x, b: F.gelu((x + b).double()), OtherGelu(used="exact", expected="tanh"),
     ),
+    "GELU left out": ("bias_gelu", "1x7, none", lambda x, b: x + b, LeftOut(what="gelu")),
+    "gradients in each other's place": (
+        "layernorm_train", "1x7", lambda *given: (lambda y, dx, dw, db: (y, dx, db, dw))(*step_of(*given)),
+        Swapped(one="the gradient of 'ln.weight'", other="the gradient of 'ln.bias'"),
+    ),
     "a sum left out of the gradient": (
         "layernorm_train", "1x7", lambda *given: step_of(*given, keeps_second_sum=False),
         SumLeftOut(terms=7, number=2, count=4),

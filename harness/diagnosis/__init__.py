@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from harness.diagnosis import calls, memory, normalisation, operands, regions, rounding, scale
+from harness.diagnosis import activations, calls, memory, normalisation, operands, regions, rounding, scale
 from harness.diagnosis.evidence import Candidate, Evidence, OnWrong
 from harness.diagnosis.failing import failing_cases
 from harness.explanations import Explanation, Unexplained
@@ -44,13 +44,15 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     operands.parameter_negated,
     operands.input_left_out,
     operands.inputs_swapped,
+    operands.results_swapped,
     memory.input_read_as_contiguous,
     memory.read_as_transposed,
     memory.displaced,
     normalisation.mean_kept,
     normalisation.variance_divisor,
     normalisation.eps,
-    normalisation.gelu_form,
+    activations.gelu_form,
+    activations.activation_left_out,
     rounding.inputs_rounded,
     scale.multiple,
     scale.offset,
@@ -66,8 +68,8 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
 # What a second call on the same data is asked for.
 OF_CALLS: tuple[Hypothesis, ...] = (calls.not_deterministic,)
 
-# Those that ask nothing of a reference but that it can be run; others look for means, variances or GELU in it.
-GENERIC = frozenset(h for h in HYPOTHESES if not h.__module__.endswith("normalisation"))
+# Those that ask nothing of a reference but that it can be run; others look for means, variances or activations in it.
+GENERIC = frozenset(h for h in HYPOTHESES if not h.__module__.endswith(("normalisation", "activations")))
 
 # What is tried on whole numbers and booleans, too.
 _FOR_ANY_DTYPE = {calls.earlier_call, scale.constant, calls.not_deterministic, regions.region}

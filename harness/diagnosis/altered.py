@@ -147,6 +147,40 @@ class OfGelu(Altered):
         return func(*args, **{**kwargs, "approximate": "none" if self.form == "tanh" else "tanh"})
 
 
+# Operators that take each element to another one, and their gradients. What they are applied to, or the gradient that
+# comes in, is their first argument.
+ACTIVATIONS = {
+    "relu", "leaky_relu", "elu", "celu", "selu", "gelu", "silu", "mish", "softplus", "sigmoid", "tanh",
+    "hardswish", "hardsigmoid", "hardtanh",
+}  # fmt: skip
+_GRADIENTS = {f"{name}_backward": name for name in ACTIVATIONS} | {"threshold_backward": "relu"}
+
+
+class WithoutActivation(Altered):
+    """What activations are applied to in their place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        """Those that were left out."""
+
+    def keeps(self, func: Any) -> bool:
+        return _activation(func.overloadpacket.__name__) is not None
+
+    def alter(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        activation = _activation(name)
+        if activation is None:
+            return _NOT_ALTERED
+        self.names.add(activation)
+        return args[0] if name.endswith("_") else args[0].clone()
+
+
+def _activation(name: str) -> str | None:
+    """That which an operator computes, in place of its input or not, or the gradient of."""
+    name = name.removesuffix("_")
+    return name if name in ACTIVATIONS else _GRADIENTS.get(name)
+
+
 class Reductions(Altered):
     """Remembers how many terms reductions add up."""
 

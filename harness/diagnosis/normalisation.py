@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import torch
 
-from harness.diagnosis.altered import WAYS, OfEps, OfGelu, OfStatistics, OfSums, Reductions, WithoutSum
+from harness.diagnosis.altered import WAYS, OfEps, OfStatistics, OfSums, Reductions, WithoutSum
 from harness.diagnosis.evidence import Candidate, Evidence
 from harness.explanations import (
     Cancelled,
@@ -17,7 +17,6 @@ from harness.explanations import (
     MeanKept,
     MeanTakenOff,
     OtherEps,
-    OtherGelu,
     PartOfRow,
     SumLeftOut,
     VarianceDivisor,
@@ -89,15 +88,6 @@ def eps(evidence: Evidence) -> Iterator[Candidate | None]:
 
 def _with_eps(eps: float) -> OfEps:
     return OfEps(lambda variance, _: torch.sqrt(variance + eps))
-
-
-def gelu_form(evidence: Evidence) -> Iterator[Candidate]:
-    """GELU is in its tanh form where the exact one was asked for, or the other way round."""
-    mode = OfGelu()
-    outputs = evidence.outputs(mode=mode)
-    if mode.used:
-        asked = "tanh" if mode.form == "tanh" else "exact"
-        yield Candidate(OtherGelu(used="exact" if asked == "tanh" else "tanh", expected=asked), outputs)
 
 
 def part_of_row(evidence: Evidence) -> Iterator[Candidate]:

@@ -69,3 +69,14 @@ def inputs_swapped(evidence: Evidence) -> Iterator[Candidate]:
     for i, a in inputs:
         if a.is_floating_point():
             yield Candidate(Negated(what=names[i]), evidence.outputs(given={i: -a}))
+
+
+def results_swapped(evidence: Evidence) -> Iterator[Candidate]:
+    """Two results, such as the gradients of weight and bias, stand in each other's place."""
+    exact = [e.values for e in evidence.expected]
+    wrong = evidence.wrong if len(evidence.wrong) <= MOST_PAIRED else []
+    for i, j in itertools.combinations(wrong, 2):
+        if exact[i].shape == exact[j].shape:
+            swapped = {i: exact[j], j: exact[i]}
+            one, other = (evidence.expected[k].form.name for k in (i, j))
+            yield Candidate(Swapped(one=one, other=other), [swapped.get(k, e) for k, e in enumerate(exact)])
