@@ -19,6 +19,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import everything
 import mutants
 import plan
+import variants
 
 STEPS = [step for steps in (plan.gpu(), plan.cpu()) for together in steps for step in together]
 
@@ -339,3 +340,57 @@ def test_what_a_round_costs_is_shown_for_everybody_who_is_timed():
     assert [words[0] for words in shown] == ["submission", "eager", "null_kernel"]
     assert all({"before", "timed", "after"} <= set(words) for words in shown)
     assert "thread python" in printed
+
+
+VARIED = """
+import torch
+from torch import nn
+
+REPEATS = 8
+ADDED = 0
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        for _ in range(REPEATS):
+            y = torch.relu(x)
+        return y + ADDED
+"""
+RELU = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.relu(x)
+
+def get_inputs():
+    return [torch.randn(512, 512)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_variants_of_constants_are_timed_against_the_file_as_it_is(tmp_path):
+    """One is timed; one is wrong, is named, and has no time."""
+    files = [tmp_path / "varied.py", tmp_path / "relu.py"]
+    for file, text in zip(files, (VARIED, RELU), strict=True):
+        file.write_text(text)
+    words = [files[0], "REPEATS=1", "ADDED=1", "--problem", files[1], "--device", "cpu", "--json", tmp_path / "v.json"]
+    run = [sys.executable, "benchmarks/variants.py", *map(str, words)]
+    printed = subprocess.run(run, cwd=ROOT, capture_output=True, text=True).stdout
+    over = json.loads((tmp_path / "v.json").read_text())["cases"]["relu"]["called"]["over"]
+    ((name, (ratio, low, high)),) = over.items()
+    assert name == "REPEATS_1" and 0 < low <= ratio <= high
+    assert "ADDED_1 was left out: 262,144 of 262,144 elements" in printed
+
+
+def test_every_combination_is_a_variant_and_a_constant_that_is_not_there_is_said():
+    names = [variants.label(v) for v in variants.combined([("A", ["1", "2 * 3"]), ("B", ["4", "5"])])]
+    assert names == ["A_1_B_4", "A_1_B_5", "A_2_3_B_4", "A_2_3_B_5"]
+    assert variants.changed("constexpr int A = 1, B = 2;", {"A": "2 * 3"}) == "constexpr int A = 2 * 3, B = 2;"
+    with pytest.raises(SystemExit, match="stands 0 times"):
+        variants.changed("int A = 1;", {"B": "2"})
+    with pytest.raises(SystemExit, match="is no NAME=VALUE"):
+        variants.parsed("kSlots")
