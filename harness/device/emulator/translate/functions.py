@@ -9,12 +9,11 @@ from functools import cache
 from pathlib import Path
 
 from harness.device.emulator.translate.kernels import name_index
-from harness.device.emulator.translate.lexer import Source, in_directives
+from harness.device.emulator.translate.lexer import MACRO_NAME, Source, in_directives
 from harness.device.emulator.translate.scopes import at_namespace_scope
 
 _DEVICE_MARKS = {"__device__", "__global__", "constexpr", "consteval", "__managed__", "__constant__", "__shared__"}
 _NOT_FUNCTIONS = {"return", "if", "while", "for", "switch", "operator", "using", "typedef", "struct", "class", "enum"}
-_MACRO_NAME = re.compile(r"_*[A-Z][A-Z0-9_]+")
 
 # Functions of C's library, all of which CUDA has for the device.
 _C_FUNCTIONS = """
@@ -53,7 +52,7 @@ def find(source: Source) -> Functions:
     marked: set[str] = set()
     host_bodies: list[Body] = []
     for name, marks in _declared(source):
-        if marks & _DEVICE_MARKS or any(_MACRO_NAME.fullmatch(mark) for mark in marks):
+        if marks & _DEVICE_MARKS or any(MACRO_NAME.fullmatch(mark) for mark in marks):
             marked.add(source.at(name))
         elif scopes[name] and not skipped[name] and _is_function(source, name, marks):
             unmarked.add(source.at(name))
@@ -116,7 +115,7 @@ def _of_device(source: Source, skipped: list[bool]) -> tuple[list[int], list[int
         if token.text not in ("__device__", "__global__") or skipped[i]:
             continue
         name = name_index(source, i)
-        if name < 0 or any(_MACRO_NAME.fullmatch(mark) for mark in _marks(source, name)):
+        if name < 0 or any(MACRO_NAME.fullmatch(mark) for mark in _marks(source, name)):
             continue
         (both if "__host__" in _marks(source, name) else alone).append(name)
     return alone, both

@@ -21,6 +21,12 @@ _TOKEN = re.compile(
 _OPERATORS = {"<<", ">>", "<=", ">=", "==", "!=", "&&", "||"}  # of which each character is a token
 _CLOSES = {")": "(", "]": "[", "}": "{"}
 
+# Words of a declaration that parentheses of their own follow.
+WITH_ARGUMENTS = ("__align__", "alignas", "__attribute__", "__declspec__")
+
+# What is likely a macro, which may stand for any marks.
+MACRO_NAME = re.compile(r"_*[A-Z][A-Z0-9_]+")
+
 
 @dataclass(frozen=True)
 class Token:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from harness.device.emulator.translate.errors import CannotRead, NvccRefuses
-from harness.device.emulator.translate.lexer import Edits, Source, one_line
+from harness.device.emulator.translate.lexer import WITH_ARGUMENTS, Edits, Source, one_line
 
-_WITH_ARGUMENTS = ("__align__", "alignas", "__attribute__", "__declspec__")
 _STORAGE = ("extern", "static", "__shared__")
 
 
@@ -103,7 +102,7 @@ def _refuse_initializers(source: Source, first: int, last: int) -> None:
     for begin, end in source.split(max(first, defined + 1), last):
         equals = next((k for k in _outside_brackets(source, begin, end) if source.at(k) == "="), -1)
         opening = source.partner.get(end - 1, -1)
-        is_attribute = opening >= 0 and source.at(opening - 1) in _WITH_ARGUMENTS
+        is_attribute = opening >= 0 and source.at(opening - 1) in WITH_ARGUMENTS
         if equals >= 0 or (source.at(end - 1) in ("}", ")") and not is_attribute):
             raise NvccRefuses(
                 equals if equals >= 0 else end - 1,

@@ -5,26 +5,23 @@ What a macro, a template or a function declares is found in the assembly (module
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from harness.device.emulator.translate.lexer import Edits, Source, in_directives
+from harness.device.emulator.translate.lexer import MACRO_NAME, WITH_ARGUMENTS, Edits, Source, in_directives
 from harness.device.emulator.translate.scopes import at_namespace_scope
 
 _WORDS = ("__device__", "__constant__", "__managed__")
-_WITH_ARGUMENTS = ("__align__", "alignas", "__attribute__", "__declspec__")
 _NO_VARIABLE = {"extern", "template", "using", "typedef", "friend", "operator", "struct", "class", "union", "enum"}
 # What a variable that is not the host's, or that both sides may read, is declared with; `auto` may be a lambda.
 _NOT_THE_HOSTS = {"const", "constexpr", "constinit", "auto", "__shared__", "namespace", "concept", "goto", *_WORDS}
 _BEHIND_A_VARIABLE = ("=", ";", "[", "{", ",")
-_MACRO_NAME = re.compile(r"_*[A-Z][A-Z0-9_]+")
 
 
 def _head_end(source: Source, first: int) -> int:
     """Index of the first mark that ends the words of a declaration: one of ( { = [ ; and the comma."""
     i = first
     while i < len(source.tokens) and source.at(i) not in ("(", "{", "=", "[", ";", ","):
-        if source.at(i) in _WITH_ARGUMENTS and source.at(i + 1) == "(":
+        if source.at(i) in WITH_ARGUMENTS and source.at(i + 1) == "(":
             i = source.partner.get(i + 1, i + 1)
         elif source.at(i) == "<":
             i = max(i, source.closing_angle(i))
@@ -90,5 +87,5 @@ def of_the_host(source: Source, outside: list[bool], skipped: list[bool]) -> Ite
         is_declared = first < i and source.tokens[first].kind == "name" and _head_end(source, first) == i + 1
         if not is_declared or source.at(i - 1) == "::" or set(words) & (_NO_VARIABLE | _NOT_THE_HOSTS):
             continue
-        if not any(_MACRO_NAME.fullmatch(word) for word in words):
+        if not any(MACRO_NAME.fullmatch(word) for word in words):
             yield source.at(i)
