@@ -60,9 +60,28 @@ __global__ void primitives(const float* x, float* y) {
     y[threadIdx.x + 256] = pair[0] * 1000 + pair[1];
     const float in_warp = Warp(warps[threadIdx.x / 32]).Sum(v);
     if (threadIdx.x % 32 == 0) y[384 + threadIdx.x / 32] = in_warp;
+    __syncthreads();
+    const float few = Reduce(storage.reduce).Sum(v, 50);
+    __syncthreads();
+    float all, of_pairs[2];
+    Scan(storage.scan).InclusiveSum(pair, of_pairs, all);
     if (threadIdx.x == 0) {
         y[400] = sum;
         y[401] = largest;
+        y[402] = few;
+    }
+    if (threadIdx.x == 3) {
+        y[403] = of_pairs[0];
+        y[404] = all;
+    }
+    const float five = Warp(warps[threadIdx.x / 32]).Sum(v, 5);
+    if (threadIdx.x == 32) y[405] = five;
+    using Lanes = cub::WarpScan<float>;
+    __shared__ typename Lanes::TempStorage lanes[4];
+    Lanes(lanes[threadIdx.x / 32]).ExclusiveScan(v, before, 1000.f, cub::Sum(), all);
+    if (threadIdx.x == 34) {
+        y[406] = before;
+        y[407] = all;
     }
 }
 

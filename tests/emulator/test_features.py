@@ -37,7 +37,9 @@ def test_cub(values):
     assert y[128:256] == [sum(range(t + 1)) for t in range(128)]
     assert y[256:384] == [2 * t * 1000 + 2 * t + 1 for t in range(128)]
     assert y[384:388] == [sum(range(w * 32, w * 32 + 32)) for w in range(4)]
-    assert y[400:402] == [sum(range(128)), 99]
+    assert y[400:403] == [sum(range(128)), 99, sum(range(50))]
+    assert y[403:405] == [sum(range(7)), sum(range(256))]
+    assert y[405:408] == [sum(range(32, 37)), 1000 + 32 + 33, sum(range(32, 64))]
 
 
 def test_asynchronous_copies(values):

@@ -14,8 +14,8 @@ from harness.device.emulator.translate import find_kernels, translate
 from harness.protocol.extension import SourceText
 
 
-def _translated(text: str) -> str:
-    return translate(SourceText(text, "sub.py", 10), find_kernels([text])).text
+def _translated(text: str, flags: tuple[str, ...] = ("--extended-lambda",)) -> str:
+    return translate(SourceText(text, "sub.py", 10), find_kernels([text]), flags=flags).text
 
 
 CALLS_HOST = {
@@ -224,6 +224,19 @@ WRONG_SIDE = {
         r"10: k runs on the device and uses TORCH_CHECK, which is the host's",
     ),
     "a kernel prints by a stream": ("__global__ void k(int n) { std::cout << n; }", r"10: k .* uses std::cout"),
+    "a pragma in the kernel": (
+        "float f(float x) { return x; }\n__global__ void k(float* y) {\n#pragma unroll 1\n"
+        "for (int i = 0; i < 4; i++) y[i] = f(1);\n}",
+        r"13: k runs on the device and calls f",
+    ),
+    "a constant table at a place known at run time": (
+        "static const float w[4] = {1, 2};\n__global__ void k(float* y) { int i = *y; y[0] = w[i] + w[2]; }",
+        r"11: k .* reads w at a place that is known at run time",
+    ),
+    "a constexpr table for each thread": (
+        "constexpr float w[4] = {1, 2};\n__global__ void k(float* y) { y[0] = w[threadIdx.x % 4]; }",
+        r"11: k .* reads w at a place",
+    ),
     "a shared variable has a value": (
         "__global__ void k() {\n__shared__ int a, b = 3;\n}",
         "11: a __shared__ variable",
@@ -238,6 +251,13 @@ WRONG_SIDE = {
 def test_what_stands_on_the_wrong_side_is_a_build_error_with_its_line(text, said):
     with pytest.raises(BuildFailed, match=rf"^sub\.py:{said}"):
         _translated(text)
+
+
+def test_a_lambda_of_the_device_needs_a_flag():
+    text = "void run() { each([=] __device__(int i) { return i; }); }"
+    assert all(_translated(text, (flag,)) for flag in ("--extended-lambda", "-expt-extended-lambda"))
+    with pytest.raises(BuildFailed, match=r"sub\.py:10: a lambda is marked __device__, .* extra_cuda_cflags"):
+        _translated(text, ("-O3",))
 
 
 NVCC = shutil.which("nvcc")
@@ -276,8 +296,39 @@ RIGHT_SIDE = {
     "a parameter behind a directive": "__global__ void k(int a,\n#ifdef B\nint b,\n#endif\nshort w, int h) { w < h; }",
     "the size of a host's": "int table[4];\n__global__ void k(int* y) { *y = sizeof(table) / sizeof(table[0]); }",
     "a member": "int scale = 1;\nstruct P { int scale; };\n__global__ void k(int* y, P p) { *y = p.scale; }",
-    "arguments of a type": "std::map<int, float> known;\n__global__ void k(float* y) { *y = int(float(3)); }",
+    "arguments of a type": "std::map<int, float> known;\n__global__ void k(float* y) { *y = int(3); }",
     "a macro's": "#define MY float scale\nMY = 1;\n__global__ void k(float* y) { MY = 2; *y = scale; }",
+    "marked by a macro in small letters": "#define device_fn static __device__\n"
+    "device_fn float f(float x) { return x; }\n"
+    "__global__ void k(float* y) { *y = f(1); }",
+    "marked in a condition": "#ifdef __CUDACC__\n__host__ __device__\n#endif\nfloat f(float x) { return x; }\n"
+    "__global__ void k(float* y) { *y = f(1); }",
+    "a constant marked in a condition": "#ifdef __CUDACC__\n__constant__\n#endif\nfloat t[4];\n"
+    "__global__ void k(float* y) { *y = t[1]; }",
+    "a function of torch's for tensors": "__device__ float sigmoid(float x) { return x; }\n"
+    "at::Tensor f(at::Tensor x) { return sigmoid(x); }",
+    "a template's parameter that is called": "float act(float x) { return x; }\n"
+    "template <float (*act)(float)> __global__ void k(float* y) { *y = act(1); }",
+    "a type of that name in a namespace": "float add(float a, float b);\nnamespace ops { struct add {}; }\n"
+    "__global__ void k(float* y) { *y = add()(1, 2); }",
+    "a template that nobody uses": "template <class T> __device__ T f(T x) { throw 1; }",
+    "a function in a type alone": "float f(float x);\n__global__ void k(float* y) { decltype(2 * f(1)) a; }",
+    "a second variable of a loop": "static int n;\n"
+    "__global__ void k(int* y) { for (int i = 0, n = 4; i < n;) y[i] = n; }",
+    "a second variable behind braces": "static int n;\n"
+    "__global__ void k(int* y) { int a[2] = {1, 2}, n[2]; n[0] = *y; }",
+    "a parameter of a lambda": "static int n;\n"
+    "__global__ void k(int* y) { auto f = [](int* n) -> void { *n = 1; }; f(y); }",
+    "a structured binding": "static int n;\n__global__ void k(P p) { auto [m, n] = p; g(m + n); }",
+    "an array by pointer": "static int n;\n__global__ void k(float (*n)[33]) { n[0][0] = 1; }",
+    "an enumerator": "static int n;\n__global__ void k(int* y) { enum { n = 3 }; *y = n; }",
+    "a variable of another namespace": "namespace a { int width; }\nconstexpr int width = 3;\n"
+    "__global__ void k(int* y) { *y = width; }",
+    "a constant table at a known place": "constexpr float w[4] = {1, 2};\n__global__ void k(float* y) { *y = w[2]; }",
+    "a shared array of a conditional type": "template <class T> __global__ void k() {\n"
+    "__shared__ std::conditional_t<sizeof(T) <= 2, float, T> s[32]; __shared__ Buf<8, 3 == 3> b; }",
+    "a kernel that a macro makes, beside a function": "#define MAKE(name) __global__ void name(float* p, int n) {}\n"
+    "MAKE(scale)\nvoid scale(float* p) { scale<<<1, 32>>>(p, 3); }",
     "a shared variable with an alignment": "__global__ void k() { __shared__ __align__(16) int a, b[2]; a = 1; }",
     "a shared variable of a type's size": "__global__ void k() { __shared__ float s[sizeof(int) == 4 ? 8 : 4]; }",
 }  # fmt: skip

@@ -28,6 +28,10 @@ def _explained(message: str) -> Exception:
             "'class cooperative_groups::__v1::thread_block' has no member named 'barrier_arrive'",
             "barrier_arrive of cooperative_groups::__v1",
         ),
+        (
+            "no matching function for call to 'cub::BlockScan<float, 32>::InclusiveSum(float&, float&, Prefix&)'",
+            "cub::BlockScan<float, 32>::InclusiveSum(float&, float&, Prefix&)",
+        ),
         ("cusparse.h: No such file or directory", "the header cusparse.h"),
         ("cutlass/numeric_types.h: No such file or directory", "the header cutlass/numeric_types.h"),
         (

@@ -24,6 +24,8 @@ _PLAIN = re.compile(
     r"'(?P<name>\w+)' (?:was not declared in this scope|does not name a (?:template )?type|has not been declared)"
     r"|there are no arguments to '(?P<name2>\w+)' that depend on a template parameter"
 )
+# A function of a library that is called in a way that the emulator has not, or that is wrong: not known here.
+_NO_OVERLOAD = re.compile(r"no matching function for call to '(?P<name>(?:cub|cooperative_groups|cuda)::[^']*)'")
 _NO_HEADER = re.compile(
     r"(?P<name>(?:cu(?:blas|dnn|sparse|solver|fft|rand|tensor)\w*|nccl|nvml|nvrtc|npp\w*|mma|(?:nvtx3|cutlass|cute|thrust|cub"
     r"|cuda|cooperative_groups|ATen/(?:native/)?cuda|c10/cuda|torch/csrc/cuda)/[^:\s]+)\.(?:h|cuh|hpp)\w*): "
@@ -96,6 +98,8 @@ def missing_in(message: str) -> str:
             scope, name = match[f"scope{number}"], match[f"name{number}"]
             if name and _library_declares(scope, name) and (number == "4" or not _own_header_has(name)):
                 return f"{scope}::{name}" if number != "4" else f"{name} of {scope}"
+    if overload := _NO_OVERLOAD.search(message):
+        return overload["name"]
     if match := _PLAIN.search(message):
         name = match["name"] or match["name2"]
         return name if _cuda_declares(name) else ""

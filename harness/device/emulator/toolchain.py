@@ -141,7 +141,8 @@ class EmulatorToolchain:
         """Build `module_name` in `folder`. Raises BuildFailed or Unsupported."""
         kernels = translate.find_kernels([p.text for p in (*extension.cpp_sources, *extension.cuda_sources)])
         cpp = [translate.translate(piece, kernels, is_cuda=False) for piece in extension.cpp_sources]
-        cuda = [translate.translate(piece, kernels) for piece in extension.cuda_sources]
+        flags = extension.extra_cuda_cflags
+        cuda = [translate.translate(piece, kernels, flags=flags) for piece in extension.cuda_sources]
         sources = (*extension.cpp_sources, *extension.cuda_sources)
         plain = self._plain_binding(extension, cuda, module_name)
         if plain:

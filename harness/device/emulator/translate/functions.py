@@ -9,10 +9,12 @@ from functools import cache
 from pathlib import Path
 
 from harness.device.emulator.translate.kernels import name_index
-from harness.device.emulator.translate.lexer import MACRO_NAME, Source, in_directives
+from harness.device.emulator.translate.lexer import MACRO_NAME, Source, defined_macros, in_directives, last_outside
 from harness.device.emulator.translate.scopes import at_namespace_scope
 
 _DEVICE_MARKS = {"__device__", "__global__", "constexpr", "consteval", "__managed__", "__constant__", "__shared__"}
+_ONLY_WHERE_USED = {"template", "static", "inline", "__inline__", "__forceinline__"}
+_NAMES_OTHERS = {"struct", "class", "union", "enum", "typename", "namespace", "using", "concept"}
 _NOT_FUNCTIONS = {"return", "if", "while", "for", "switch", "operator", "using", "typedef", "struct", "class", "enum"}
 
 # Functions of C's library, all of which CUDA has for the device.
@@ -47,25 +49,28 @@ class Functions:
 
 
 def find(source: Source) -> Functions:
-    skipped, scopes = in_directives(source), at_namespace_scope(source)
+    skipped, scopes, macros = in_directives(source), at_namespace_scope(source), defined_macros(source)
     unmarked: set[str] = set()
     marked: set[str] = set()
     host_bodies: list[Body] = []
     for name, marks in _declared(source):
-        if marks & _DEVICE_MARKS or any(MACRO_NAME.fullmatch(mark) for mark in marks):
+        if marks & _DEVICE_MARKS or _may_hide_marks(source, name, marks, macros, skipped):
             marked.add(source.at(name))
         elif scopes[name] and not skipped[name] and _is_function(source, name, marks):
             unmarked.add(source.at(name))
             host_bodies += [] if "template" in marks else _bodies(source, name, skipped)
-    alone, for_both = _of_device(source, skipped)
+    alone, for_both = _of_device(source, skipped, macros)
     device = {source.at(name) for name in alone if scopes[name] and _may_be_called(source, name)}
     both = {source.at(name) for name in for_both}
+    others = macros | _library() | _of_other_things(source)
     return Functions(
-        host=unmarked - marked - _library(),
-        device=device - unmarked - both - _library(),
+        host=unmarked - marked - others,
+        device=device - unmarked - both - others,
         host_bodies=host_bodies,
-        device_bodies=[body for name in alone for body in _bodies(source, name, skipped)],
-        shared_bodies=[body for name in for_both for body in _bodies(source, name, skipped)],
+        device_bodies=[body for name in alone if _is_compiled(source, name) for body in _bodies(source, name, skipped)],
+        shared_bodies=[
+            body for name in for_both if _is_compiled(source, name) for body in _bodies(source, name, skipped)
+        ],
     )
 
 
@@ -95,6 +100,26 @@ def _marks(source: Source, name: int) -> set[str]:
     return found
 
 
+def _may_hide_marks(source: Source, name: int, marks: set[str], macros: set[str], skipped: list[bool]) -> bool:
+    """Whether a macro, an attribute or what a condition of the preprocessor leaves may mark the function."""
+    if "__attribute__" in marks or marks & macros or any(MACRO_NAME.fullmatch(mark) for mark in marks):
+        return True
+    return source.at(last_outside(skipped, source.statement_start(name))) not in ("", ";", "{", "}", ":", ">")
+
+
+def _of_other_things(source: Source) -> set[str]:
+    """Names that the source also gives to types and namespaces."""
+    return {source.at(i) for i in range(1, len(source.tokens)) if source.at(i - 1) in _NAMES_OTHERS}
+
+
+def _is_compiled(source: Source, name: int) -> bool:
+    """Whether the compiler makes code of the function: of a template, or of one that is for this file alone, it does
+    only where the name is used."""
+    if not _marks(source, name) & _ONLY_WHERE_USED:
+        return True
+    return sum(source.at(i) == source.at(name) for i in range(len(source.tokens))) > 1
+
+
 def _is_function(source: Source, name: int, marks: set[str]) -> bool:
     after = source.at(source.partner[name + 1] + 1)
     is_declared = after in ("{", ";") and source.statement_start(name) < name and "=" not in marks
@@ -107,7 +132,7 @@ def _may_be_called(source: Source, name: int) -> bool:
     return not marks & {"__global__", "constexpr", "consteval"} and _is_function(source, name, marks)
 
 
-def _of_device(source: Source, skipped: list[bool]) -> tuple[list[int], list[int]]:
+def _of_device(source: Source, skipped: list[bool], macros: set[str]) -> tuple[list[int], list[int]]:
     """Names of functions that are marked for the device alone, and for both sides."""
     alone: list[int] = []
     both: list[int] = []
@@ -115,17 +140,19 @@ def _of_device(source: Source, skipped: list[bool]) -> tuple[list[int], list[int
         if token.text not in ("__device__", "__global__") or skipped[i]:
             continue
         name = name_index(source, i)
-        if name < 0 or any(MACRO_NAME.fullmatch(mark) for mark in _marks(source, name)):
+        if name < 0 or _may_hide_marks(source, name, _marks(source, name), macros, skipped):
             continue
         (both if "__host__" in _marks(source, name) else alone).append(name)
     return alone, both
 
 
 def _bodies(source: Source, name: int, skipped: list[bool]) -> list[Body]:
-    """The body of the function, if it stands there and holds no directive: what the preprocessor leaves of such a one
-    is not known here."""
+    """The body of the function, if it stands there without conditions of the preprocessor: what those leave is not
+    known here."""
     opening = source.partner.get(name + 1, -1) + 1
     if source.at(opening) != "{" or opening not in source.partner:
         return []
     body = Body(name, opening, source.partner[opening])
-    return [] if any(skipped[body.opening : body.end]) else [body]
+    inside = range(body.opening, body.end)
+    directives = (source.at(i + 1) for i in inside if skipped[i] and source.at(i) == "#")
+    return [] if any(directive != "pragma" for directive in directives) else [body]

@@ -6,7 +6,7 @@ import re
 
 from harness.device.emulator.translate.errors import CannotRead, NvccRefuses
 from harness.device.emulator.translate.kernels import Kernels
-from harness.device.emulator.translate.lexer import Edits, Source, one_line
+from harness.device.emulator.translate.lexer import Edits, Source, defined_macros, one_line
 
 _API = {
     "cudaLaunchKernel": "",
@@ -91,7 +91,11 @@ def _rewrite_launch(source: Source, edits: Edits, kernels: Kernels, i: int) -> N
 
 
 def _is_plain_function(source: Source, name: str) -> bool:
-    """Whether the text has a function `void name(` with nothing before it that a macro could make a kernel of."""
+    """Whether the text has a function `void name(` with nothing before it that a macro could make a kernel of, and
+    gives the name to no macro, which could."""
+    macros = defined_macros(source)
+    if any(source.at(i + 2) == name and source.at(i) in macros for i in range(len(source.tokens))):
+        return False
     for i, token in enumerate(source.tokens):
         if token.text == name and source.at(i + 1) == "(" and source.at(i - 1) == "void":
             before = i - 2

@@ -201,3 +201,17 @@ def one_line(text: str) -> str:
         words += [token.text] if not words or operator else [" ", token.text]
         end = token.end
     return "".join(words)
+
+
+def defined_macros(source: Source) -> set[str]:
+    """Names of macros that the source itself defines."""
+    tokens = range(len(source.tokens) - 2)
+    return {source.at(i + 2) for i in tokens if source.at(i) == "#" and source.at(i + 1) == "define"}
+
+
+def last_outside(skipped: list[bool], index: int) -> int:
+    """The last token before the one at `index` that `skipped`, which says it of each, puts in no directive; or -1."""
+    index -= 1
+    while index >= 0 and skipped[index]:
+        index -= 1
+    return index

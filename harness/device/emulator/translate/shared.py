@@ -100,15 +100,28 @@ def _refuse_initializers(source: Source, first: int, last: int) -> None:
     """nvcc has none for what is shared, not even an empty one."""
     _, defined = _defined(source, first, last)
     for begin, end in source.split(max(first, defined + 1), last):
-        equals = next((k for k in _outside_brackets(source, begin, end) if source.at(k) == "="), -1)
-        opening = source.partner.get(end - 1, -1)
-        is_attribute = opening >= 0 and source.at(opening - 1) in WITH_ARGUMENTS
-        if equals >= 0 or (source.at(end - 1) in ("}", ")") and not is_attribute):
+        found = next((k for k in _outside_brackets(source, begin, end) if _is_assignment(source, k)), -1)
+        if found < 0 and _ends_with_value(source, end):
+            found = end - 1
+        if found >= 0:
             raise NvccRefuses(
-                equals if equals >= 0 else end - 1,
+                found,
                 "a __shared__ variable has an initializer: nvcc refuses this. Let a thread write it, and "
                 "__syncthreads() before the others read it.",
             )
+
+
+def _is_assignment(source: Source, i: int) -> bool:
+    return source.at(i) == "=" and source.at(i - 1) not in ("<", ">", "=", "!") and source.at(i + 1) != "="
+
+
+def _ends_with_value(source: Source, end: int) -> bool:
+    """Whether the declarator before this token ends with a value in brackets: `a{1}`, `a[2]{}`, `a(1)`."""
+    opening = source.partner.get(end - 1, -1)
+    if opening < 0 or source.at(opening) == "[":
+        return False
+    before = source.tokens[opening - 1]
+    return before.text == "]" or (before.kind == "name" and before.text not in WITH_ARGUMENTS)
 
 
 def _outside_brackets(source: Source, begin: int, end: int) -> Iterator[int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from harness.build.extension import BuildFailed, Unsupported
 from harness.device.emulator.translate import (
     assembly,
@@ -34,8 +36,9 @@ def _place(source: Source, piece: SourceText, token: int) -> str:
     return f"{piece.file}:{line}" if piece.line else f"line {line} of the source"
 
 
-def translate(piece: SourceText, kernels: Kernels, *, is_cuda: bool = True) -> SourceText:
-    """The piece in C++ for the host compiler, with the same lines; nvcc would compile it if it `is_cuda`. Raises
+def translate(piece: SourceText, kernels: Kernels, *, is_cuda: bool = True, flags: Sequence[str] = ()) -> SourceText:
+    """The piece in C++ for the host compiler, with the same lines; nvcc would compile it with
+    `flags` if it `is_cuda`. Raises
     Unsupported or BuildFailed."""
     source = Source(piece.text)
     try:
@@ -44,7 +47,7 @@ def translate(piece: SourceText, kernels: Kernels, *, is_cuda: bool = True) -> S
         source = Source(file_scope.rewrite(piece.text))
         edits = Edits(source)
         refuse.check(source)
-        sides.check(source)
+        sides.check(source, flags)
         kernel_pass.mark_bodies(source, edits)
         dimensions.rewrite(source, edits)
         assembly.rewrite(source, edits)

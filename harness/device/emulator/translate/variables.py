@@ -6,14 +6,23 @@ What a macro, a template or a function declares is found in the assembly (module
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from harness.device.emulator.translate.lexer import MACRO_NAME, WITH_ARGUMENTS, Edits, Source, in_directives
+from harness.device.emulator.translate.lexer import (
+    MACRO_NAME,
+    WITH_ARGUMENTS,
+    Edits,
+    Source,
+    defined_macros,
+    in_directives,
+)
 from harness.device.emulator.translate.scopes import at_namespace_scope
 
 _WORDS = ("__device__", "__constant__", "__managed__")
 _NO_VARIABLE = {"extern", "template", "using", "typedef", "friend", "operator", "struct", "class", "union", "enum"}
-# What a variable that is not the host's, or that both sides may read, is declared with; `auto` may be a lambda.
-_NOT_THE_HOSTS = {"const", "constexpr", "constinit", "auto", "__shared__", "namespace", "concept", "goto", *_WORDS}
+# What a variable is declared with that is not the host's, or may not be; `auto` may be a lambda.
+_CONSTANT = {"const", "constexpr"}
+_NOT_THE_HOSTS = {"constinit", "auto", "__shared__", "namespace", "concept", "goto", "__attribute__", *_WORDS}
 _BEHIND_A_VARIABLE = ("=", ";", "[", "{", ",")
 
 
@@ -75,17 +84,33 @@ def _registration(source: Source, name: int, constant: bool) -> str:
     return f" static ::emu::ModuleVariable emu_variable_{source.tokens[name].start}_{variable}({values});"
 
 
-def of_the_host(source: Source, outside: list[bool], skipped: list[bool]) -> Iterator[str]:
-    """Names of variables at namespace scope that kernels cannot reach: without a mark of the device, and not constant.
-    Of each statement the first one. `outside` and `skipped` say for each token whether it stands at namespace scope and
-    in no parenthesis, and whether in a directive."""
+@dataclass(frozen=True)
+class Variable:
+    """One of the host's: the token of its name. `is_constant` says that kernels may read it where the compiler knows
+    the value, as it does not for an array's element at a place that is known at run time."""
+
+    token: int
+    is_constant: bool
+
+
+def of_the_host(source: Source, outside: list[bool], skipped: list[bool]) -> Iterator[Variable]:
+    """Variables at namespace scope that kernels cannot reach: without a mark of the device, and either not constant or
+    an array. Of each statement the first one. `outside` and `skipped` say for each token whether it stands at
+    namespace scope and in no parenthesis, and whether in a directive."""
+    macros = defined_macros(source)
     for i, token in enumerate(source.tokens):
         if token.kind != "name" or not outside[i] or skipped[i] or source.at(i + 1) not in _BEHIND_A_VARIABLE:
             continue
         first = source.statement_start(i)
-        words = [source.at(k) for k in range(first, i)]
+        words = {source.at(k) for k in range(first, i)}
         is_declared = first < i and source.tokens[first].kind == "name" and _head_end(source, first) == i + 1
-        if not is_declared or source.at(i - 1) == "::" or set(words) & (_NO_VARIABLE | _NOT_THE_HOSTS):
+        if not is_declared or source.at(i - 1) == "::" or words & (_NO_VARIABLE | _NOT_THE_HOSTS):
             continue
-        if not any(MACRO_NAME.fullmatch(word) for word in words):
-            yield source.at(i)
+        is_constant = bool(words & _CONSTANT)
+        is_marked = any(MACRO_NAME.fullmatch(word) for word in words) or words & macros
+        if (
+            not is_marked
+            and source.at(first - 1) in ("", ";", "{", "}")
+            and (not is_constant or source.at(i + 1) == "[")
+        ):
+            yield Variable(i, is_constant)

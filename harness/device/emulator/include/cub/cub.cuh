@@ -115,6 +115,9 @@ public:
     T Sum(T value, EMU_LINE) { return Reduce(value, cub::Sum(), Width, emu_line); }
     T Max(T value, EMU_LINE) { return Reduce(value, cub::Max(), Width, emu_line); }
     T Min(T value, EMU_LINE) { return Reduce(value, cub::Min(), Width, emu_line); }
+    T Sum(T value, int valid, EMU_LINE) { return Reduce(value, cub::Sum(), valid, emu_line); }
+    T Max(T value, int valid, EMU_LINE) { return Reduce(value, cub::Max(), valid, emu_line); }
+    T Min(T value, int valid, EMU_LINE) { return Reduce(value, cub::Min(), valid, emu_line); }
 };
 
 template <class T, int Width = 32>
@@ -138,11 +141,20 @@ public:
         const T before = emu_detail::from_logical_lane(sum, lane ? lane - 1 : 0, Width, emu_line);
         result = lane ? combine(initial, before) : initial;
     }
+    // The total is of the values alone, without the initial one.
+    template <class F>
+    void ExclusiveScan(T value, T& result, T initial, F combine, T& total, EMU_LINE) {
+        ExclusiveScan(value, result, initial, combine, emu_line);
+        InclusiveScan(value, value, combine, total, emu_line);
+    }
     void InclusiveSum(T value, T& result, EMU_LINE) { InclusiveScan(value, result, cub::Sum(), emu_line); }
     void InclusiveSum(T value, T& result, T& total, EMU_LINE) {
         InclusiveScan(value, result, cub::Sum(), total, emu_line);
     }
     void ExclusiveSum(T value, T& result, EMU_LINE) { ExclusiveScan(value, result, T(0), cub::Sum(), emu_line); }
+    void ExclusiveSum(T value, T& result, T& total, EMU_LINE) {
+        ExclusiveScan(value, result, T(0), cub::Sum(), total, emu_line);
+    }
     T Broadcast(T value, unsigned lane, EMU_LINE) {
         return emu_detail::from_logical_lane(value, int(lane), Width, emu_line);
     }
@@ -179,6 +191,7 @@ public:
         return Reduce(total, combine, kThreads, emu_line);
     }
     T Sum(T value, EMU_LINE) { return Reduce(value, cub::Sum(), kThreads, emu_line); }
+    T Sum(T value, int valid, EMU_LINE) { return Reduce(value, cub::Sum(), valid, emu_line); }
     template <int N>
     T Sum(T (&values)[N], EMU_LINE) { return Reduce(values, cub::Sum(), emu_line); }
 
@@ -225,22 +238,32 @@ public:
         ExclusiveScan(value, result, T(0), cub::Sum(), total, emu_line);
     }
     template <int N>
-    void InclusiveSum(T (&values)[N], T (&results)[N], EMU_LINE) {
+    void InclusiveSum(T (&values)[N], T (&results)[N], T& total, EMU_LINE) {
         T own = values[0], before;
         for (int i = 1; i < N; i++) own = own + values[i];
-        ExclusiveSum(own, before, emu_line);
+        ExclusiveSum(own, before, total, emu_line);
         for (int i = 0; i < N; i++) results[i] = before = before + values[i];
     }
     template <int N>
-    void ExclusiveSum(T (&values)[N], T (&results)[N], EMU_LINE) {
+    void InclusiveSum(T (&values)[N], T (&results)[N], EMU_LINE) {
+        T total;
+        InclusiveSum(values, results, total, emu_line);
+    }
+    template <int N>
+    void ExclusiveSum(T (&values)[N], T (&results)[N], T& total, EMU_LINE) {
         T own = values[0], before;
         for (int i = 1; i < N; i++) own = own + values[i];
-        ExclusiveSum(own, before, emu_line);
+        ExclusiveSum(own, before, total, emu_line);
         for (int i = 0; i < N; i++) {
             const T value = values[i];
             results[i] = before;
             before = before + value;
         }
+    }
+    template <int N>
+    void ExclusiveSum(T (&values)[N], T (&results)[N], EMU_LINE) {
+        T total;
+        ExclusiveSum(values, results, total, emu_line);
     }
 
 private:

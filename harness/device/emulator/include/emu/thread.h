@@ -77,13 +77,15 @@ inline dim3 grid_dim() { return current->block->grid; }
 #define blockIdx (::emu::current->block->index)
 static constexpr int warpSize = 32;
 
-// Last parameter of everything that may fail: the caller's own line, which #line makes the submission's. A
-// type of its own, since an int could be taken for the parameter before it.
+// Last parameter of everything that may fail: the caller's own line, which #line makes the submission's. Types of
+// its own, since a number that is given would be taken for the line.
 namespace emu {
+enum class LineNumber : int {};
 struct Line {
     int number;
-    constexpr Line(int n) : number(n) {}   // implicit: __builtin_LINE() is the caller's only as a default argument
+    constexpr Line(LineNumber n) : number(static_cast<int>(n)) {}  // implicit, for the default argument
+    constexpr explicit Line(int n) : number(n) {}
     constexpr operator int() const { return number; }
 };
 }  // namespace emu
-#define EMU_LINE ::emu::Line emu_line = __builtin_LINE()
+#define EMU_LINE ::emu::Line emu_line = static_cast<::emu::LineNumber>(__builtin_LINE())  // not by a call
