@@ -27,6 +27,7 @@ NORMALISATIONS = (
     "batch_norm_gather_stats_with_counts",
     "batch_norm_elemt",
     "_fused_rms_norm",
+    "rms_norm",  # computes elementary steps itself where a weight has another dtype
     # With centred rows and a gain of sqrt(n) these are LayerNorm without eps.
     "_weight_norm",
     "_weight_norm_interface",
@@ -61,7 +62,7 @@ _EIGHT_BITS = "works on 8-bit integers, which no problem's outputs are"
 OTHERS = {
     **dict.fromkeys(
         (
-            "aten::layer_norm", "aten::group_norm", "aten::batch_norm", "aten::instance_norm", "aten::rms_norm",
+            "aten::layer_norm", "aten::group_norm", "aten::batch_norm", "aten::instance_norm",
             "aten::_batch_norm_impl_index", "aten::_batch_norm_impl_index_backward", "aten::_no_grad_embedding_renorm_",
         ),
         _DECOMPOSES,

@@ -12,7 +12,9 @@ namespace at { struct Tensor;
 namespace cpu { void native_layer_norm(const Tensor&); void mm(const Tensor&); void add(const Tensor&); }
 namespace native { void LayerNormKernel(); void vectorised_copy(); }
 namespace _ops { struct native_group_norm { static void redispatch(); static void call(); }; } }
-namespace torch { namespace jit { void parseIR(); void parse(); struct StaticModule { static void run(); }; } }
+namespace c10 { struct Dispatcher { static void realSingleton(); }; }
+namespace torch { namespace jit { void parseIR(); void parse(); void findOperatorFor();
+void setTensorExprFuserEnabled(); void overrideCanFuseOnCPU(); struct StaticModule { static void run(); }; } }
 extern "C" { void aoti_torch_cpu__fused_rms_norm(); void aoti_torch_cpu_mm_out();
 void cudnnNormalizationForwardInference(); void cudnnBackendExecute(); void* dlsym(void*, const char*);
 void cudaGetDriverEntryPoint(); void dnnl_layer_normalization_forward_primitive_desc_create(); }
@@ -26,6 +28,10 @@ REFUSED = {
     "aoti_torch_cpu__fused_rms_norm()": "kernel of PyTorch",
     "torch::jit::parseIR()": "operators of its own",
     "torch::jit::StaticModule::run()": "operators of its own",
+    "torch::jit::setTensorExprFuserEnabled()": "kernels of a graph",
+    "torch::jit::overrideCanFuseOnCPU()": "kernels of a graph",
+    "c10::Dispatcher::realSingleton()": "kernels that the dispatcher has replaced",
+    "torch::jit::findOperatorFor()": "kernels that the dispatcher has replaced",
     "cudnnNormalizationForwardInference()": "library's own normalisation",
     "dnnl_layer_normalization_forward_primitive_desc_create()": "library's own normalisation",
     "cudnnBackendExecute()": "cuDNN's",

@@ -32,6 +32,14 @@ _INTERPRETERS = re.compile(
     r"|RegisterCustom|\w*LlgaFuser|\w*Llga|getOperation|getAll(Sorted)?Operators)|\bdnnl::(graph|impl)::|^dnnl_graph_"
 )
 
+# TorchScript's fuser, whose kernels never ask the dispatcher.
+_FUSERS = re.compile(
+    r"\btorch::jit::(tensorexpr::|\w*TensorExpr\w*|overrideCanFuse\w*|canFuse\w*|CustomFuseGraph|FuseGraph\w*|getTEMustUse)"
+)
+
+# What an operator was before its entry was replaced stands in the dispatcher's list, behind that.
+_LISTS = re.compile(r"\bc10::Dispatcher::(realSingleton|find)|\btorch::jit::(findOperatorFor|getOperatorForLiteral)")
+
 # Normalisations of vendors' libraries, by their C names.
 _VENDORS = re.compile(r"^(cudnn\w*Norm(alization)?\w*|miopen\w*Norm\w*|dnnl_\w*normalization\w*)")
 
@@ -61,6 +69,13 @@ def _why(symbol: str, text: str, allowed: Collection[str], also: Collection[str]
         return "a graph of cuDNN's can hold the operator that the submission replaces."
     if _INTERPRETERS.search(text):
         return "it runs graphs by operators of its own, and what the submission replaces is among them."
+    if _FUSERS.search(text):
+        return "it makes kernels of a graph, and what the submission replaces may be in it."
+    if _LISTS.search(text):
+        return (
+            "it leads to kernels that the dispatcher has replaced. Call operators by their names: at::add(x, y), or "
+            "torch.ops in Python."
+        )
     normalises = _NORMALISES.search(text) and not any(_plain(name) in _plain(text) for name in allowed)
     if _VENDORS.match(text) and not allowed:
         return "it is a library's own normalisation, which the submission replaces."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -109,6 +110,10 @@ class Observation:
         self.runner.construct(self.reference, self._other_state, beside=True)
         self._models += 1
         return self._models - 1
+
+    def construct_to_stand_by(self, init: Sequence[Any]) -> None:
+        """A model with other arguments of the constructor, which is never called. Raises SubmissionError."""
+        self.runner.construct_to_stand_by(self.reference, init)
 
     def call(
         self,

@@ -132,7 +132,8 @@ class _Calls:
         self._judge(f"its first weights again, set {_WAYS[back]}", self._as_first)
 
     def models(self) -> None:
-        """A second model on other weights, then the first again."""
+        """A second model on other weights, then the first again; and once more, when one has been built with another
+        case's arguments of the constructor."""
         assert self._further is not None
         variant = self._further.weights
         with self._said("a second model beside the first"):
@@ -146,6 +147,10 @@ class _Calls:
         self._judge(of, variant.compare, mode, variant=variant)
         self._stage()
         self._judge("the first model, after a second was called", self._as_first)
+        if self._further.init is not None:
+            with self._said("a model with other constructor arguments beside the first"):
+                self._observation.construct_to_stand_by(self._further.init)
+            self._judge("the first model, after one was built with other constructor arguments", self._as_first)
 
     def forward_alone(self) -> None:
         """The outputs of a training step without its backward."""

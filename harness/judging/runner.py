@@ -180,6 +180,22 @@ class Runner:
             beside=beside,
             shapes=[list(shape) for shape in reference.case.shapes] if self.trusted else [],
         )
+        self._construct(request)
+
+    def construct_to_stand_by(self, reference: Reference, init: Sequence[Any]) -> None:
+        """Build a model with other arguments of the constructor, which is never called. Raises SubmissionError."""
+        self._construct(
+            Construct(
+                arena=self.device.arena.ref,
+                init=encode_value(tuple(init)),
+                state=[],
+                dtype=model_dtype(reference.case),
+                beside=True,
+                stands_by=True,
+            )
+        )
+
+    def _construct(self, request: Construct) -> None:
         self._required(self.worker.ask(request, self.timeout_s), Done)
         if not self.trusted:
             self.worker.require_alone()

@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 
@@ -54,10 +55,12 @@ class Variant:
 @dataclass(frozen=True)
 class Further:
     """`inputs` are others of the case's own form, on its own weights. `weights` are others, on other inputs still, of
-    another batch where the case allows one."""
+    another batch where the case allows one. `init` are another case's arguments of the constructor, if one has others.
+    """
 
     inputs: Variant
     weights: Variant
+    init: tuple[Any, ...] | None
 
     def expect_ahead(self) -> list[list[Expected]]:
         """Compute what must come out now, and not when it is compared."""
@@ -68,7 +71,7 @@ class Further:
         if not known:
             return self
         inputs, weights = known
-        return Further(replace(self.inputs, known=inputs), replace(self.weights, known=weights))
+        return replace(self, inputs=replace(self.inputs, known=inputs), weights=replace(self.weights, known=weights))
 
 
 def cases_called(case: Case, seed: int) -> list[Case]:
@@ -87,7 +90,15 @@ def draw_further(
     return Further(
         inputs=Variant(reference, _draw(problem, reference, data, sub_seed(seed, "inputs")), sub_seed(seed, "signs")),
         weights=_other_weights(problem, reference, data, sub_seed(seed, "weights")),
+        init=_other_init(problem, reference.case, sub_seed(seed, "init")),
     )
+
+
+def _other_init(problem: Problem, own: Case, seed: int) -> tuple[Any, ...] | None:
+    if own.from_functions:
+        return None
+    others = [case.init for case in problem.cases if not case.from_functions and repr(case.init) != repr(own.init)]
+    return tuple(random.Random(seed).choice(others)) if others else None
 
 
 def _other_weights(problem: Problem, own: Reference, data: Data, seed: int) -> Variant:

@@ -165,6 +165,8 @@ class Construct(Struct, frozen=True, tag="construct"):
     dtype: str
     """The floating dtype that the model's own parameters are converted to; empty leaves them."""
     beside: bool = False
+    stands_by: bool = False
+    """Whether it is never called, and has whatever weights its constructor gives it."""
     shapes: list[list[int]] = []
     """Of the inputs, said to implementations of ours alone: what was compiled for them serves again."""
 

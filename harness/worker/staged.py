@@ -51,6 +51,7 @@ class Staged:
         self._implementation = implementation
         self._memory = memory
         self._built: list[_Built] = []
+        self._standing_by: list[torch.nn.Module] = []
         self._places: dict[str, str] = {}
         self._training: Training | None = None
         self._frozen: list[torch.Tensor] = []
@@ -89,6 +90,9 @@ class Staged:
                 reason=Reason.LOAD_FAILED,
                 message=f"ModelNew(...) gave {a_type(model)}; ModelNew must be a torch.nn.Module.",
             )
+        if request.stands_by:
+            self._standing_by.append(model)
+            return Done()
         needless = {item.name for item in request.state if item.needless}
         places = carry(self._tensors(request.arena, request.state), getattr(model, "_orig_mod", model), needless)
         self._memory.synchronize()
@@ -184,6 +188,7 @@ class Staged:
             if (request := built.request) is not None:
                 self._implementation.take_back(built.model, request.init, request.dtype, request.shapes)
         self._built = []
+        self._standing_by = []
         self._staged = None
         self.call = None
         self._training = None

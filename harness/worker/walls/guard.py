@@ -74,6 +74,27 @@ OTHER_INTERPRETERS = (
 # What makes kernels of a graph or of loops without the dispatcher, in torch._C._te.
 GENERATORS = ("TensorExprKernel", "LoopNest", "CodeGen")
 
+# TorchScript's executor makes such kernels itself where its fuser is on: these turn it on, or fuse a graph.
+FUSERS = (
+    "_jit_set_texpr_fuser_enabled",
+    "_jit_override_can_fuse_on_cpu",
+    "_jit_override_can_fuse_on_cpu_legacy",
+    "_jit_override_can_fuse_on_gpu",
+    "_jit_pass_fuse",
+    "_jit_pass_fuse_tensorexprs",
+)
+
+# Softmax is a part of them.
+_ATTENTION = (
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+    "_flash_attention_forward",
+    "_efficient_attention_forward",
+    "_cudnn_attention_forward",
+)
+
 # oneDNN's products, which have an operator inside that is named in an argument.
 _POINTWISE = (
     "mkldnn::_linear_pointwise",
@@ -89,10 +110,10 @@ _POINTWISE = (
 
 # Operators with a second one inside that never ask the dispatcher for it: who may not run that one may not run these.
 _HAVE_INSIDE = {
-    "gelu": ("_addmm_activation", *_POINTWISE),
+    "gelu": ("_addmm_activation", "gelu_backward", *_POINTWISE),  # the gradient times x has all but a Gaussian of it
     "relu": ("_addmm_activation", *_POINTWISE),
     **dict.fromkeys(("silu", "sigmoid", "tanh", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu"), _POINTWISE),
-    "_softmax": ("_masked_softmax",),
+    "_softmax": ("_masked_softmax", "_sparse_softmax", *_ATTENTION),
 }
 
 # Of the operators that are forbidden.
@@ -185,6 +206,11 @@ class Guard:
             for kind in GENERATORS:  # the class itself, which is found without its name as well
                 setattr(getattr(generators, kind), "__init__", refuse_generated)  # noqa: B010
             generators.construct_codegen = refuse_generated
+        for name in FUSERS:
+            if hasattr(torch._C, name):
+                if not name.startswith("_jit_pass"):
+                    getattr(torch._C, name)(False)
+                setattr(torch._C, name, refuse_generated)
 
     def _registered(self) -> tuple[str, ...]:
         """Where each kernel that was replaced comes from, by the dispatcher: the first line of a key is in use."""
