@@ -48,6 +48,9 @@ NORMALISATIONS = (
     "_weight_norm_interface_backward",
 )
 
+# One operator by two names: the second asks for the first in most cases, and a problem that allows either allows both.
+RMS_NORM = frozenset({"_fused_rms_norm", "rms_norm"})
+
 # Tensors in oneDNN's layout are what TorchScript's own normalisation takes, prim::MKLDNNLayerNorm, which never asks the
 # dispatcher.
 ONEDNNS_LAYOUT = ("to_mkldnn",)

@@ -202,6 +202,27 @@ print("tried", len(torch._C.DispatchKey.__members__))
     assert re.fullmatch(r"tried \d{2,}\n", run.stdout), run.stdout
 
 
+@pytest.mark.parametrize(("allowed", "right"), [("_fused_rms_norm", True), ("rms_norm", True), ("renorm", False)])
+def test_a_problem_that_allows_rms_norm_by_either_name_allows_it(allowed, right):
+    program = f"""
+import os, torch
+import torch.nn.functional as F
+from harness.protocol.testimony import Witness
+from harness.worker.walls.guard import Guard
+
+x, w = torch.randn(4, 8), torch.full((8,), 3.0)
+expected = F.rms_norm(x, [8], w), F.rms_norm(x, [8], w.double())
+Guard(Witness(os.open(os.devnull, os.O_WRONLY)), allowed=["{allowed}"])
+try:
+    found = F.rms_norm(x, [8], w), F.rms_norm(x, [8], w.double())
+    print(all(map(torch.equal, found, expected)))
+except RuntimeError as error:
+    print(error)
+"""
+    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert (run.stdout == "True\n") == right and ("must not run" in run.stdout) == (not right), run.stdout
+
+
 def test_every_normalisation_is_refused_or_unknown_to_this_torch():
     missing = [name for name in NORMALISATIONS if not hasattr(torch.ops.aten, name)]
     assert len(missing) < len(NORMALISATIONS) // 3

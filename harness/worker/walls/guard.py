@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from harness.norms import NORMALISATIONS, ONEDNNS_LAYOUT
+from harness.norms import NORMALISATIONS, ONEDNNS_LAYOUT, RMS_NORM
 from harness.protocol.testimony import Witness
 from harness.worker.walls.refusals import Refusals
 
@@ -151,6 +151,8 @@ class Guard:
             namespace: torch._C._dispatch_library("IMPL", namespace, "", __file__, 0) for namespace in _NAMESPACES
         }
         allowed = set(allowed)
+        if allowed & RMS_NORM:
+            allowed |= RMS_NORM
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # overriding a kernel is what this is for
             for name in (*NORMALISATIONS, *ONEDNNS_LAYOUT, *also):
