@@ -169,6 +169,8 @@ class Region(_Explanation, frozen=True, tag="region"):
     rows: Places | None = None
     """None for all, as in `columns`."""
     columns: Places | None = None
+    dimension: int | None = None
+    """Where it is not None: all of the output at some places of this dimension, which stand in `columns`."""
 
 
 Explanation = (

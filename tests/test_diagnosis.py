@@ -225,6 +225,10 @@ PLANTED = {
         Region(content="wrong", split=1, rows=Places(start=8, stop=16, count=16),
                columns=Places(start=512, stop=1024, count=1024)),
     ),
+    "some channels": (
+        "layernorm", "two trailing dims", changed((slice(None), slice(2, None)), twice),
+        Region(content="wrong", split=1, columns=Places(start=2, stop=5, count=5), dimension=1),
+    ),
     "inputs in bfloat16": (
         "layernorm", "4x128", lambda x, w, b: norm(x.bfloat16(), w, b), Rounded(what="inputs", dtype="bfloat16"),
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 
@@ -21,13 +22,18 @@ PERIODS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 
 def region(evidence: Evidence) -> Iterator[Candidate]:
-    """Only some rows, columns, lanes or a tail are wrong, or hold NaN or zero; all else is right."""
+    """Only some rows, columns, channels, lanes or a tail are wrong, or hold NaN or zero; all else is right."""
     if len(evidence.wrong) == 1:
         position = evidence.wrong[0]
         wrong = _wrong(evidence, position)
-        for split in _splits(wrong.shape):
-            if found := _found(wrong, evidence.got[position], split):
-                yield Candidate(found)
+        got, splits = evidence.got[position], _splits(wrong.shape)
+        dimensions = range(wrong.dim() - 1 if wrong.dim() > 2 else 0)
+        ways = itertools.chain(
+            (_found(wrong, got, split) for split in splits[:1]),
+            (_in_dimension(wrong, got, dimension) for dimension in dimensions),
+            (_found(wrong, got, split) for split in splits[1:]),
+        )
+        yield from (Candidate(found) for found in ways if found)
 
 
 def _wrong(evidence: Evidence, position: int) -> torch.Tensor:
@@ -51,6 +57,15 @@ def _found(wrong: torch.Tensor, got: torch.Tensor, split: int) -> Region | None:
     if float(grid[rows][:, columns].double().mean()) < WRONG_SHARE:
         return None
     return Region(content=_content(got[wrong]), split=split, rows=some_rows, columns=some_columns)
+
+
+def _in_dimension(wrong: torch.Tensor, got: torch.Tensor, dimension: int) -> Region | None:
+    """Places of one dimension, such as channels, at which all else of the output is wrong."""
+    chosen = wrong.movedim(dimension, 0).flatten(1)
+    some = places(chosen.any(1)) if not bool(chosen.any(1).all()) else None
+    if not some or float(chosen[chosen.any(1)].double().mean()) < WRONG_SHARE:
+        return None
+    return Region(content=_content(got[wrong]), split=dimension, columns=some, dimension=dimension)
 
 
 def places(chosen: torch.Tensor) -> Places | None:

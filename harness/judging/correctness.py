@@ -117,11 +117,12 @@ def case_result(
     if all(c.ok for c in comparisons):
         return verdict.CasePassed(**common, counts=ran.counts)
     at = ", ".join(map(str, comparison.worst_index))
+    beside = f" ({ratio:,.0f} times eager's own error)" if wanted.form.dtype.is_floating_point else ""
     return verdict.CaseFailed(
         **common,
         reason=Reason.WRONG_OUTPUT,
         message=f"{comparison.message}; the worst, at [{at}], is {comparison.got:.9g} and should be "
-        f"{comparison.expected:.9g} ({ratio:,.0f} times eager's own error).",
+        f"{comparison.expected:.9g}{beside}.",
         repeat=repeat,
         worst=verdict.Worst(
             output=worst, index=list(comparison.worst_index), got=comparison.got, expected=comparison.expected

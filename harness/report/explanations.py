@@ -138,11 +138,19 @@ _CONTENTS = {"nan": "NaN, as where nothing was written", "zero": "zero", "wrong"
 
 
 def _region(found: Region) -> str:
+    if found.dimension is not None and found.columns:
+        return (
+            f"only {_places(found.columns, 'place')} of dimension {found.dimension} {_are(found)}; all else is right."
+        )
     unit = "column" if found.split else "element"
     parts = [_places(found.columns, unit)] if found.columns else []
     parts += [_places(found.rows, "row")] if found.rows else []
+    return f"only {' of '.join(parts)} {_are(found)}; all else is right."
+
+
+def _are(found: Region) -> str:
     one = all(p.stop - p.start == 1 and not p.period for p in (found.rows, found.columns) if p)
-    return f"only {' of '.join(parts)} {'is' if one else 'are'} {_CONTENTS[found.content]}; all else is right."
+    return f"{'is' if one else 'are'} {_CONTENTS[found.content]}"
 
 
 def _places(found: Places, unit: str) -> str:
