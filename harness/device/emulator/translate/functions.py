@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -60,6 +61,7 @@ def find(source: Source) -> Functions:
             unmarked.add(source.at(name))
             host_bodies += [] if "template" in marks else _bodies(source, name, skipped)
     alone, for_both = _of_device(source, skipped, macros)
+    times = Counter(token.text for token in source.tokens)
     device = {source.at(name) for name in alone if scopes[name] and _may_be_called(source, name)}
     both = {source.at(name) for name in for_both}
     others = macros | _library() | _of_other_things(source)
@@ -67,10 +69,8 @@ def find(source: Source) -> Functions:
         host=unmarked - marked - others,
         device=device - unmarked - both - others,
         host_bodies=host_bodies,
-        device_bodies=[body for name in alone if _is_compiled(source, name) for body in _bodies(source, name, skipped)],
-        shared_bodies=[
-            body for name in for_both if _is_compiled(source, name) for body in _bodies(source, name, skipped)
-        ],
+        device_bodies=_compiled_bodies(source, alone, skipped, times),
+        shared_bodies=_compiled_bodies(source, for_both, skipped, times),
     )
 
 
@@ -112,12 +112,11 @@ def _of_other_things(source: Source) -> set[str]:
     return {source.at(i) for i in range(1, len(source.tokens)) if source.at(i - 1) in _NAMES_OTHERS}
 
 
-def _is_compiled(source: Source, name: int) -> bool:
-    """Whether the compiler makes code of the function: of a template, or of one that is for this file alone, it does
-    only where the name is used."""
-    if not _marks(source, name) & _ONLY_WHERE_USED:
-        return True
-    return sum(source.at(i) == source.at(name) for i in range(len(source.tokens))) > 1
+def _compiled_bodies(source: Source, names: list[int], skipped: list[bool], times: Counter[str]) -> list[Body]:
+    """Bodies of functions that the compiler makes code of: of a template, or of one that is for this file alone, it
+    does only where the name is used. `times` says how often each word stands in the source."""
+    compiled = (n for n in names if times[source.at(n)] > 1 or not _marks(source, n) & _ONLY_WHERE_USED)
+    return [body for name in compiled for body in _bodies(source, name, skipped)]
 
 
 def _is_function(source: Source, name: int, marks: set[str]) -> bool:

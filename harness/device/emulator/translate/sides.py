@@ -113,23 +113,32 @@ def _check_variables(source: Source, bodies: list[Body], around: list[int]) -> N
     outside = [scope and (k < 0 or source.at(k) == "{") for scope, k in zip(scopes, around, strict=True)]
     in_directive = {source.at(i) for i in range(len(source.tokens)) if skipped[i]}
     inside = [body for body in bodies if scopes[body.name]]  # a class may have a member of that name
+    begins = [source.statement_start(body.name) for body in inside]
+    places: dict[str, list[int]] = {}
+    for i, token in enumerate(source.tokens):
+        places.setdefault(token.text, []).append(i)
     for variable in variables.of_the_host(source, outside, skipped) if inside else ():
         name = source.at(variable.token)
-        if name in in_directive or not _is_declared_once(source, name, scopes, around):
+        if (
+            len(places[name]) == 1
+            or name in in_directive
+            or not _is_declared_once(source, places[name], scopes, around)
+        ):
             continue
-        for body in inside:
-            if variable.token < body.name and _encloses(around[variable.token], body.name, around):
-                _check_variable(source, variable, body, around)
+        for first, body in zip(begins, inside, strict=True):
+            here = [i for i in places[name] if first <= i < body.end and source.at(i - 1) not in (".", "->")]
+            if here and variable.token < first and _encloses(around[variable.token], body.name, around):
+                _check_variable(source, variable, body, here, around)
 
 
-def _check_variable(source: Source, variable: variables.Variable, body: Body, around: list[int]) -> None:
-    """Raise NvccRefuses at the first use in a function all of whose uses are plain."""
-    first, name = source.statement_start(body.name), source.at(variable.token)
-    places = [i for i in range(first, body.end) if source.at(i) == name and source.at(i - 1) not in (".", "->")]
+def _check_variable(
+    source: Source, variable: variables.Variable, body: Body, places: list[int], around: list[int]
+) -> None:
+    """Raise NvccRefuses at the first use in a function if all of the `places` where the name stands in it are uses."""
     uses = [i for i in places if not _is_unevaluated(source, i, around)]
     if not uses or not all(_is_plain(source, i, around) for i in places):
         return
-    caller = source.at(body.name)
+    caller, name = source.at(body.name), source.at(variable.token)
     if not variable.is_constant:
         raise NvccRefuses(
             uses[0],
@@ -159,12 +168,11 @@ def _is_found_at_run_time(source: Source, bracket: int, body: Body) -> bool:
     return False
 
 
-def _is_declared_once(source: Source, name: str, scopes: list[bool], around: list[int]) -> bool:
-    """Whether nothing else outside of functions has the name: no other variable, and no enumerator."""
+def _is_declared_once(source: Source, places: list[int], scopes: list[bool], around: list[int]) -> bool:
+    """Whether nothing else outside of functions has the name that stands at `places`: no other variable, and no
+    enumerator."""
     declared = 0
-    for i, token in enumerate(source.tokens):
-        if token.text != name:
-            continue
+    for i in places:
         opening = around[i]
         head = source.statement_start(opening) if opening >= 0 else 0
         if opening >= 0 and source.at(opening) == "{" and any(source.at(k) == "enum" for k in range(head, opening)):
@@ -204,11 +212,12 @@ def _is_argument(source: Source, i: int, opening: int) -> bool:
     """Whether the name stands in the parentheses of a call, of a condition, or of a term."""
     if opening < 0 or source.at(opening) != "(":
         return False
-    called = source.at(opening - 1)
-    hidden_by_macro = MACRO_NAME.fullmatch(called) or called in defined_macros(source)
-    return not hidden_by_macro and called != "for" and source.at(i + 1) != "[" and (
-        source.at(i - 1) == "(" or source.tokens[opening - 1].kind == "name"
-    )  # fmt: skip
+    called = source.tokens[opening - 1]
+    if called.text == "for" or source.at(i + 1) == "[":
+        return False
+    if MACRO_NAME.fullmatch(called.text) or called.text in defined_macros(source):
+        return False
+    return source.at(i - 1) == "(" or called.kind == "name"
 
 
 def _is_unevaluated(source: Source, i: int, around: list[int]) -> bool:
