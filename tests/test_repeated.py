@@ -1,6 +1,7 @@
 """Further calls: which case gets which, and what data they have. tests/hostile/again is what they find."""
 
 import collections
+from dataclasses import replace
 
 import pytest
 import torch
@@ -74,3 +75,20 @@ def test_a_batch_needs_a_first_dimension(tmp_path):
                     "CASES = [dict(name='a', shapes=[()], batch=True)]\n")  # fmt: skip
     with pytest.raises(UsageError, match="batch=True"):
         load_problem(path, 1)
+
+
+@pytest.mark.parametrize("device", ["cpu", "emulator"])
+def test_constructor_arguments_of_another_case_are_those_that_the_device_runs(device):
+    """A headline's own may be of a size that it cannot hold."""
+    loaded = load_problem(PROBLEMS / "layernorm.py", 1)
+    run_there = {repr(case.on(device).init) for case in loaded.cases}
+    whole = {repr(case.init) for case in loaded.cases} - run_there
+    (small,) = (case for case in loaded.cases if case.name == "2x33")
+    found = {repr(further.other_init(loaded, small, seed, device)) for seed in range(200)}
+    assert whole and len(found) > 10 and found <= run_there - {repr(small.init)}
+
+
+def test_where_all_cases_have_the_same_constructor_arguments_there_are_no_others():
+    loaded = load_problem(PROBLEMS / "layernorm_dropout.py", 1)
+    only = [case for case in loaded.cases if repr(case.init) == repr(loaded.cases[0].init)]
+    assert further.other_init(replace(loaded, cases=only), only[0], 1, "cuda") is None

@@ -64,7 +64,7 @@ def draw_case(problem: Problem, case: Case, device: Device, seed: int, known: Kn
         reference, data = _draw(problem, case, device, seed)
         encode_value(reference.init)
         expected = known.expected if known else reference.expect(data, sub_seed(seed, case.name, "signs"))
-        further = draw_further(problem, reference, data, expected, sub_seed(seed, case.name, "further"))
+        further = draw_further(problem, reference, data, expected, sub_seed(seed, case.name, "further"), device.name)
         further = further.with_known(known.further) if further and known else further
         return Drawn(reference, data, expected, further)
     except UsageError:

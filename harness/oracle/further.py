@@ -81,23 +81,25 @@ def cases_called(case: Case, seed: int) -> list[Case]:
 
 
 def draw_further(
-    problem: Problem, reference: Reference, data: Data, expected: Sequence[Expected], seed: int
+    problem: Problem, reference: Reference, data: Data, expected: Sequence[Expected], seed: int, device: str
 ) -> Further | None:
-    """Further data for a case that has been drawn; None where they would take too much memory."""
+    """Further data for a case that has been drawn for `device`; None where they would take too much memory."""
     nbytes = sum(t.nbytes for t in data.given) + sum(e.values.nbytes for e in expected)
     if nbytes > MOST_BYTES:
         return None
     return Further(
         inputs=Variant(reference, _draw(problem, reference, data, sub_seed(seed, "inputs")), sub_seed(seed, "signs")),
         weights=_other_weights(problem, reference, data, sub_seed(seed, "weights")),
-        init=_other_init(problem, reference.case, sub_seed(seed, "init")),
+        init=other_init(problem, reference.case, sub_seed(seed, "init"), device),
     )
 
 
-def _other_init(problem: Problem, own: Case, seed: int) -> tuple[Any, ...] | None:
+def other_init(problem: Problem, own: Case, seed: int, device: str) -> tuple[Any, ...] | None:
+    """The constructor's arguments of another case, as `device` runs it, where one has others than `own`."""
     if own.from_functions:
         return None
-    others = [case.init for case in problem.cases if not case.from_functions and repr(case.init) != repr(own.init)]
+    cases = (case.on(device) for case in problem.cases if not case.from_functions)
+    others = [case.init for case in cases if repr(case.init) != repr(own.init)]
     return tuple(random.Random(seed).choice(others)) if others else None
 
 
