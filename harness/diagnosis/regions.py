@@ -62,8 +62,9 @@ def _found(wrong: torch.Tensor, got: torch.Tensor, split: int) -> Region | None:
 def _in_dimension(wrong: torch.Tensor, got: torch.Tensor, dimension: int) -> Region | None:
     """Places of one dimension, such as channels, at which all else of the output is wrong."""
     chosen = wrong.movedim(dimension, 0).flatten(1)
-    some = places(chosen.any(1)) if not bool(chosen.any(1).all()) else None
-    if not some or float(chosen[chosen.any(1)].double().mean()) < WRONG_SHARE:
+    has_wrong = chosen.any(1)
+    some = None if bool(has_wrong.all()) else places(has_wrong)
+    if not some or float(chosen[has_wrong].double().mean()) < WRONG_SHARE:
         return None
     return Region(content=_content(got[wrong]), split=dimension, columns=some, dimension=dimension)
 

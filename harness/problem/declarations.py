@@ -25,6 +25,8 @@ SETTINGS = (
     "OPERATOR",
     "TOLERANCE_FACTOR",
 )
+
+# What the value of a setting may be, and a module or a function may not.
 _VALUES = (list, tuple, set, frozenset, dict, str, bool, int, float)
 
 

@@ -74,15 +74,14 @@ OTHER_INTERPRETERS = (
 # What makes kernels of a graph or of loops without the dispatcher, in torch._C._te.
 GENERATORS = ("TensorExprKernel", "LoopNest", "CodeGen")
 
-# TorchScript's executor makes such kernels itself where its fuser is on: these turn it on, or fuse a graph.
-FUSERS = (
+# TorchScript's executor makes such kernels itself where its fuser is on. These turn it on and off; those fuse a graph.
+FUSERS_SWITCHES = (
     "_jit_set_texpr_fuser_enabled",
     "_jit_override_can_fuse_on_cpu",
     "_jit_override_can_fuse_on_cpu_legacy",
     "_jit_override_can_fuse_on_gpu",
-    "_jit_pass_fuse",
-    "_jit_pass_fuse_tensorexprs",
 )
+FUSERS_PASSES = ("_jit_pass_fuse", "_jit_pass_fuse_tensorexprs")
 
 # Softmax is a part of them.
 _ATTENTION = (
@@ -208,10 +207,11 @@ class Guard:
             for kind in GENERATORS:  # the class itself, which is found without its name as well
                 setattr(getattr(generators, kind), "__init__", refuse_generated)  # noqa: B010
             generators.construct_codegen = refuse_generated
-        for name in FUSERS:
+        for name in FUSERS_SWITCHES:
+            if switch := getattr(torch._C, name, None):
+                switch(False)
+        for name in (*FUSERS_SWITCHES, *FUSERS_PASSES):
             if hasattr(torch._C, name):
-                if not name.startswith("_jit_pass"):
-                    getattr(torch._C, name)(False)
                 setattr(torch._C, name, refuse_generated)
 
     def _registered(self) -> tuple[str, ...]:

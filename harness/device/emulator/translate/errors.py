@@ -6,17 +6,17 @@ from __future__ import annotations
 from harness.errors import KernelgateError
 
 
-class CannotRead(KernelgateError):
-    """A construct that this translator does not understand; `index` is the token it stands at."""
+class _AtToken(KernelgateError):
+    """`index` is the token that it stands at."""
 
     def __init__(self, index: int, what: str):
         super().__init__(what)
         self.index = index
 
 
-class NvccRefuses(KernelgateError):
-    """What nvcc does not compile and a host compiler might; `index` is the token it stands at."""
+class CannotRead(_AtToken):
+    """A construct that this translator does not understand."""
 
-    def __init__(self, index: int, what: str):
-        super().__init__(what)
-        self.index = index
+
+class NvccRefuses(_AtToken):
+    """What nvcc does not compile and a host compiler might."""

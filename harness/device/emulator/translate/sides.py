@@ -55,10 +55,11 @@ def _check_calls(source: Source, found: Functions, around: list[int]) -> None:
                 f"{caller} runs on the device and calls {function}, which is a host function: nvcc refuses this. "
                 f"Declare {function} as __device__.",
             )
-    for body in found.host_bodies if found.device else []:
+    device = {name for name in found.device if not _is_torchs(name)}
+    for body in found.host_bodies if device else []:
         if any(source.at(i) == "__device__" for i in range(body.opening, body.end)):
             continue  # a lambda of the device
-        for call in _calls(source, body, {name for name in found.device if not _is_torchs(name)}, around):
+        for call in _calls(source, body, device, around):
             caller, function = source.at(body.name), source.at(call)
             raise NvccRefuses(
                 call,
@@ -119,11 +120,9 @@ def _check_variables(source: Source, bodies: list[Body], around: list[int]) -> N
         places.setdefault(token.text, []).append(i)
     for variable in variables.of_the_host(source, outside, skipped) if inside else ():
         name = source.at(variable.token)
-        if (
-            len(places[name]) == 1
-            or name in in_directive
-            or not _is_declared_once(source, places[name], scopes, around)
-        ):
+        if len(places[name]) == 1 or name in in_directive:
+            continue
+        if not _is_declared_once(source, places[name], scopes, around):
             continue
         for first, body in zip(begins, inside, strict=True):
             here = [i for i in places[name] if first <= i < body.end and source.at(i - 1) not in (".", "->")]
