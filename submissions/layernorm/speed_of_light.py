@@ -456,6 +456,11 @@ __device__ __forceinline__ Pack4 load_with(const Pack4* p, uint64_t policy) {
     return v;
 }
 
+__device__ __forceinline__ void store_with(Pack4* p, const Pack4& v, uint64_t policy) {
+    asm volatile("st.global.L1::no_allocate.L2::cache_hint.v4.f32 [%0], {%1,%2,%3,%4}, %5;"
+                 : : "l"(p), "f"(v.at[0]), "f"(v.at[1]), "f"(v.at[2]), "f"(v.at[3]), "l"(policy) : "memory");
+}
+
 // Between what threads wrote into shared memory and a bulk copy that reads it.
 __device__ __forceinline__ void show_to_copies() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
 
@@ -546,7 +551,8 @@ __device__ __forceinline__ bool has_come(const Mail& v) {
 // ring_rows: each row spread over a team of blocks, one for each multiprocessor, and read once. Each warp has one task.
 // A chunk of 8 KB arrives in a slot of a ring in shared memory, is summed, waits for the row's statistics, gives its
 // place to y, is sent, and leaves the slot to the chunk that is kSlots further on. So while one row is written, the
-// next arrives and is summed.
+// next arrives and is summed. Writers that wait for statistics hold the row's first chunks in registers, whose slots
+// are free the sooner.
 
 // Warps by task. setmaxnreg is for four warps at a time: 8 * 224 + 8 * 32 registers of 32 lanes each are all 65,536.
 constexpr int kWriters = 8, kSummers = 4, kMovers = 4;
@@ -580,10 +586,13 @@ static_assert(kSlots >= kChunks, "a row must fit into the ring");
 // What is kept for a row is kept for two. The third is summed when its last chunk has arrived, so when one of the first
 // has been sent, whose statistics all writers then have read.
 static_assert(kSlots < 3 * kChunks, "a third row might arrive");
+// The same where that chunk is one that writers took: they take it when they have written the row before.
+constexpr int kTaken = 4;  // of a row's chunks
+static_assert(kTaken <= kChunks && kSlots < 2 * kChunks, "a row might be summed before its boxes are free");
 
 // Packs of weight in registers; the others come from L2, so many ahead. The two kinds alternate: what comes from L2 has
 // nearly twice the time that it would have one behind the other.
-constexpr int kHeldWeights = 14, kStreamedWeights = kLanePacks - kHeldWeights, kWeightsAhead = 2;
+constexpr int kHeldWeights = 8, kStreamedWeights = kLanePacks - kHeldWeights, kWeightsAhead = 2;
 static_assert(kStreamedWeights % kWeightsAhead == 0, "each has its register in every row");
 
 __host__ __device__ constexpr int held_before(int pack) { return pack * kHeldWeights / kLanePacks; }
@@ -613,7 +622,8 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, Mail
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // bulk copies; nothing launches this elsewhere
     extern __shared__ __align__(kBulkAlignment) unsigned char ring_memory[];
     Pack4* const ring = reinterpret_cast<Pack4*>(ring_memory);
-    __shared__ uint64_t arrived[kSlots], written[kSlots], left[kSlots];  // of a slot: x is there, y is there, y is gone
+    // Of a slot: x is there; it is summed, and y is in its place or writers have taken it; nothing is there any more.
+    __shared__ uint64_t arrived[kSlots], written[kSlots], left[kSlots];
     __shared__ uint64_t summed[2], known[2];  // of even and odd rows: summers are done, all mail has come
     __shared__ Moments of_summers[2][kSummers];
     __shared__ float4 of_postmen[2][kPostmenWarps];  // the reference's mean and correction, and sums around it
@@ -622,7 +632,7 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, Mail
     const int turns = (rows - team + teams - 1) / teams;  // rows of this team
     if (threadIdx.x < kSlots) {
         make_barrier(&arrived[threadIdx.x], 1);
-        make_barrier(&written[threadIdx.x], kWriters);
+        make_barrier(&written[threadIdx.x], kWriters + kSummers);
         make_barrier(&left[threadIdx.x], 1);
         show_to_copies();
     } else if (threadIdx.x < kSlots + 2) {
@@ -655,10 +665,24 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, Mail
             constexpr int k = streamed(decltype(number)::value);
             ahead[decltype(number)::value] = load_with(w + column(k), often);
         });
-        int slot = 0;
+        Place place;
+        const auto leave = [&]() {
+            __syncwarp();
+            if (lane == 0) arrive(&written[place.slot]);
+            place.advance();
+        };
 #pragma unroll 1
         for (int turn = 0; turn < turns; turn++) {
-            // Once the row's statistics are known, all of it has arrived, so no chunk is waited for.
+            Pack4 taken[kTaken * kChunkPacks];
+            for_each_below<kTaken>([&](auto chunk) {
+                wait(&arrived[place.slot], place.parity);
+#pragma unroll
+                for (int i = 0; i < kChunkPacks; i++) {
+                    taken[decltype(chunk)::value * kChunkPacks + i] = ring[place.slot * kChunk + mine + i * kWarp];
+                }
+                leave();
+            });
+            // Once the row's statistics are known, all of it has arrived, so no other chunk is waited for.
             wait(&known[turn % 2], turn / 2 % 2);
             float4 sums = of_postmen[turn % 2][0];
 #pragma unroll
@@ -669,28 +693,36 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, Mail
             const Moments row = whole({sums.x, sums.y, 0.0f}, make_float2(sums.z, sums.w), kSliceCount, float(blocks));
             const float rstd = rsqrtf(__fdividef(row.squares, kSliceCount * blocks) + eps);
             const Statistics statistics = {row.mean, row.correction, rstd};
-            for_each_below<kChunks>([&](auto chunk) {
-                Pack4* const at = ring + slot * kChunk + mine;
+            Pack4* const out = y + place_of(turn * kChunks) + mine;
+            // The pack of that number of the row, from x.
+            const auto result_of = [&](auto pack, const Pack4& v) {
+                constexpr int k = decltype(pack)::value;
+                Pack4 scale;
+                if constexpr (is_held(k)) {
+                    scale = held[held_before(k)];
+                } else {
+                    constexpr int kNumber = k - held_before(k);
+                    constexpr int kNext = streamed((kNumber + kWeightsAhead) % kStreamedWeights);
+                    scale = ahead[kNumber % kWeightsAhead];
+                    ahead[kNumber % kWeightsAhead] = load_with(w + column(kNext), often);
+                }
+                return normalised(v, scale, shift[k], statistics);
+            };
+            for_each_below<kTaken * kChunkPacks>([&](auto pack) {
+                constexpr int k = decltype(pack)::value;
+                store_with(out + column(k), result_of(pack, taken[k]), once);
+            });
+            for_each_below<kChunks - kTaken>([&](auto chunk) {
+                Pack4* const at = ring + place.slot * kChunk + mine;
                 Pack4 v[kChunkPacks];
 #pragma unroll
                 for (int i = 0; i < kChunkPacks; i++) v[i] = at[i * kWarp];
                 for_each_below<kChunkPacks>([&](auto pack) {
-                    constexpr int i = decltype(pack)::value, k = decltype(chunk)::value * kChunkPacks + i;
-                    Pack4 scale;
-                    if constexpr (is_held(k)) {
-                        scale = held[held_before(k)];
-                    } else {
-                        constexpr int kNumber = k - held_before(k);
-                        constexpr int kNext = streamed((kNumber + kWeightsAhead) % kStreamedWeights);
-                        scale = ahead[kNumber % kWeightsAhead];
-                        ahead[kNumber % kWeightsAhead] = load_with(w + column(kNext), often);
-                    }
-                    at[i * kWarp] = normalised(v[i], scale, shift[k], statistics);
+                    constexpr int i = decltype(pack)::value, k = (kTaken + decltype(chunk)::value) * kChunkPacks + i;
+                    at[i * kWarp] = result_of(std::integral_constant<int, k>{}, v[i]);
                 });
                 show_to_copies();
-                __syncwarp();
-                if (lane == 0) arrive(&written[slot]);
-                slot = slot + 1 < kSlots ? slot + 1 : 0;
+                leave();
             });
         }
     } else if (warp < kLoader) {
@@ -712,6 +744,8 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, Mail
                     part[i] = mine[place.slot * kChunk + i * kWarp];
                     sum += sum_of(part[i]);
                 }
+                __syncwarp();
+                if (lane == 0) arrive(&written[place.slot]);
                 place.advance();
                 const float mean = sum * (1.0f / kCount);
                 float2 deviations = make_float2(0.0f, 0.0f);
@@ -769,6 +803,13 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, Mail
                 // Nothing to send: so slots are left as soon as they can be, and loads never wait for the next y.
                 while (under_way > 0 && !is_over(&written[place.slot], place.parity)) leave_oldest();
                 wait(&written[place.slot], place.parity);
+                if (number % kChunks < kTaken) {  // written from registers
+                    while (under_way > 0) leave_oldest();
+                    arrive(&left[place.slot]);
+                    place.advance();
+                    oldest = place.slot;
+                    continue;
+                }
                 bulk_store(y + place_of(number), ring + place.slot * kChunk, kChunkBytes, once);
                 under_way++;
                 if (under_way > kStoresUnderWay) leave_oldest();
