@@ -30,6 +30,11 @@ CLUSTERS = Change(
     "`layernorm/speed_of_light` held long rows in clusters and asked for the weight of few rows with x",
     _LAYERNORM,
 )
+HELD = Change(
+    "2026-11-28T11:35:00+00:00",
+    "`layernorm/speed_of_light` held the first chunks of a long row in registers",
+    _LAYERNORM,
+)
 AUTOGRAD = Change("2026-11-27T03:21:45+00:00", "fast training submissions reached autograd from C++", _TRAINING)
 PARTIALS = Change(
     "2026-11-27T05:22:00+00:00",
@@ -51,6 +56,7 @@ TIMING = (
     RING,
     ROUNDS,
     CLUSTERS,
+    HELD,
 )
 # What moves the times of a problem's submissions.
 OF_PROBLEMS = (*TIMING, AUTOGRAD, PARTIALS)
@@ -62,6 +68,7 @@ KERNELS = (
     ),
     RING,
     CLUSTERS,
+    HELD,
     AUTOGRAD,
 )
 # What moves verdicts.
