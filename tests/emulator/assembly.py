@@ -105,6 +105,12 @@ __global__ void arithmetic(const float* x, float* y) {
     y[threadIdx.x + 64] = lane + 100 * bits;
     y[threadIdx.x + 96] = __low2float(pair) + 10 * __high2float(pair) + 100 * (wide >> 32) + 1000 * (wide & 15);
     y[threadIdx.x + 128] = other;
+    float chosen;
+    if (threadIdx.x % 2)
+        asm("mul.f32 %0, %1, %2;" : "=f"(chosen) : "f"(x[threadIdx.x]), "f"(3.0f));
+    else
+        asm("mov.f32 %0, %1;" : "=f"(chosen) : "f"(-1.0f));
+    y[threadIdx.x + 192] = chosen;
     asm volatile("red.global.add.f32 [%0], %1;" ::"l"(y + 160), "f"(1.0f) : "memory");
     asm volatile("bar.sync 1, 32;");
     asm volatile("" ::: "memory");

@@ -43,6 +43,7 @@ def test_arithmetic_and_special_registers(values):
     assert y[96:128] == [1 + 20 + 600 + 5000] * 32
     assert y[128:160] == [t ^ 1 for t in range(32)]
     assert y[160] == 32
+    assert y[192:224] == [3 * t if t % 2 else -1 for t in range(32)]
 
 
 REFUSED = {

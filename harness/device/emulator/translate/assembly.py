@@ -76,7 +76,7 @@ def _rewrite(source: Source, edits: Edits, index: int) -> None:
         text = ptx.translate(template, outputs, inputs)
     except ptx.Unknown as error:
         raise CannotRead(index, f"the PTX instruction {error}") from None
-    edits.replace_tokens(index, close + 1, text)
+    edits.replace_tokens(index, close + 1, f"do {text} while (false)")  # one statement, also between if and else
 
 
 def rewrite(source: Source, edits: Edits) -> None:
