@@ -4,9 +4,10 @@
     python benchmarks/variants.py submissions/layernorm/speed_of_light.py kSlots=20,24 kLoadsUnderWay=2,4 -k headline
 
 Each constant (`NAME = value` in the file, there once) is changed by itself; with --together every combination is a
-variant. The file as it is is the submission, and the variants are what it is timed against. A variant that is not built
-or not right is named, and has no time. Prints for each case, called and captured, how long a variant takes over the
-file as it is: below 1 it is faster.
+variant. Constants that only make sense together change in step: kTaken=2,3+kHeldWeights=12,10 is two variants. The file
+as it is is the submission, and the variants are what it is timed against. A variant that is not built or not right is
+named, and has no time. Prints for each case, called and captured, how long a variant takes over the file as it is:
+below 1 it is faster.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import itertools
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ Changes = dict[str, str]
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("submission", type=Path)
-    parser.add_argument("constants", nargs="+", metavar="NAME=VALUE,VALUE")
+    parser.add_argument("constants", nargs="+", metavar="NAME=VALUE,VALUE[+NAME=VALUE,VALUE]")
     parser.add_argument("--together", action="store_true", help="every combination, and not one change at a time")
     parser.add_argument("--json", type=Path, help="where to keep what was measured")
     return parser
@@ -38,8 +39,8 @@ def parser() -> argparse.ArgumentParser:
 def main() -> None:
     arguments, options = parser().parse_known_args()
     source = arguments.submission.read_text()
-    constants = [parsed(text) for text in arguments.constants]
-    variants = list(combined(constants) if arguments.together else one_by_one(constants))
+    words = [parsed(text) for text in arguments.constants]
+    variants = combined(words) if arguments.together else list(itertools.chain.from_iterable(words))
     with tempfile.TemporaryDirectory() as folder:
         files = {}
         for changes in variants:
@@ -60,20 +61,24 @@ def main() -> None:
     save(arguments.json, {"submission": evaluation["submission"], "variants": files, "cases": cases})
 
 
-def parsed(text: str) -> tuple[str, list[str]]:
-    name, equals, values = text.partition("=")
-    if not equals or not name.isidentifier() or not all(values.split(",")):
-        sys.exit(f"{text} is no NAME=VALUE,VALUE.")
-    return name, values.split(",")
+def parsed(text: str) -> list[Changes]:
+    """The variants of one word: NAME=VALUE,VALUE, or several of these that change in step."""
+    lists: dict[str, list[str]] = {}
+    for constant in re.split(r"\+(?=\w+=)", text):
+        name, equals, values = constant.partition("=")
+        if not equals or not name.isidentifier() or not all(values.split(",")):
+            sys.exit(f"{constant} is no NAME=VALUE,VALUE.")
+        lists[name] = values.split(",")
+    if len({len(values) for values in lists.values()}) > 1:
+        sys.exit(f"The constants of {text} change in step, so each needs as many values as the others.")
+    return [dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True)]
 
 
-def one_by_one(constants: Sequence[tuple[str, list[str]]]) -> Iterator[Changes]:
-    return ({name: value} for name, values in constants for value in values)
-
-
-def combined(constants: Sequence[tuple[str, list[str]]]) -> Iterator[Changes]:
-    names = [name for name, _ in constants]
-    return (dict(zip(names, values, strict=True)) for values in itertools.product(*(values for _, values in constants)))
+def combined(words: Sequence[Sequence[Changes]]) -> list[Changes]:
+    """Every choice of one variant of each word."""
+    return [
+        {name: value for changes in chosen for name, value in changes.items()} for chosen in itertools.product(*words)
+    ]
 
 
 def label(changes: Changes) -> str:

@@ -387,10 +387,14 @@ def test_variants_of_constants_are_timed_against_the_file_as_it_is(tmp_path):
 
 
 def test_every_combination_is_a_variant_and_a_constant_that_is_not_there_is_said():
-    names = [variants.label(v) for v in variants.combined([("A", ["1", "2 * 3"]), ("B", ["4", "5"])])]
-    assert names == ["A_1_B_4", "A_1_B_5", "A_2_3_B_4", "A_2_3_B_5"]
+    words = [variants.parsed("A=1,2 * 3"), variants.parsed("B=4,5+C=6,7 + 1")]
+    assert words == [[{"A": "1"}, {"A": "2 * 3"}], [{"B": "4", "C": "6"}, {"B": "5", "C": "7 + 1"}]]
+    names = [variants.label(v) for v in variants.combined(words)]
+    assert names == ["A_1_B_4_C_6", "A_1_B_5_C_7_1", "A_2_3_B_4_C_6", "A_2_3_B_5_C_7_1"]
     assert variants.changed("constexpr int A = 1, B = 2;", {"A": "2 * 3"}) == "constexpr int A = 2 * 3, B = 2;"
     with pytest.raises(SystemExit, match="stands 0 times"):
         variants.changed("int A = 1;", {"B": "2"})
     with pytest.raises(SystemExit, match="is no NAME=VALUE"):
         variants.parsed("kSlots")
+    with pytest.raises(SystemExit, match="as many values as the others"):
+        variants.parsed("A=1,2+B=3")
