@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Any
 
@@ -46,11 +47,25 @@ def test_arithmetic_and_special_registers(values):
     assert y[192:224] == [3 * t if t % 2 else -1 for t in range(32)]
 
 
+@pytest.mark.parametrize("options", [(), ("--check",)], ids=["fast", "check"])
+def test_single_instructions_of_all_types(emulator, options):
+    answer = emulator.run(HERE / "instructions.py", *options)
+    assert "error" not in answer, answer["error"]
+    assert answer["findings"] == []
+    loaded = ast.parse((HERE / "instructions.py").read_text())
+    (table,) = (n.value for n in loaded.body if isinstance(n, ast.Assign) and n.targets[0].id == "CHECKS")
+    for (text, _, _, _, expected), lanes in zip(ast.literal_eval(table), answer["result"]["checks"], strict=True):
+        assert lanes == [expected] * 32, text
+    assert answer["result"]["sums"] == [16, 16]
+
+
 REFUSED = {
     'asm volatile("wgmma.fence.sync.aligned;");': "wgmma.fence.sync.aligned",
     'asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0}, {%1};" : "=f"(x) : "f"(y));': "mma.sync",
     'asm("add.rm.f32 %0, %1, %2;" : "=f"(x) : "f"(y), "f"(z));': "add.rm.f32",
     'asm("ld.global.mystery.f32 %0, [%1];" : "=f"(x) : "l"(p));': "ld.global.mystery.f32",
+    'asm("add.sat.s32 %0, %1, %2;" : "=r"(x) : "r"(y), "r"(z));': "add.sat.s32",
+    'asm("{ .reg .pred p, q; setp.gt.f16x2 p|q, %1, %2; }" : "=r"(x) : "r"(y), "r"(z));': "setp.gt.f16x2",
     'asm("bfind.shiftamt.u32 %0, %1;" : "=r"(x) : "r"(y));': "bfind.shiftamt.u32",
     "nvcuda::wmma::fragment<int> f;": "wmma",
     "#include <thrust/sort.h>": "thrust/sort.h",

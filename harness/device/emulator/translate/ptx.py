@@ -69,14 +69,29 @@ def _statement(b: Block, words: list[str]) -> None:
 
 def _declare(b: Block, words: list[str]) -> None:
     kind = words[0].rsplit(".", 1)[-1] if words[0].count(".") > 1 else words[1].lstrip(".")
-    names = [w for w in words[1:] if w != "," and not w.startswith(".")]
-    if kind not in REGISTERS or any(w in "<>" for w in names):
+    if kind not in REGISTERS:
         raise Unknown(" ".join(words))
-    for name in names:
+    for name in _register_names(words):
         if name in b.registers:
             continue
         b.registers.add(name)
         b.declared.append(f"{REGISTERS[kind]} emu_r_{plain(name)};")
+
+
+def _register_names(words: list[str]) -> list[str]:
+    """The names in a declaration of registers; `r<3>` are r0, r1 and r2."""
+    names: list[str] = []
+    rest = [word for word in words[1:] if word != "," and not word.startswith(".")]
+    while rest:
+        name = rest.pop(0)
+        if rest[:1] != ["<"]:
+            names.append(name)
+            continue
+        if rest[2:3] != [">"] or not rest[1].isdecimal():
+            raise Unknown(" ".join(words))
+        names += [f"{name}{number}" for number in range(int(rest[1]))]
+        del rest[:3]
+    return names
 
 
 def _statements(words: list[str]) -> list[list[str]]:

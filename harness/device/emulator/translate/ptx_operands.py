@@ -24,7 +24,8 @@ REGISTERS = {
 _SPECIAL = {
     "laneid": "::emu::current->lane", "warpid": "::emu::current->warp", "smid": "0u", "nsmid": "132u",
     "clock": "uint32_t(::emu::clock_ticks())", "clock64": "::emu::clock_ticks()",
-    "globaltimer": "::emu::clock_ticks()", "WARP_SZ": "32u",
+    "globaltimer": "::emu::clock_ticks()", "globaltimer_lo": "uint32_t(::emu::clock_ticks())", "WARP_SZ": "32u",
+    "nwarpid": "((::emu::block_threads() + 31) / 32)",
     "lanemask_lt": "::emu::ptx::lanes_below()", "lanemask_eq": "(1u << ::emu::current->lane)",
     "lanemask_le": "(::emu::ptx::lanes_below() << 1 | 1u)",
     "lanemask_gt": "~(::emu::ptx::lanes_below() << 1 | 1u)", "lanemask_ge": "~::emu::ptx::lanes_below()",
@@ -35,6 +36,9 @@ _SPECIAL = {
     **{f"ntid.{a}": f"::emu::block_dim().{a}" for a in "xyz"},
     **{f"nctaid.{a}": f"::emu::grid_dim().{a}" for a in "xyz"},
     **{f"cluster_nctaid.{a}": f"::emu::current->block->cluster.{a}" for a in "xyz"},
+    **{f"cluster_ctaid.{a}": f"(blockIdx.{a} % ::emu::current->block->cluster.{a})" for a in "xyz"},
+    **{f"clusterid.{a}": f"(blockIdx.{a} / ::emu::current->block->cluster.{a})" for a in "xyz"},
+    **{f"nclusterid.{a}": f"(::emu::grid_dim().{a} / ::emu::current->block->cluster.{a})" for a in "xyz"},
 }  # fmt: skip
 SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "const")
 # What only advises caches, or says how far an order reaches, changes nothing here.
@@ -128,6 +132,10 @@ class Block:
         if value.startswith("double("):
             return f"{TYPES[type_name]}({value})"
         return f"::emu::ptx::as<{TYPES[type_name]}>({value})"
+
+    def predicate(self, operand: list[str]) -> str:
+        """C++ for a predicate that is read, p or !p."""
+        return "!" * (operand[0] == "!") + self.read(operand[-1], "pred")
 
     def target(self, text: str) -> str:
         """C++ for an operand that is written."""

@@ -4,6 +4,7 @@
 #include "atomics.h"
 #include "half.h"
 #include "math.h"
+#include "ptx_arithmetic.h"
 #include "sync.h"
 
 namespace emu::ptx {
@@ -86,9 +87,6 @@ inline uint32_t map_rank(uint32_t address, uint32_t rank, int line) {
 }
 
 inline uint32_t lanes_below() { return (1u << current->lane) - 1; }
-inline float rcp(float x) { return 1.0f / x; }
-inline float ex2(float x) { return std::exp2(x); }
-inline float lg2(float x) { return std::log2(x); }
 template <class T>
 inline T shift_left(T value, uint32_t by) { return by >= sizeof(T) * 8 ? T(0) : T(value << by); }
 template <class T>
