@@ -104,6 +104,35 @@ __global__ void copies(const float4* x, float* y) {
     y[threadIdx.x + 64] = c[63 - threadIdx.x].z;
 }
 
+__global__ void in_bulk(const float4* x, float* y) {
+    namespace cde = cuda::device::experimental;
+    using Barrier = cuda::barrier<cuda::thread_scope_block>;
+    __shared__ alignas(128) float4 a[32], b[32];
+    __shared__ Barrier barrier;
+    if (threadIdx.x == 0) {
+        init(&barrier, blockDim.x);
+        cde::fence_proxy_async_shared_cta();
+    }
+    __syncthreads();
+    Barrier::arrival_token token;
+    if (threadIdx.x == 0) {
+        cde::cp_async_bulk_global_to_shared(a, x, sizeof a, barrier);
+        cuda::device::memcpy_async_tx(b, x + 32, cuda::aligned_size_t<16>(sizeof b), barrier);
+        token = cuda::device::barrier_arrive_tx(barrier, 1, sizeof a + sizeof b);
+    } else {
+        token = barrier.arrive();
+    }
+    barrier.wait(std::move(token));
+    a[threadIdx.x].y += b[31 - threadIdx.x].z;
+    cde::fence_proxy_async_shared_cta();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        cde::cp_async_bulk_shared_to_global(y, a, sizeof a);
+        cde::cp_async_bulk_commit_group();
+        cde::cp_async_bulk_wait_group_read<0>();
+    }
+}
+
 __global__ void too_early(const float4* x, float* y) {
     __shared__ float4 a[32];
     a[threadIdx.x] = make_float4(-1, -1, -1, -1);
@@ -159,6 +188,9 @@ using torch::Tensor;
 void run_groups(Tensor x, Tensor y) { groups<<<1, 64>>>(x.data_ptr<float>(), y.data_ptr<float>()); }
 void run_primitives(Tensor x, Tensor y) { primitives<<<1, 128>>>(x.data_ptr<float>(), y.data_ptr<float>()); }
 void run_copies(Tensor x, Tensor y) { copies<<<1, 64>>>((const float4*)x.data_ptr<float>(), y.data_ptr<float>()); }
+void run_in_bulk(Tensor x, Tensor y) {
+    in_bulk<<<1, 32>>>((const float4*)x.data_ptr<float>(), y.data_ptr<float>());
+}
 void run_too_early(Tensor x, Tensor y) {
     too_early<<<1, 32>>>((const float4*)x.data_ptr<float>(), y.data_ptr<float>());
 }
@@ -205,6 +237,7 @@ NAMES = (
     "groups",
     "primitives",
     "copies",
+    "in_bulk",
     "too_early",
     "clusters",
     "clusters_ex",

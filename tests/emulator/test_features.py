@@ -48,6 +48,11 @@ def test_asynchronous_copies(values):
     assert y[64:128] == [512 + 4 * (63 - t) + 2 for t in range(64)]
 
 
+def test_bulk_copies_by_cuda_barrier(values):
+    expected = [[4 * t, 4 * t + 1 + 128 + 4 * (31 - t) + 2, 4 * t + 2, 4 * t + 3] for t in range(32)]
+    assert values["in_bulk"][:128] == [value for four in expected for value in four]
+
+
 def test_a_copy_is_not_there_before_it_is_waited_for(values):
     y = values["too_early"]
     assert y[:32] == [-1] * 32

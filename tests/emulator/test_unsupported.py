@@ -23,6 +23,9 @@ def _explained(message: str) -> Exception:
         ("there are no arguments to 'cyl_bessel_i1' that depend on a template parameter, so", "cyl_bessel_i1"),
         ("'getCurrentCUDASolverDnHandle' is not a member of 'at::cuda'", "at::cuda::getCurrentCUDASolverDnHandle"),
         ("'cub::DeviceReduce' has not been declared", "cub::DeviceReduce"),
+        ("'mbarrier_init' is not a member of 'cuda::ptx'", "cuda::ptx::mbarrier_init"),
+        ("'mbarrier_init' is not a member of 'ptx'", "ptx::mbarrier_init"),  # namespace ptx = cuda::ptx
+        ("'cuda::ptx' has not been declared", "cuda::ptx"),
         ("'BlockRadixSort' in namespace 'cub' does not name a template type", "cub::BlockRadixSort"),
         (
             "'class cooperative_groups::__v1::thread_block' has no member named 'barrier_arrive'",

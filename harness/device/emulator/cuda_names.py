@@ -13,7 +13,9 @@ _COMPILERS_OWN = re.compile(r"__nv\w+")  # built-in functions of nvcc, which no 
 # Without a mask they are gone since compute capability 7.0, and nvcc refuses them.
 _WITHOUT_MASK = re.compile(r"__(?:shfl(?:_up|_down|_xor)?|any|all|ballot)")
 _DECLARED = r"(?:_DECL(?:__)?|__device__|__device_builtin__|CUDARTAPI|CUDAAPI)\b[^;{{}}()]*?\b{name}\s*\("
-_LIBRARIES = {"cooperative_groups", "cg", "cub", "cuda", "nvcuda", "thrust", "wmma"}
+# Namespaces, and the names by which NVIDIA's own examples call some of them.
+_ALIASES = {"cg": "cooperative_groups", "ptx": "cuda", "cde": "cuda"}
+_LIBRARIES = {"cooperative_groups", "cub", "cuda", "nvcuda", "thrust", "wmma", *_ALIASES}
 _IN_LIBRARY = re.compile(
     r"'(?P<name>\w+)' is not a member of '(?P<scope>[\w:]+)'"
     r"|'(?P<name2>\w+)' in namespace '(?P<scope2>[\w:]+)' does not name"
@@ -62,14 +64,17 @@ def _library_texts() -> Iterator[str]:
 
 
 @cache
-def _own_headers() -> str:
+def _own_headers(library: str) -> str:
+    """The emulator's headers of a library, which have its name; of torch and others all, whose names are their own."""
     files = [file for file in (paths.HERE / "include").rglob("*") if file.is_file()]
-    return "\n".join(file.read_text(errors="replace") for file in sorted(files))
+    theirs = [file for file in files if library in (file.stem, file.parent.name)] or files
+    return re.sub(r"\bemu::\w+", "", "\n".join(file.read_text(errors="replace") for file in sorted(theirs)))
 
 
-def _own_header_has(name: str) -> bool:
+def _own_header_has(scope: str, name: str) -> bool:
     """Then the source has left out a line that includes it."""
-    return re.search(rf"\b{re.escape(name)}\b", _own_headers()) is not None
+    library = scope.split("::")[0]
+    return re.search(rf"\b{re.escape(name)}\b", _own_headers(_ALIASES.get(library, library))) is not None
 
 
 def _library_declares(scope: str, name: str) -> bool:
@@ -96,7 +101,7 @@ def missing_in(message: str) -> str:
     if match := _IN_LIBRARY.search(message):
         for number in ("", "2", "3", "4"):
             scope, name = match[f"scope{number}"], match[f"name{number}"]
-            if name and _library_declares(scope, name) and (number == "4" or not _own_header_has(name)):
+            if name and _library_declares(scope, name) and (number == "4" or not _own_header_has(scope, name)):
                 return f"{scope}::{name}" if number != "4" else f"{name} of {scope}"
     if overload := _NO_OVERLOAD.search(message):
         return overload["name"]

@@ -110,7 +110,8 @@ def _to_window(b: Block, i: Instruction) -> str:
 
 
 _ATOMIC = {"add": "atomicAdd", "min": "atomicMin", "max": "atomicMax", "and": "atomicAnd", "or": "atomicOr",
-           "xor": "atomicXor", "exch": "atomicExch", "cas": "atomicCAS", "inc": "atomicInc", "dec": "atomicDec"}  # fmt: skip
+           "xor": "atomicXor", "exch": "atomicExch", "cas": "atomicCAS", "inc": "atomicInc",
+           "dec": "atomicDec"}  # fmt: skip
 
 
 def _atomic(b: Block, i: Instruction) -> str:
