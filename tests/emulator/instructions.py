@@ -71,6 +71,16 @@ LINES = "\n".join(
 CUDA = (
     r"""
 #include <torch/extension.h>
+template <class T>
+__device__ T kept(T value);
+template <> __device__ float kept(float v) { asm volatile("" : "+f"(v) :: "memory"); return v; }
+template <> __device__ double kept(double v) { asm volatile("// opaque" : "+d"(v) : "d"(v * 2), "f"(1.f)); return v; }
+template <> __device__ short kept(short v) { asm volatile("" : "+h"(v)); return v; }
+template <> __device__ const float* kept(const float* v) { asm("/* */" : "=l"(v) : "0"(v), "r"(3)); return v; }
+__global__ void barriers(const float* x, float* y) {
+    asm volatile("// begin");
+    y[threadIdx.x] = kept(*kept(x)) + kept(short(threadIdx.x)) + kept(0.5);
+}
 __global__ void all_checks(const float* x, float* y, float* sums) {
     float f; unsigned r; unsigned long long l; unsigned short h;
 """
@@ -79,6 +89,7 @@ __global__ void all_checks(const float* x, float* y, float* sums) {
 }
 void run_all(torch::Tensor x, torch::Tensor y, torch::Tensor sums) {
     all_checks<<<1, 32>>>(x.data_ptr<float>(), y.data_ptr<float>(), sums.data_ptr<float>());
+    barriers<<<1, 32>>>(x.data_ptr<float>(), sums.data_ptr<float>() + 2);
 }
 """
 )
@@ -91,9 +102,9 @@ extension = load_inline(
 
 
 def run(torch):
-    """For each check what all lanes got, and what `red` of two floats summed up."""
+    """For each check what all lanes got, what `red` of two floats summed up, and what went past empty statements."""
     x = torch.tensor([2.5, 0.5, float("nan")]).cuda()
     y = torch.zeros(len(CHECKS), 32, device="cuda")
-    sums = torch.zeros(2, device="cuda")
+    sums = torch.zeros(34, device="cuda")
     extension.run_all(x, y, sums)
     return {"checks": y.cpu().tolist(), "sums": sums.cpu().tolist()}

@@ -59,6 +59,13 @@ def _template(source: Source, begin: int, end: int) -> str:
     return text
 
 
+def _barrier(outputs: list[ptx.Operand], inputs: list[ptx.Operand]) -> str:
+    """What holds no instruction is a barrier for the compiler, here too. A host's registers have other letters."""
+    written = ", ".join(f'"+m"({operand.expression})' for operand in outputs)
+    read = ", ".join(f'"g"({operand.expression})' for operand in inputs)
+    return f'asm volatile("" : {written} : {read} : "memory")'
+
+
 def _rewrite(source: Source, edits: Edits, index: int) -> None:
     opening = index + 1
     while source.at(opening) in _QUALIFIERS:
@@ -68,10 +75,10 @@ def _rewrite(source: Source, edits: Edits, index: int) -> None:
     close = source.partner[opening]
     sections = _sections(source, opening + 1, close)
     template = _template(source, *sections[0])
-    if not re.sub(r"//.*|/\*.*?\*/", "", template).strip():
-        return  # a barrier for the compiler, which it is here too
     outputs = _operands(source, sections[1], 0) if len(sections) > 1 else []
     inputs = _operands(source, sections[2], len(outputs)) if len(sections) > 2 else []
+    if not re.sub(r"//.*|/\*.*?\*/", "", template).strip():
+        return edits.replace_tokens(index, close + 1, _barrier(outputs, inputs))
     try:
         text = ptx.translate(template, outputs, inputs)
     except ptx.Unknown as error:
