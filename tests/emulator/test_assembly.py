@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from harness.build.extension import Unsupported
+from harness.build.extension import BuildFailed, Unsupported
 from harness.device.emulator.translate import find_kernels, translate
 from harness.protocol.extension import SourceText
 
@@ -80,3 +80,9 @@ def test_what_has_no_emulation_is_refused_with_its_name_and_line(text):
         translate(piece, find_kernels([piece.text]))
     assert str(error.value).startswith("sub.py:42: ")
     assert REFUSED[text] in str(error.value)
+
+
+def test_names_of_operands_are_refused_as_nvcc_refuses_them():
+    piece = SourceText('__global__ void k(float* y) { asm("mov.f32 %[r], 1.0;" : [r] "=f"(*y)); }', "sub.py", 3)
+    with pytest.raises(BuildFailed, match=r"sub.py:3: an operand of asm has a name in brackets"):
+        translate(piece, find_kernels([piece.text]))

@@ -6,7 +6,7 @@ import ast
 import re
 
 from harness.device.emulator.translate import ptx
-from harness.device.emulator.translate.errors import CannotRead
+from harness.device.emulator.translate.errors import CannotRead, NvccRefuses
 from harness.device.emulator.translate.lexer import Edits, Source, one_line
 
 _KEYWORDS = ("asm", "__asm__", "__asm")
@@ -39,14 +39,13 @@ def _sections(source: Source, first: int, last: int) -> list[tuple[int, int]]:
 def _operands(source: Source, part: tuple[int, int], first_number: int) -> list[ptx.Operand]:
     found: list[ptx.Operand] = []
     for begin, _end in source.split(*part):
-        name = ""
         if source.at(begin) == "[":
-            name, begin = source.at(begin + 1), begin + 3
+            raise NvccRefuses(begin, "an operand of asm has a name in brackets: nvcc refuses this. Number it, as in %0.")
         if source.at(begin + 1) != "(" or source.tokens[begin].kind not in ("string", "raw"):
             raise CannotRead(begin, "this operand of an asm statement")
         constraint = _text(source, begin)
         expression = one_line(source.slice(begin + 2, source.partner[begin + 1]))
-        found.append(ptx.Operand(first_number + len(found), name, constraint, expression))
+        found.append(ptx.Operand(first_number + len(found), constraint, expression))
     return found
 
 

@@ -119,9 +119,6 @@ def _statements(words: list[str]) -> list[list[str]]:
 
 def _numbered(template: str, operands: list[Operand]) -> tuple[str, dict[str, Operand]]:
     names = {f"%{o.number}": o for o in operands}
-    for operand in operands:
-        if operand.name:
-            template = template.replace(f"%[{operand.name}]", f"%{operand.number}")
     return template.replace("%=", "").replace("%%", "%"), names
 
 

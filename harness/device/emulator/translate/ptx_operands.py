@@ -57,7 +57,6 @@ class Operand:
     """An operand of the asm statement."""
 
     number: int
-    name: str
     constraint: str
     expression: str
 
