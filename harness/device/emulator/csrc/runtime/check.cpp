@@ -374,7 +374,8 @@ void check_begin_launch(Launch* launch) {
 }
 
 namespace {
-void atomic_access(const volatile void* address, size_t bytes, int line, Scope scope, bool write, bool exchange) {
+void atomic_access(const volatile void* address, size_t bytes, int line, Scope scope, bool write, bool exchange,
+                   bool compares = false) {
     if (!current) return;
     const auto at = reinterpret_cast<uintptr_t>(address);
     if (at % bytes) {
@@ -385,7 +386,7 @@ void atomic_access(const volatile void* address, size_t bytes, int line, Scope s
     current->last_atomic = at;
     if (polls) give_way();
     const Kind kind = scope == Scope::Block ? Kind::BlockAtomic : Kind::Atomic;
-    checked_access(Access{at, bytes, write, kind, 0, line, exchange});
+    checked_access(Access{at, bytes, write, kind, 0, line, exchange, compares});
 }
 }  // namespace
 
@@ -399,6 +400,10 @@ void before_atomic_load(const volatile void* address, size_t bytes, int line, Sc
 
 void before_exchange(const volatile void* address, size_t bytes, int line, Scope scope) {
     atomic_access(address, bytes, line, scope, true, true);
+}
+
+void before_compare(const volatile void* address, size_t bytes, int line, Scope scope) {
+    atomic_access(address, bytes, line, scope, true, false, true);
 }
 
 Kind volatile_kind(uintptr_t address, bool write, uintptr_t site) {

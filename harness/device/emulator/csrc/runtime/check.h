@@ -19,6 +19,7 @@ struct Access {
     uintptr_t pc;   // where the access is, or 0 when `line` is known
     int line;
     bool exchange = false;   // an atomic that needs no earlier value
+    bool compares = false;   // an atomic that changes only a value that its thread expects
 };
 
 // Of the running thread's next volatile access; `site` is its place in the code.
@@ -67,6 +68,8 @@ void begin_races(Launch* launch);
 // word, `start` that of the variable, for the message.
 void follow(const Access& access, const Cells& cells, uint32_t oldest, const void* base, uintptr_t start, const char* space);
 void flush_pending_write();
+// Of races between a plain read and an atomic those whose reader then compares the word and swaps: a guess that is tested.
+void drop_compared(Launch* launch);
 
 // ordering.cpp: what happens before what, beyond barriers
 Touch touch_now(const Access& access, uint8_t bytes);

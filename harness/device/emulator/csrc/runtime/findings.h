@@ -22,6 +22,7 @@ struct RawFinding {
     int other_line = 0;    // its line, where that is known
     uintptr_t unless_polled = 0;   // a race of volatile accesses, but where this word is polled, or at `polled_site`
     uintptr_t polled_site = 0;
+    uint64_t unless_compared = 0;  // a race, but where this read is a guess for a compare-and-swap
     bool of_value = false; // of an undefined value, which harms only where it is used
     std::optional<Coordinates> block, thread;   // empty where nobody knows whose access it was
 };

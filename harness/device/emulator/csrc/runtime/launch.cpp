@@ -70,7 +70,7 @@ void add(Launch* launch, const RawFinding& f) {
     if (launch->reported.count(key)) return;
     auto& findings = launch->findings;
     if (findings.size() >= kMostFindings) {  // what may turn out to be none gives way to what is a defect for sure
-        auto is_unsure = [](const RawFinding& g) { return g.of_value || g.unless_polled; };
+        auto is_unsure = [](const RawFinding& g) { return g.of_value || g.unless_polled || g.unless_compared; };
         const auto least = std::find_if(findings.begin(), findings.end(), is_unsure);
         if (is_unsure(f) || least == findings.end()) return;
         findings.erase(least);
@@ -103,6 +103,7 @@ void note_pair(Launch* launch, const char* kind, const std::string& message, con
     f.other_access = other.write ? "wrote" : "read";
     f.unless_polled = other.unless_polled;
     f.polled_site = other.polled_site;
+    f.unless_compared = other.unless_compared;
     by(thread, &f);
     add(launch, f);
 }
@@ -424,6 +425,7 @@ cudaError_t launch(const LaunchConfig& config, void (*call)(void*), const Contex
     execute(&run);
     if (options.check) end_counts(&run);
     note_overruns(&run);
+    if (options.check) drop_compared(&run);
     if (options.check) drop_polled(&run);
     if (options.check) drop_unused_values(&run);
     report(&run);

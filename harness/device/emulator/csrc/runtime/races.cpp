@@ -49,6 +49,8 @@ struct PendingWrite {
 std::unordered_set<uint64_t> reported;
 std::unordered_set<uint64_t> suspected;   // the same of races that are none where a word is polled
 
+std::unordered_set<uint32_t> compared_sites;   // of plain reads whose thread then compares that word and swaps
+
 uint64_t place(const Access& access) { return access.line ? uint64_t(access.line) : uint64_t(access.pc); }
 
 Mapping map_cells(size_t count) {
@@ -147,7 +149,9 @@ std::string describe(const char* what, const Touch& before, bool wrote, Conflict
     return is_volatile(before.kind) ? message + kVolatile : message;
 }
 
-void mark(uint64_t at, const OtherAccess& other) { (other.unless_polled ? suspected : reported).insert(at); }
+void mark(uint64_t at, const OtherAccess& other) {
+    (other.unless_polled || other.unless_compared ? suspected : reported).insert(at);
+}
 
 void report(const Access& access, const std::string& message, const OtherAccess& other) {
     mark(place(access), other);
@@ -163,6 +167,17 @@ OtherAccess access_of(const Touch& touch, bool wrote) {
 // In global memory a word may be flag and data in one, which takes no fence.
 bool is_suspect(const Touch& before, const Touch& now, bool shared) {
     return !shared && is_volatile(before.kind) && is_volatile(now.kind);
+}
+
+// A plain read of what the other side changes by an atomic may be the first guess of a loop around atomicCAS.
+bool may_be_guess(const Touch& read, const Touch& atomic) {
+    return read.kind == Kind::Plain && is_atomic(atomic.kind) &&
+           (atomic.kind == Kind::Atomic || atomic.block == read.block);
+}
+
+OtherAccess guess(OtherAccess other, const Touch& read) {
+    other.unless_compared = uint64_t(read.site) + 1;
+    return other;
 }
 
 OtherAccess suspect(OtherAccess other, const Access& access) {
@@ -201,10 +216,12 @@ void check_read(const Access& access, const TouchedWord& word, const Touch& now,
     for (const Touch* before : {&std::as_const(word.cell.write), word.other_write()}) {
         if (!before) continue;
         const bool shared = space[0] == 's', unsure = is_suspect(*before, now, shared);
-        if (unsure && suspected.contains(place(access))) continue;
+        const bool guessed = may_be_guess(now, *before);
+        if ((unsure || guessed) && suspected.contains(place(access))) continue;
         const Conflict why = conflict(*before, now, oldest, true, shared);
         if (why == Conflict::None) continue;
-        const OtherAccess other = access_of(*before, true);
+        OtherAccess other = access_of(*before, true);
+        if (guessed && why != Conflict::BetweenLaunches) other = guess(other, now);
         return report(access, describe("reads", *before, true, why, space, offset),
                       unsure ? suspect(other, access) : other);
     }
@@ -218,12 +235,14 @@ void check_write(const Access& access, const TouchedWord& word, const Touch& now
         if (!before) continue;
         const bool was_write = before == write || before == word.other_write();
         const bool shared = space[0] == 's', unsure = is_suspect(*before, now, shared);
-        if (unsure && suspected.contains(place(access))) continue;
+        const bool guessed = !was_write && may_be_guess(*before, now);
+        if ((unsure || guessed) && suspected.contains(place(access))) continue;
         const Conflict why = conflict(*before, now, oldest, was_write, shared);
         if (why == Conflict::None) continue;
         const std::string message = describe("writes", *before, was_write, why, space, offset);
         OtherAccess other = access_of(*before, was_write);
         if (unsure) other = suspect(other, access);
+        if (guessed && why != Conflict::BetweenLaunches) other = guess(other, *before);
         if (is_atomic(access.kind)) report(access, message, other);
         else hold(access, message, other);
         return;
@@ -327,6 +346,7 @@ void begin_races(Launch* launch) {
     static uint64_t generation = 0;   // of the memory, when its cells were last looked through
     reported.clear();
     suspected.clear();
+    compared_sites.clear();
     const bool all = !keeps_touches(launch);
     if (all || generation != emu_memory_generation()) forget_global_cells(all);
     generation = emu_memory_generation();
@@ -349,6 +369,10 @@ void follow(const Access& access, const Cells& cells, uint32_t oldest, const voi
         const uintptr_t from = std::max(number * 4, first), to = std::min(number * 4 + 4, first + access.bytes);
         const Touch now = touch_now(access, uint8_t(((1u << (to - from)) - 1) << from % 4));
         const TouchedWord word = word_of(cells, number);
+        if (access.compares) {
+            const Touch& read = word.cell.read;
+            if (read.block == now.block && read.thread == now.thread) compared_sites.insert(read.site);
+        }
         auto is_settled = [&](const Touch* before) { return settled(before, now, oldest); };
         const bool quiet = is_settled(&word.cell.write) && is_settled(word.other_write()) &&
                            (!access.write || (is_settled(&word.cell.read) && is_settled(word.other_read())));
@@ -356,6 +380,12 @@ void follow(const Access& access, const Cells& cells, uint32_t oldest, const voi
         if (!quiet && !access.write) check_read(access, word, now, oldest, space, offset);
         remember(access, word, now, oldest);
     }
+}
+
+void drop_compared(Launch* launch) {
+    std::erase_if(launch->findings, [](const RawFinding& f) {
+        return f.unless_compared && compared_sites.contains(uint32_t(f.unless_compared - 1));
+    });
 }
 
 void flush_pending_write() {

@@ -63,6 +63,7 @@ bool run_again(const Launch& first, unsigned char unset) {
     execute(&again);
     fill = kFill;
     options = before;
+    drop_compared(&again);
     return !again.abort && again.findings.empty();
 }
 }  // namespace

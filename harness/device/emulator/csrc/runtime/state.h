@@ -238,6 +238,7 @@ struct OtherAccess {
     int line = 0;
     bool write = false;
     uintptr_t unless_polled = 0, polled_site = 0;   // as in RawFinding
+    uint64_t unless_compared = 0;
 };
 void note_pair(Launch* launch, const char* kind, const std::string& message, const Thread* thread, int line,
                uintptr_t at, bool write, const OtherAccess& other);

@@ -77,8 +77,8 @@ EMU_ATOMIC(atomicXor, old ^ value)
     }                                                                                                               \
     template <class T>                                                                                              \
     inline T atomicCAS##suffix(T* address, ::emu::Given<T> expected, ::emu::Given<T> desired, EMU_LINE) {           \
-        auto change = [=](T old) -> T { return old == expected ? desired : old; };                                  \
-        return ::emu::update(address, change, emu_line, ::emu::Scope::scope);                                       \
+        ::emu::before_compare(address, sizeof(T), emu_line, ::emu::Scope::scope);                                   \
+        return ::emu::change_bits(address, [=](T old) -> T { return old == expected ? desired : old; });            \
     }
 EMU_ATOMIC_OF_SCOPE(, Device)
 EMU_ATOMIC_OF_SCOPE(_block, Block)

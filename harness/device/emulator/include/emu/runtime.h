@@ -50,6 +50,7 @@ void before_atomic(const volatile void* address, size_t bytes, int line, Scope s
 void before_atomic_load(const volatile void* address, size_t bytes, int line, Scope scope = Scope::Device);
 void before_volatile(const volatile void* address, size_t bytes, bool write, int line);
 void before_strong(const volatile void* address, size_t bytes, bool write, int line);   // relaxed, acquire, release
+void before_compare(const volatile void* address, size_t bytes, int line, Scope scope);    // compares and swaps
 void before_exchange(const volatile void* address, size_t bytes, int line, Scope scope);   // needs no earlier value
 void access_hint(const void* address, size_t bytes, bool write, int line);  // a range the compiler's hooks do not see
 void access_range(const void* address, size_t bytes, bool write, int line);  // the same of any size, if a kernel runs
