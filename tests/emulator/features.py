@@ -9,9 +9,13 @@ CUDA = r"""
 #include <cooperative_groups/memcpy_async.h>
 #include <cooperative_groups/reduce.h>
 #include <cooperative_groups/scan.h>
+#include <common_functions.h>
 #include <cub/cub.cuh>
 #include <cuda/pipeline>
 #include <cuda_pipeline.h>
+#include <device_functions.h>
+#include <device_launch_parameters.h>
+#include <math_functions.h>
 namespace cg = cooperative_groups;
 
 __global__ void groups(const float* x, float* y) {

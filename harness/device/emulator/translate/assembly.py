@@ -40,7 +40,8 @@ def _operands(source: Source, part: tuple[int, int], first_number: int) -> list[
     found: list[ptx.Operand] = []
     for begin, _end in source.split(*part):
         if source.at(begin) == "[":
-            raise NvccRefuses(begin, "an operand of asm has a name in brackets: nvcc refuses this. Number it, as in %0.")
+            message = "an operand of asm has a name in brackets: nvcc refuses this. Number it, as in %0."
+            raise NvccRefuses(begin, message)
         if source.at(begin + 1) != "(" or source.tokens[begin].kind not in ("string", "raw"):
             raise CannotRead(begin, "this operand of an asm statement")
         constraint = _text(source, begin)
