@@ -53,7 +53,53 @@ RMS_NORM = frozenset({"_fused_rms_norm", "rms_norm"})
 
 # Tensors in oneDNN's layout are what TorchScript's own normalisation takes, prim::MKLDNNLayerNorm, which never asks the
 # dispatcher.
-ONEDNNS_LAYOUT = ("to_mkldnn",)
+ONEDNNS_LAYOUT = (
+    "to_mkldnn",
+    "mkldnn::_reorder_linear_weight",
+    "mkldnn::_reorder_convolution_weight",
+    "mkldnn::_reorder_convolution_transpose_weight",
+    "mkldnn::_reorder_mkldnn_rnn_layer_weight",
+)
+
+# What makes one without values, which are then written by its address. Only tensors of that layout are refused.
+ONEDNNS_LAYOUT_WITHOUT_VALUES = ("empty.memory_format", "MkldnnCPU")
+
+# Softmax is a part of them.
+_ATTENTION = (
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+    "_flash_attention_forward",
+    "_efficient_attention_forward",
+    "_cudnn_attention_forward",
+)
+
+# oneDNN's products, which have an operator inside that is named in an argument.
+_POINTWISE = (
+    "mkldnn::_linear_pointwise",
+    "mkldnn::_convolution_pointwise",
+    "mkldnn::_convolution_pointwise_",
+    "mkldnn::_convolution_transpose_pointwise",
+    "onednn::qlinear_pointwise",
+    "onednn::qconv_pointwise",
+    "onednn::qconv1d_pointwise",
+    "onednn::qconv2d_pointwise",
+    "onednn::qconv3d_pointwise",
+)
+
+# Operators with a second one inside that never ask the dispatcher for it: who may not run that one may not run these.
+RELATIVES = {
+    "gelu": (
+        # The gradient times x has all but a Gaussian of it.
+        "gelu_backward", "infinitely_differentiable_gelu_backward",
+        "_addmm_activation", *_POINTWISE,
+    ),
+    "relu": ("_addmm_activation", *_POINTWISE),
+    **dict.fromkeys(("silu", "sigmoid", "tanh", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu"), _POINTWISE),
+    "_softmax": ("_masked_softmax", "_sparse_softmax", "_sparse_log_softmax", *_ATTENTION),
+    "_log_softmax": ("_sparse_log_softmax",),
+}  # fmt: skip
 
 _DECOMPOSES = "decomposes to an operator that is forbidden"
 _REDUCES = "gives a norm and divides nothing by it"

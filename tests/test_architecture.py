@@ -90,7 +90,7 @@ ALLOWED = {
         "storage",
         "submission",
     },
-    "build": {"errors", "protocol", "records"},
+    "build": {"norms", "errors", "protocol", "records"},
     "protocol": {"errors", "reasons", "records"},
     "peers": {"errors"},
     "problem": {"errors", "inputs", "paths", "protocol", "settings"},

@@ -4,16 +4,18 @@ import subprocess
 
 import pytest
 
-from harness.build.doors import ForbiddenSymbol, require_no_door
+from harness.build.doors import ForbiddenSymbol, require_no_door, why_not
 from harness.build.symbols import demangled, undefined
 
 DECLARED = """
 namespace at { struct Tensor;
 namespace cpu { void native_layer_norm(const Tensor&); void mm(const Tensor&); void add(const Tensor&); }
-namespace native { void LayerNormKernel(); void vectorised_copy(); }
+namespace native { void LayerNormKernel(); void vectorised_copy(); void mkldnn_linear_pointwise(); }
+struct DynamicLibrary { void sym(const char*); };
 namespace _ops { struct native_group_norm { static void redispatch(); static void call(); }; } }
 namespace c10 { struct Dispatcher { static void realSingleton(); }; }
-namespace torch { namespace jit { void parseIR(); void parse(); void findOperatorFor();
+namespace torch { struct Library { static void _fallback(); static void _def(); };
+namespace jit { void parseIR(); void parse(); void findOperatorFor();
 void setTensorExprFuserEnabled(); void overrideCanFuseOnCPU(); struct StaticModule { static void run(); }; } }
 extern "C" { void aoti_torch_cpu__fused_rms_norm(); void aoti_torch_cpu_mm_out();
 void cudnnNormalizationForwardInference(); void cudnnBackendExecute(); void* dlsym(void*, const char*);
@@ -32,6 +34,8 @@ REFUSED = {
     "torch::jit::overrideCanFuseOnCPU()": "kernels of a graph",
     "c10::Dispatcher::realSingleton()": "kernels that the dispatcher has replaced",
     "torch::jit::findOperatorFor()": "kernels that the dispatcher has replaced",
+    "torch::Library::_fallback()": "kernels that the dispatcher has replaced",
+    '((at::DynamicLibrary*)0)->sym("f")': "cudaGetDriverEntryPoint",
     "cudnnNormalizationForwardInference()": "library's own normalisation",
     "dnnl_layer_normalization_forward_primitive_desc_create()": "library's own normalisation",
     "cudnnBackendExecute()": "cuDNN's",
@@ -44,6 +48,8 @@ HONEST = (
     "cudaGetDriverEntryPoint()",
     "aoti_torch_cpu_mm_out()",
     "torch::jit::parse()",
+    "torch::Library::_def()",
+    "at::native::mkldnn_linear_pointwise()",
 )
 
 
@@ -80,6 +86,19 @@ def test_a_problem_allows_and_forbids_operators(library):
     require_no_door(product)
     with pytest.raises(ForbiddenSymbol, match="at::cpu::mm"):
         require_no_door(product, also=["mm"])
+
+
+def test_a_product_with_a_forbidden_operator_inside_is_refused(library):
+    with pytest.raises(ForbiddenSymbol, match="linear_pointwise"):
+        require_no_door(library("at::native::mkldnn_linear_pointwise()"), also=["gelu"])
+
+
+def test_python_may_not_look_up_what_an_extension_may_not_use():
+    assert why_not("aoti_torch_cpu__fused_rms_norm")
+    assert why_not("_ZN2at3cpu17native_layer_normERKNS_6TensorE")
+    assert why_not("dlsym")
+    assert not why_not("aoti_torch_cpu__fused_rms_norm", allowed=["_fused_rms_norm"])
+    assert not any(map(why_not, ("dlopen", "aoti_torch_get_data_ptr", "cudaGetDriverEntryPoint", "__cxa_demangle")))
 
 
 def test_a_file_that_is_no_library_is_said_to_be_none(tmp_path):

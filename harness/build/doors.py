@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.build.symbols import demangled, undefined
 from harness.errors import KernelgateError
+from harness.norms import RELATIVES
 
 
 class ForbiddenSymbol(KernelgateError):
@@ -37,8 +38,12 @@ _FUSERS = re.compile(
     r"\btorch::jit::(tensorexpr::|\w*TensorExpr\w*|overrideCanFuse\w*|canFuse\w*|CustomFuseGraph|FuseGraph\w*|getTEMustUse)"
 )
 
-# What an operator was before its entry was replaced stands in the dispatcher's list, behind that.
-_LISTS = re.compile(r"\bc10::Dispatcher::(realSingleton|find)|\btorch::jit::(findOperatorFor|getOperatorForLiteral)")
+# What an operator was before its entry was replaced stands in the dispatcher's list, behind that. A fallback is given
+# the operator with its list.
+_LISTS = re.compile(
+    r"\bc10::Dispatcher::(realSingleton|find)|\btorch::jit::(findOperatorFor|getOperatorForLiteral)"
+    r"|\btorch::Library::_fallback"
+)
 
 # Normalisations of vendors' libraries, by their C names.
 _VENDORS = re.compile(r"^(cudnn\w*Norm(alization)?\w*|miopen\w*Norm\w*|dnnl_\w*normalization\w*)")
@@ -46,21 +51,37 @@ _VENDORS = re.compile(r"^(cudnn\w*Norm(alization)?\w*|miopen\w*Norm\w*|dnnl_\w*n
 # What finds any function by a name that need not be among the symbols.
 _FINDERS = frozenset({"dlopen", "dlmopen", "dlsym", "dlvsym", "_dl_sym", "__libc_dlsym", "__libc_dlopen_mode"})
 
+# The same, as classes of libtorch.
+_FINDERS_CLASSES = re.compile(r"\bat::DynamicLibrary::")
+
 _GRAPHS = frozenset({"cudnnBackendExecute", "cudnnBackendFinalize"})
 
 
 def require_no_door(library: Path, allowed: Collection[str] = (), also: Iterable[str] = ()) -> None:
     """Raises ForbiddenSymbol for the first symbol of `library` that does a forbidden operator without PyTorch's
     dispatcher: a normalisation whose operator is not in `allowed`, or an operator in `also`."""
-    others = {_plain(name) for name in also}
+    others = _others(also)
     for symbol in undefined(library):
         why = _why(symbol, demangled(symbol), allowed, others)
         if why:
             raise ForbiddenSymbol(f"The extension uses {demangled(symbol)}: {why}")
 
 
+def why_not(symbol: str, allowed: Collection[str] = (), also: Iterable[str] = ()) -> str:
+    """Why Python must not look `symbol` up in a library, as `require_no_door` has it; '' where it may. What only finds
+    other functions is looked up by honest packages, too, but for dlsym itself."""
+    if symbol in _FINDERS and "sym" not in symbol:
+        return ""
+    return _why(symbol, demangled(symbol) if symbol.startswith("_Z") else symbol, allowed, _others(also))
+
+
+def _others(also: Iterable[str]) -> set[str]:
+    """Operators in `also`, and those that have one of them inside."""
+    return {_plain(each.rpartition("::")[2]) for name in also for each in (name, *RELATIVES.get(name, ()))}
+
+
 def _why(symbol: str, text: str, allowed: Collection[str], also: Collection[str]) -> str:
-    if symbol in _FINDERS:
+    if symbol in _FINDERS or _FINDERS_CLASSES.search(text):
         return (
             "it finds any function by its name, forbidden ones among them. Link to what you call; functions of the "
             "CUDA driver come by cudaGetDriverEntryPoint."

@@ -15,12 +15,14 @@ import ctypes
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from harness.norms import NORMALISATIONS, ONEDNNS_LAYOUT, RMS_NORM
+from harness.build.doors import why_not
+from harness.norms import NORMALISATIONS, ONEDNNS_LAYOUT, ONEDNNS_LAYOUT_WITHOUT_VALUES, RELATIVES, RMS_NORM
 from harness.protocol.testimony import Witness
 from harness.worker.walls.refusals import Refusals
 
@@ -51,8 +53,6 @@ def _is_known(key: str) -> bool:
 _COMPOSITE = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 FOR_ALL = tuple(filter(_is_known, (*_COMPOSITE, "FuncTorchBatchedDecomposition")))
 
-KEYS = frozenset({*DENSE_KEYS, *LAYOUT_KEYS, *(f"{key}[alias]" for key in FOR_ALL)})
-
 # As they are now: a submission may replace them.
 _dispatch_dump = torch._C._dispatch_dump
 
@@ -82,38 +82,6 @@ FUSERS_SWITCHES = (
     "_jit_override_can_fuse_on_gpu",
 )
 FUSERS_PASSES = ("_jit_pass_fuse", "_jit_pass_fuse_tensorexprs")
-
-# Softmax is a part of them.
-_ATTENTION = (
-    "_scaled_dot_product_flash_attention_for_cpu",
-    "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_efficient_attention",
-    "_scaled_dot_product_cudnn_attention",
-    "_flash_attention_forward",
-    "_efficient_attention_forward",
-    "_cudnn_attention_forward",
-)
-
-# oneDNN's products, which have an operator inside that is named in an argument.
-_POINTWISE = (
-    "mkldnn::_linear_pointwise",
-    "mkldnn::_convolution_pointwise",
-    "mkldnn::_convolution_pointwise_",
-    "mkldnn::_convolution_transpose_pointwise",
-    "onednn::qlinear_pointwise",
-    "onednn::qconv_pointwise",
-    "onednn::qconv1d_pointwise",
-    "onednn::qconv2d_pointwise",
-    "onednn::qconv3d_pointwise",
-)
-
-# Operators with a second one inside that never ask the dispatcher for it: who may not run that one may not run these.
-_HAVE_INSIDE = {
-    "gelu": ("_addmm_activation", "gelu_backward", *_POINTWISE),  # the gradient times x has all but a Gaussian of it
-    "relu": ("_addmm_activation", *_POINTWISE),
-    **dict.fromkeys(("silu", "sigmoid", "tanh", "hardswish", "hardsigmoid", "hardtanh", "leaky_relu"), _POINTWISE),
-    "_softmax": ("_masked_softmax", "_sparse_softmax", *_ATTENTION),
-}
 
 # Of the operators that are forbidden.
 _NAMESPACES = ("aten", "mkldnn", "onednn")
@@ -149,16 +117,22 @@ class Guard:
         self._registrations = {
             namespace: torch._C._dispatch_library("IMPL", namespace, "", __file__, 0) for namespace in _NAMESPACES
         }
-        allowed = set(allowed)
+        allowed, also = set(allowed), tuple(also)
         if allowed & RMS_NORM:
             allowed |= RMS_NORM
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # overriding a kernel is what this is for
             for name in (*NORMALISATIONS, *ONEDNNS_LAYOUT, *also):
                 if name.split(".")[0] not in allowed:
-                    for each in (name, *_HAVE_INSIDE.get(name, ())):
+                    for each in (name, *RELATIVES.get(name, ())):
                         self._forbid(each)
+            if not allowed.issuperset(ONEDNNS_LAYOUT):
+                full, key = ONEDNNS_LAYOUT_WITHOUT_VALUES
+                self._registrations["aten"].impl(full, key, self._refusals.of(f"aten::{full} in oneDNN's layout"))
         self._forbid_compile()
+        refuse_symbol = self._refusals.of("a function of a library that does what is forbidden")
+        why = partial(why_not, allowed=allowed, also=also)
+        sys.addaudithook(self._refusals.looking_up(why, refuse_symbol))
         _keep_for_ever(self._registrations)
         del self._registrations
         self._kernels = self._registered()
@@ -215,10 +189,8 @@ class Guard:
                 setattr(torch._C, name, refuse_generated)
 
     def _registered(self) -> tuple[str, ...]:
-        """Where each kernel that was replaced comes from, by the dispatcher: the first line of a key is in use."""
+        """Where each kernel of the forbidden operators comes from, by the dispatcher: the first line of a key is in
+        use. One that a submission adds under another key is given the operator, with its list of kernels."""
         return tuple(
-            line
-            for name in self._operators
-            for line in _dispatch_dump(name).splitlines()
-            if line.partition(":")[0].removesuffix(" (inactive)") in KEYS
+            line for name in self._operators for line in _dispatch_dump(name).splitlines() if ": registered at " in line
         )

@@ -68,6 +68,20 @@ class Refusals:
         self._hooks += 1
         return self._remember(hook)
 
+    def looking_up(self, why: Callable[[str], str], refuse: Callable[..., Any]) -> Callable[..., None]:
+        """An audit hook that calls `refuse` when ctypes looks up a symbol that `why` says something of."""
+
+        def hook(event: str, arguments: tuple[Any, ...]) -> None:
+            if event == _ASK:
+                self._hooks_that_answered += 1
+            if event in ("ctypes.dlsym", "ctypes.dlsym/handle"):
+                name = arguments[1]
+                if why(name.decode(errors="replace") if isinstance(name, bytes) else str(name)):
+                    refuse()
+
+        self._hooks += 1
+        return self._remember(hook)
+
     def take_calls(self) -> list[str]:
         """The names called since the last time, each once, in order."""
         calls = list(dict.fromkeys(self._calls))
