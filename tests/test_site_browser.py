@@ -178,10 +178,11 @@ def test_filters_choose_rows_and_stay_in_the_address(visit):
 def test_a_dtype_is_one_of_several_in_a_row(visit):
     seen = visit()
     page = seen.goto("index.html")
-    page.get_by_label("dtype").select_option("fp64")
+    dtype = page.locator("select[name=dtype]")
+    dtype.select_option("fp64")
     found = seen.rows()
     assert found and all(any("fp64" in cell for cell in row) for row in found)
-    page.get_by_label("dtype").select_option("fp32")
+    dtype.select_option("fp32")
     assert len(seen.rows()) > len(found)
 
 
