@@ -66,6 +66,7 @@ REFUSED = {
     'asm("ld.global.mystery.f32 %0, [%1];" : "=f"(x) : "l"(p));': "ld.global.mystery.f32",
     'asm("add.sat.s32 %0, %1, %2;" : "=r"(x) : "r"(y), "r"(z));': "add.sat.s32",
     'asm("{ .reg .pred p, q; setp.gt.f16x2 p|q, %1, %2; }" : "=r"(x) : "r"(y), "r"(z));': "setp.gt.f16x2",
+    'asm("{ .reg .b32 r<100000>; mov.b32 r0, %0; }" : : "r"(x));': ".reg .b32 r",
     'asm("bfind.shiftamt.u32 %0, %1;" : "=r"(x) : "r"(y));': "bfind.shiftamt.u32",
     "nvcuda::wmma::fragment<int> f;": "wmma",
     "#include <thrust/sort.h>": "thrust/sort.h",

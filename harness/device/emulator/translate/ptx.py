@@ -9,6 +9,9 @@ from harness.device.emulator.translate.ptx_operands import REGISTERS, Block, Ins
 
 __all__ = ["Operand", "Unknown", "translate"]
 
+# Of a number of registers. More than 9999 no asm statement needs, and each becomes a variable.
+_MOST_DIGITS = 4
+
 _CONSTRAINTS = {"h": "uint16_t", "r": "uint32_t", "l": "uint64_t", "f": "float", "d": "double"}
 _TOKEN = re.compile(
     r"\s+|//[^\n]*|/\*.*?\*/|(?P<word>%?[A-Za-z_$.%][\w$.%:]*|0[fFdD][0-9a-fA-F]+|0[xX][0-9a-fA-F]+U?|"
@@ -87,7 +90,7 @@ def _register_names(words: list[str]) -> list[str]:
         if rest[:1] != ["<"]:
             names.append(name)
             continue
-        if rest[2:3] != [">"] or not rest[1].isdecimal():
+        if rest[2:3] != [">"] or not rest[1].isdecimal() or len(rest[1]) > _MOST_DIGITS:
             raise Unknown(" ".join(words))
         names += [f"{name}{number}" for number in range(int(rest[1]))]
         del rest[:3]
