@@ -68,7 +68,8 @@ def test_who_is_ended_ends_the_compilers_that_build_the_emulator(end, number, tm
         assert "The emulator is built" in process.stderr.readline()
         compilers = wait_for(lambda: [c for c in psutil.Process(process.pid).children(True) if "cc1plus" in c.name()])
         end(process.pid, number)
-        _, stderr = process.communicate(timeout=30)
+        _, stderr = process.communicate(timeout=120)
+    assert [*tmp_path.glob("emulator-*")] == []  # it was not built first
     assert process.returncode == 3
     assert stderr == "eval.py: Stopped by the keyboard or by SIGTERM; what had not finished says nothing.\n"
     assert [c for c in compilers if c.is_running() and c.status() != psutil.STATUS_ZOMBIE] == []

@@ -21,7 +21,7 @@ from harness.submission import Submission
 if TYPE_CHECKING:
     from harness.device.base import Device
 
-# How often somebody who waits for a device does something meanwhile.
+# How often somebody who waits for a device does something meanwhile, or looks whether he is to end.
 MEANWHILE_S = 1.0
 
 WaitForDevice = Callable[[Callable[[], None]], None]
@@ -149,7 +149,8 @@ class Preparing:
 
     def finish(self) -> None:
         """Wait until nothing is prepared any more."""
-        wait(self._begun)
+        while wait(self._begun, MEANWHILE_S).not_done:
+            continue
 
     def _thread(self) -> ThreadPoolExecutor:
         if not self._pool:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from harness.device.emulator import libraries, preludes, runtime, standins
-from harness.device.emulator.building import CompilerError, compilers
+from harness.device.emulator.building import CompilerError, compilers, result_of
 from harness.device.emulator.paths import Missing
 from harness.device.emulator.runtime import (
     caller_reads,
@@ -69,7 +69,7 @@ def prepare(cache: Path, submissions: Iterable[Path], *, check: bool) -> None:
     with ThreadPoolExecutor(2) as pool, compilers.ended_by_failure():
         built = pool.submit(libraries.build, cache)
         EmulatorToolchain(cache, check).prepare(_wanted(submissions))
-        built.result()
+        result_of(built)
 
 
 def ended_by_failure() -> contextlib.AbstractContextManager[None]:

@@ -12,11 +12,18 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, wait
 from pathlib import Path
+from typing import TypeVar
 
 import psutil
 
 from harness.errors import KernelgateError
+
+T = TypeVar("T")
+
+# A signal that comes just before a system call waits is heard behind it: who waits for minutes looks up so often.
+LOOKS_UP_S = 1.0
 
 # Flags of each compilation: to collect its garbage takes g++ a twelfth of a kernel's time, and saves 20 MB of 640.
 NO_COLLECTION = ("--param=ggc-min-expand=1000", "--param=ggc-min-heapsize=1048576")
@@ -87,6 +94,13 @@ class Compilers:
 
 
 compilers = Compilers()
+
+
+def result_of(future: Future[T]) -> T:
+    """What it gives, once it is there. Raises what it raises."""
+    while not future.done():
+        wait([future], LOOKS_UP_S)
+    return future.result()
 
 
 def run(command: list[str], folder: Path) -> str:

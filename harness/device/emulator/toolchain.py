@@ -277,7 +277,9 @@ class EmulatorToolchain:
     def prepare(self, wanted: Collection[str]) -> None:
         """Compile the preludes that are `wanted`."""
         with ThreadPoolExecutor(2) as pool, building.compilers.ended_by_failure():
-            list(pool.map(lambda name: preludes.compiled(self._cache, name, _prelude_flags(name)), wanted))
+            begun = [pool.submit(preludes.compiled, self._cache, name, _prelude_flags(name)) for name in wanted]
+            for future in begun:
+                building.result_of(future)
 
     def preludes(self, wanted: Collection[str]) -> list[Path]:
         """The folders of those that are `wanted`, which may not be there yet."""
