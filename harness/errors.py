@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 
 from harness.reasons import Reason
 from harness.records import Place
@@ -143,6 +144,26 @@ def misfit(error: Exception) -> str:
     said = re.sub(r"`([^`]*)`", lambda found: _type(found[1]), said)
     where = place.rstrip("`").lstrip(".")
     return f"{where}: {said[:1].lower()}{said[1:]}" if where else said
+
+
+def misfit_of_few(hints: Mapping[str, Any], given: Mapping[str, Any]) -> str:
+    """The values of the first of `given` whose type, in `hints`, has a few and no such one; empty where there is none.
+    Of a list each value counts."""
+    for name, value in given.items():
+        few = _few(hints.get(name))
+        several = isinstance(value, list | tuple)
+        for each in value if several else [value]:
+            if few and each is not None and each not in few:
+                what = f"each of {name}" if several else name
+                return f"{what} is one of {', '.join(map(str, few))}, and {each!r} was given"
+    return ""
+
+
+def _few(hint: Any) -> list[Any]:
+    """The values of a type that has a few, and of a union or a list with such a one; none for others."""
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    return [value for of in get_args(hint) for value in _few(of)]
 
 
 def _type(named: str) -> str:

@@ -220,6 +220,9 @@ def judging(
     jobs: int | None,
     **given: Any,
 ) -> Judge:
+    for path in given["paths"]:
+        if str(path) in verbs.commands() and not path.exists():
+            raise UsageError(f"{path} is a verb, and a verb comes first: {PROGRAM} {path} [OPTIONS].")
     if quick and thorough:
         raise UsageError("--quick and --thorough exclude each other; give one of the two.")
     reports = [*given.pop("reports"), *([("json", json)] if json else [])]

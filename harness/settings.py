@@ -11,6 +11,7 @@ Effort = Literal["quick", "usual", "thorough", "decisive"]
 
 # How people name dtypes, and torch.
 DTYPE_NAMES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp64": "float64"}
+SHORT_DTYPE_NAMES = {name: short for short, name in DTYPE_NAMES.items()}
 
 # All cases of a submission together may take as long as so many calls.
 VERDICT_TIMEOUTS = 10

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from harness import process
+from harness import crash, process
 from harness.device.choose import visible_gpus
-from harness.errors import HarnessError, UsageError, name_of
+from harness.errors import HarnessError, Interrupted, UsageError, name_of
 from harness.events import Building, Event, Finished, LeftOut, Loading, OnEvent, Queued
 from harness.lanes.lane import how_it_ended
 from harness.lanes.loading import ends_with_its_caller
@@ -57,10 +57,8 @@ def most_gpus(plan: RunPlan) -> int:
 
 
 def run_side_by_side(plan: RunPlan, jobs: int, on_event: OnEvent) -> Results:
-    """The results of a plan, as `run` has them, by `jobs` processes. Raises as `run` does, and UsageError for a number
-    of processes that is none. A process that is killed costs the submission that it judges: an error, not_judged."""
-    if jobs < 1:
-        raise UsageError(f"--jobs must be at least 1, and {jobs} was given.")
+    """The results of a plan, as `run` has them, by `jobs` processes, of which there is one at least. Raises as `run`
+    does. A process that is killed costs the submission that it judges: an error, not_judged."""
     shares = [share for share in (_share(plan, number, jobs) for number in range(jobs)) if share.groups]
     if len(shares) < 2:
         return run(plan, on_event)
@@ -85,7 +83,7 @@ class _Member:
     loaded: tuple[str, str] = ("", "")
     """The problem and the device of what it judges."""
     at: Submission | None = None
-    """What it judges now."""
+    """What it judges now: a share goes in order, so of several of one name the first that is left."""
     has_judged: bool = False
     """Whether this process has come as far as a submission."""
 
@@ -112,15 +110,18 @@ class _Member:
                 self.at = next((s for group in groups for s in group.submissions if s.name == event.submission), None)
             case Finished():
                 self.loaded = event.evaluation.problem, event.evaluation.device
-                self.leave_out(event.evaluation.submission)
+                self.leave_out(event.evaluation.submission, event.evaluation.source_sha256)
 
-    def leave_out(self, name: str) -> None:
-        groups = [
-            replace(group, submissions=tuple(s for s in group.submissions if s.name != name))
-            if _key(group) == self.loaded
-            else group
-            for group in self.share.groups
-        ]
+    def leave_out(self, name: str, sha256: str) -> None:
+        """Once: files of several folders may have one name, and one text."""
+        groups = list(self.share.groups)
+        for place, group in enumerate(groups):
+            left = list(group.submissions)
+            found = [s for s in left if (s.name, s.sha256) == (name, sha256)] if _key(group) == self.loaded else []
+            if found:
+                left.remove(found[0])
+                groups[place] = replace(group, submissions=tuple(left))
+                break
         self.share = replace(self.share, groups=tuple(group for group in groups if group.submissions))
         self.at = None
 
@@ -172,7 +173,7 @@ class _Together:
             while self._running() and not self._cause:
                 self._hear(None)
         except KeyboardInterrupt:
-            self._cause = HarnessError(INTERRUPTED)
+            self._cause = Interrupted(INTERRUPTED)
         finally:
             self._end()
         if self._cause and not self._evaluations:
@@ -250,7 +251,7 @@ class _Together:
                 message=f"The process that judged it ended {how}. Run it again.",
                 cases=[],
             )
-            member.leave_out(member.at.name)
+            member.leave_out(member.at.name, member.at.sha256)
             self._pass_on(Finished(not_judged, 0, 0))
         if member.share.groups:
             member.begin()
@@ -288,3 +289,5 @@ def _said(share: RunPlan, tell: OnEvent) -> _Said:
         return _Said(nothing, str(error), isinstance(error, UsageError))
     except KeyboardInterrupt:
         return _Said(nothing, INTERRUPTED)
+    except Exception:
+        return _Said(nothing, crash.report())

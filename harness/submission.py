@@ -45,7 +45,13 @@ class Submission:
 
 
 def read_submission(path: Path) -> Submission:
-    """Raises UsageError when the file cannot be read, or its ALSO_FOR. Whether it is Python, its worker finds out."""
+    """Raises UsageError when the file is none of Python's by its name, cannot be read, or its ALSO_FOR. Whether it is
+    Python, its worker finds out."""
+    if path.suffix != ".py":
+        raise UsageError(
+            f"{path} is no Python file. A submission is one, FILE.py, and its CUDA source is a text in it, for "
+            "load_inline; 'eval.py new PROBLEM FILE.py' writes one to begin with."
+        )
     data = content(path)
     return Submission(
         name=name_of(path),

@@ -464,4 +464,23 @@ def test_cases_are_chosen_by_their_dtype(asked, shown):
 def test_a_dtype_that_no_case_has_is_answered_with_those_that_there_are():
     run = run_eval("submissions/rmsnorm/read_once.py", "--dtype", "int8", json_results=False)
     assert run.code == 2
-    assert "No case of rmsnorm matches --dtype int8" in run.stderr and "bfloat16)" in run.stderr
+    assert "No case of rmsnorm matches --dtype int8. Its dtypes, and how many cases have each: fp32 (31)" in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["{}/kernel.cu"], "{}/kernel.cu is no Python file. A submission is one, FILE.py, and its CUDA source"),
+        (["--db", "{}/x.db", "leaderboard"], "leaderboard is a verb, and a verb comes first: eval.py leaderboard"),
+        (["audit", "rmsnorm", "--memory", "nan"], "--memory is nan; it should be a number of GiB"),
+        (["audit", "rmsnorm", "--memory", "-1"], "--memory is -1; it should be a number of GiB"),
+        (["new", "layernorm", "/proc/kernel.py"], "/proc/kernel.py cannot be written: "),
+    ],
+)
+def test_what_cannot_be_done_is_a_sentence(tmp_path, words, said):
+    (tmp_path / "kernel.cu").write_text("__global__ void kernel() {}")
+    (tmp_path / "results" / "folder.json").mkdir(parents=True)
+    (tmp_path / "results" / "gone.json").symlink_to("/no/such/file")
+    run = run_eval(*(word.format(tmp_path) for word in words), json_results=False)
+    assert run.code == 2
+    assert f"eval.py: {said.format(tmp_path)}" in run.stderr

@@ -83,8 +83,8 @@ def test_every_key_can_be_said(tmp_path):
         ("[gate]\nmax-spills = 0", "the key 'gate', which is none. Keys are problems, devices"),
         ("max-spills = -1", "max-spills: expected a whole number >= 0"),
         ("max-registers = 'few'", "max-registers: expected a whole number or nothing, got a text"),
-        ("devices = ['gpu']", "devices[0]: 'gpu' is none of its values"),
-        ("compile-for = ['90']", "compile-for[0]: expected a text matching regex"),
+        ("devices = ['gpu']", "each of devices is one of cuda, cpu, emulator, and 'gpu' was given"),
+        ("compile-for = ['90']", "compile-for has '90', which is no architecture; write it as sm_80 or sm_90a"),
         ("min-speedup 1.1", "is no TOML: "),
     ],
 )
@@ -919,7 +919,7 @@ def test_a_gate_that_finds_no_submission_is_closed(toy, tmp_path):
     ("words", "said"),
     [
         (["--min-speedup", "-1"], "eval.py: The command line: min-speedup: "),
-        (["--devices", "gpu"], "eval.py: The command line: devices[0]: 'gpu' is none of its values"),
+        (["--devices", "gpu"], "eval.py: The command line: each of devices is one of cuda, cpu, emulator, and 'gpu'"),
         (["--since", "nowhere"], "eval.py: --since: git merge-base in "),
         (["--config", "none.toml"], "eval.py: none.toml cannot be read: No such file or directory."),
         (["--report", "junit=no/such/folder.xml"], "there is no folder"),

@@ -102,3 +102,30 @@ def test_a_submission_that_fails_is_1_with_its_line(tmp_path):
     assert run.returncode == 1
     assert "cannot be profiled" in run.stderr and "at line" in run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_a_problem_of_numbers_and_labels_is_profiled(tmp_path):
+    """Of what index tensors would give, and of a model that looks at values, shapes alone say little."""
+    problem = tmp_path / "labels.py"
+    problem.write_text(
+        "import torch\n"
+        "class Model(torch.nn.Module):\n"
+        "    def forward(self, scores, labels):\n"
+        "        assert int(labels.max()) < scores.shape[1]\n"
+        "        return torch.nn.functional.cross_entropy(scores, labels)\n"
+        "def get_inputs():\n"
+        "    return [torch.randn(64, 32), torch.randint(0, 32, (64,))]\n"
+        "def get_init_inputs():\n"
+        "    return []\n"
+    )
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "import torch\n"
+        "class ModelNew(torch.nn.Module):\n"
+        "    def forward(self, scores, labels):\n"
+        "        picked = scores.gather(1, labels[:, None])[:, 0]\n"
+        "        return (scores.exp().sum(1).log() - picked).mean()\n"
+    )
+    run = profile(tmp_path, mine, "--problem", problem)
+    assert run.returncode == 0, run.stderr
+    assert "aten::gather" in run.stdout

@@ -122,6 +122,17 @@ def test_a_process_that_is_killed_costs_the_submission_that_it_judges(folder):
     assert killed["message"] == "The process that judged it ended by SIGKILL. Run it again."
 
 
+def test_files_of_one_name_are_each_judged_when_a_process_is_killed(folder, tmp_path):
+    for part, source in dict(a=WAITS, b=RIGHT, c=WRONG).items():
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "mine.py").write_text(f"# {part}\n{source}")
+    process = _start(tmp_path, "-v")  # the first process has those of a and c
+    _read_until(process, "mine: case")
+    min(_judges(process), key=lambda judge: judge.create_time()).kill()
+    process.communicate()
+    assert [e["status"] for e in _evaluations(tmp_path)] == ["error", "accepted", "rejected"]
+
+
 def test_what_is_stopped_reports_what_it_has_and_leaves_no_process(folder):
     path = folder(a=WAITS, b=WRONG)
     process = _start(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +12,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from harness.errors import UsageError, misfit
+from harness.errors import UsageError, misfit, misfit_of_few
 
 FILE = "kernelgate.toml"
 
 Device = Literal["cuda", "cpu", "emulator"]
-Architecture = Annotated[str, Meta(pattern="^sm_[0-9]{2,3}[a-z]?$")]
+_ARCHITECTURE = "^sm_[0-9]{2,3}[a-z]?$"
+Architecture = Annotated[str, Meta(pattern=_ARCHITECTURE)]
 Share = Annotated[float, Meta(gt=0)]
 Count = Annotated[int, Meta(ge=0)]
 
@@ -69,7 +71,17 @@ def _made(values: Mapping[str, Any], where: str) -> Config:
     try:
         return msgspec.convert(values, Config)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{where}: {misfit(error)}.") from error
+        raise UsageError(f"{where}: {_misfit(values, error)}.") from error
+
+
+def _misfit(values: Mapping[str, Any], error: msgspec.ValidationError) -> str:
+    architectures = values.get("compile-for")
+    if isinstance(architectures, list | tuple):
+        for each in architectures:
+            if isinstance(each, str) and not re.search(_ARCHITECTURE, each):
+                return f"compile-for has {each!r}, which is no architecture; write it as sm_80 or sm_90a"
+    hints = {field.encode_name: field.type for field in msgspec.structs.fields(Config)}
+    return misfit_of_few(hints, values) or misfit(error)
 
 
 def _instead(key: str) -> str:

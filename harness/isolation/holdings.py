@@ -32,8 +32,10 @@ class Holdings:
     """What one worker may hold, measured from what the machine had before the worker started."""
 
     def __init__(self, home: Home) -> None:
-        """Make it before the worker's process starts."""
+        """Make it before the worker's process starts. Raises HarnessError for a limit in the environment that is
+        none."""
         self._home = home
+        self._disk_limit_bytes = bytes_of(DISK_VARIABLE, MAX_DISK_BYTES)
         self._free_at_start = home.free_bytes()
         self._shared_at_start = memory.smallest().shared
         self._arena_at_start = memory.mapped_memory_files_bytes()
@@ -75,7 +77,7 @@ class Holdings:
 
     def _check_disk(self) -> None:
         """Asks the disk, which is cheap, and walks through the folder only when the disk has lost that much room."""
-        limit = bytes_of(DISK_VARIABLE, MAX_DISK_BYTES)
+        limit = self._disk_limit_bytes
         if self._free_at_start - self._home.free_bytes() > limit and self._home.has_written(limit):
             raise SubmissionError(Reason.TOO_MUCH_DISK, f"It wrote more than {limit / 2**30:.3g} GiB of files.")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal, TypedDict, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypedDict, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
-from harness.errors import UsageError, misfit
+from harness.errors import UsageError, misfit, misfit_of_few
 from harness.paths import no_such_problem
 from harness.plan import Arguments, named_problem
 from harness.settings import DTYPE_NAMES, Effort
@@ -64,7 +64,8 @@ def options(given: Mapping[str, Any], usual: Options) -> Options:
     try:
         read = msgspec.convert({**msgspec.structs.asdict(usual), **given}, type=Options)
     except msgspec.ValidationError as error:
-        raise UsageError(_allowed(given) or f"The options are wrong: {misfit(error)}.") from error
+        few = misfit_of_few(get_type_hints(Options), given)
+        raise UsageError(f"{few}." if few else f"The options are wrong: {misfit(error)}.") from error
     if not read.timeout_s > 0:  # nor what is no number
         raise UsageError(f"timeout_s must be more than 0 seconds, and {read.timeout_s:g} was given.")
     if read.problem is not None and not named_problem(read.problem).is_file():
@@ -80,19 +81,3 @@ def _require_known(given: Iterable[str]) -> None:
             near = difflib.get_close_matches(name, known, 1)
             instead = f"Did you mean '{near[0]}'?" if near else f"There are {', '.join(known)}."
             raise UsageError(f"There is no option '{name}'. {instead}")
-
-
-def _allowed(given: Mapping[str, Any]) -> str:
-    """The values of an option that has a few, where something else was given; empty where all have one of theirs."""
-    hints = get_type_hints(Options)
-    for name, value in given.items():
-        if value is not None and (few := _few(hints.get(name))) and value not in few:
-            return f"{name} is one of {', '.join(map(str, few))}, and {value!r} was given."
-    return ""
-
-
-def _few(hint: Any) -> list[Any]:
-    """The values of a type that has a few, and of a union with such a one; none for others."""
-    if get_origin(hint) is Literal:
-        return list(get_args(hint))
-    return [value for of in get_args(hint) for value in _few(of)]

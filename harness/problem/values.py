@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ import torch
 from harness.errors import UsageError
 from harness.inputs import draw
 from harness.problem.kernelbench import call_get_inputs, fewer_samples, sorted_out, with_constants
+from harness.settings import SHORT_DTYPE_NAMES
 
 # At most four times what the error bound allows.
 DEFAULT_TOLERANCE_FACTOR = 4.0
@@ -171,7 +173,12 @@ def select_cases(problem: Problem, pattern: str) -> list[Case]:
 
 
 def no_case_fits(problem: Problem, pattern: str, dtype: str = "") -> UsageError:
-    """The error, with the cases that there are."""
+    """The error, with the cases that there are, or their dtypes where one alone was asked for."""
+    if dtype and not pattern:
+        counts = Counter(SHORT_DTYPE_NAMES.get(name, name) for c in problem.cases for name in c.dtype_text.split(", "))
+        dtypes = ", ".join(f"{name} ({count})" for name, count in counts.items())
+        of = f"No case of {problem.name} matches {asked_for(pattern, dtype)}."
+        return UsageError(f"{of} Its dtypes, and how many cases have each: {dtypes}.")
     names = ", ".join(f"'{case.name}' ({case.dtype_text})" if dtype else f"'{case.name}'" for case in problem.cases)
     near = difflib.get_close_matches(pattern, [case.name for case in problem.cases], 1)
     meant = f" Did you mean '{near[0]}'?" if near else ""
@@ -180,7 +187,8 @@ def no_case_fits(problem: Problem, pattern: str, dtype: str = "") -> UsageError:
 
 def asked_for(pattern: str, dtype: str) -> str:
     """What chose cases, as the command line has it."""
-    return " ".join([f"-k '{pattern}'"] * bool(pattern or not dtype) + [f"--dtype {dtype}"] * bool(dtype))
+    of_dtype = [f"--dtype {SHORT_DTYPE_NAMES.get(dtype, dtype)}"] if dtype else []
+    return " ".join([*([f"-k '{pattern}'"] if pattern or not dtype else []), *of_dtype])
 
 
 def _seed_torch(seed: int, device: torch.device) -> None:

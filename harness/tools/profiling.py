@@ -84,13 +84,18 @@ def _under_ncu(driver: Driver, report: Path) -> tuple[list[KernelProfile], str]:
 
 
 def _bytes_min(problem: Problem, case: Case, seed: int) -> int:
-    """Bytes of inputs, parameters and outputs, each once, from shapes alone. A backward's are not known that way."""
+    """Bytes of inputs, parameters and outputs, each once, from shapes alone; 0 where they are not known. A backward's
+    are not known that way, nor are those of a model that looks at values."""
     import torch
 
     meta = torch.device("meta")
     model = problem.build_model(case, seed, torch.device("cpu")).to(meta)
-    inputs = [torch.empty(shape, dtype=case.dtype, device=meta) for shape in case.shapes]
-    with torch.no_grad():
-        result = model(*inputs)
+    dtypes = case.dtypes or (case.dtype,) * len(case.shapes)
+    inputs = [torch.empty(shape, dtype=dtype, device=meta) for shape, dtype in zip(case.shapes, dtypes, strict=True)]
+    try:
+        with torch.no_grad():
+            result = model(*inputs)
+    except Exception:  # whatever the problem's own code raises without data
+        return 0
     outputs = list(result) if isinstance(result, tuple | list) else [result]
     return 0 if problem.gradients is not None else roofline.bytes_min(inputs, model.parameters(), outputs)

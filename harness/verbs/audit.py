@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from harness.errors import UsageError
 from harness.exits import Exit
 from harness.plan import named_problem
 from harness.settings import fresh_seed, sub_seed
@@ -70,6 +71,8 @@ def run(name: str, select: str, seed: int | None, memory_gib: float | None, as_j
     """Audit and print. Raises UsageError for a problem that cannot be loaded or run."""
     from harness.problem import load_problem, select_cases
 
+    if memory_gib is not None and not 0 < memory_gib < math.inf:
+        raise UsageError(f"--memory is {memory_gib:g}; it should be a number of GiB, for example 2.5.")
     seed = fresh_seed() if seed is None else seed
     problem = load_problem(named_problem(name), sub_seed(seed, "shapes") % 2**32)
     limit = _half_of_free_bytes() if memory_gib is None else int(memory_gib * 2**30)

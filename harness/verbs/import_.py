@@ -57,9 +57,15 @@ def read_files(files: Sequence[Path], db: Path) -> Exit:
 
 
 def _holds_results(path: Path) -> bool:
-    """Whether a file found in a folder speaks of the schema where its first object begins."""
-    with path.open("rb") as file:
-        return b'"schema"' in file.read(64)
+    """Whether a file found in a folder speaks of the schema where its first object begins. What cannot be read is said
+    where it is read."""
+    if not path.is_file():
+        return False
+    try:
+        with path.open("rb") as file:
+            return b'"schema"' in file.read(64)
+    except OSError:
+        return True
 
 
 def shipped() -> Iterator[bytes]:

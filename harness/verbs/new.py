@@ -89,7 +89,10 @@ def begin(problem: str, file: Path) -> Exit:
         file.parent.mkdir(parents=True, exist_ok=True)
     require_writable(file, "FILE")
     text = _submission(path)
-    write(file, text)
+    try:
+        write(file, text)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}.") from error
     print(f"{file} is written. Judge it: python eval.py {file} --problem {problem}")
     if text.endswith(_BEHIND_THE_REFERENCE):
         print(CALLS_THE_REFERENCE)

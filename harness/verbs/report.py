@@ -48,7 +48,7 @@ def write_site(out: Path, results: Sequence[Path], db: Path | None) -> Exit:
             raise
         raise UsageError(MISSING.format(package)) from error
     with _database(results, db) as (read, code):
-        built = build_site(read, out)
+        built = build_site(read, out, named=", ".join(map(str, [db] * bool(db) + [*results])))
     print(f"{built.index}: {built.pages} pages.")
     return code
 

@@ -50,13 +50,16 @@ class Built:
     pages: int
 
 
-def build_site(db: Path, out: Path) -> Built:
-    """Write the site of a database into the folder `out`, made where there is none. Raises UsageError for a folder that
+def build_site(db: Path, out: Path, *, named: str = "") -> Built:
+    """Write the site of a database into the folder `out`, made where there is none. `named` is what its user calls the
+    database, where that is not its path. Raises UsageError for a folder that
     holds something else or cannot be written to, and where the database holds no evaluation."""
     with open_store(db) as store:
         gathered = gather(store)
         if not gathered.evaluations:
-            raise UsageError(f"{db} has no evaluation. 'eval.py [PATH]' judges and keeps, 'eval.py import' reads.")
+            raise UsageError(
+                f"{named or db} has no evaluation. 'eval.py [PATH]' judges and keeps, 'eval.py import' reads."
+            )
         try:
             _require_site(out)
             _begin_site(out)
