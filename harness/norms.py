@@ -178,7 +178,7 @@ OTHERS = {
     "static_runtime::fused_equally_split": "splits",
     "static_runtime::layer_norm": "is an operator of the static runtime, which cannot be entered",
     **dict.fromkeys(
-        ("prim::MKLDNNLayerNorm", "prim::MKLDNNLayerNorm_"), "takes tensors in oneDNN's layout, which cannot be made"
+        ("prim::MKLDNNLayerNorm", "prim::MKLDNNLayerNorm_"), "is taken from TorchScript's registry"
     ),
 }  # fmt: skip
 

@@ -27,7 +27,19 @@ ALLOWED = {
     "cluster": {"api", "device", "environment", "errors", "events", "isolation", "lanes", "paths", "plan", "reasons"}
     | {"build", "judging", "process", "report", "run", "storage", "store", "submission", "verdict"},
     "serve": {"crash", "errors", "lanes", "reasons", "report", "verdict"},
-    "shares": {"crash", "device", "errors", "events", "lanes", "plan", "process", "reasons", "run", "submission", "verdict"},
+    "shares": {
+        "crash",
+        "device",
+        "errors",
+        "events",
+        "lanes",
+        "plan",
+        "process",
+        "reasons",
+        "run",
+        "submission",
+        "verdict",
+    },
     "lanes": {"crash", "device", "environment", "errors", "events", "isolation", "judge", "paths", "plan", "problem"}
     | {"process", "reasons", "report", "run", "settings", "storage", "store", "verdict", "submission"},
     "watch": {"comparison", "device", "errors", "lanes", "paths", "plan", "report", "submission", "timed", "verdict"},

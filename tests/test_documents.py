@@ -298,7 +298,9 @@ def test_a_table_says_which_changes_its_run_is_older_than():
     from documents.age import Change, older
 
     changes = [Change("2026-01-02T00:00:00+00:00", "this"), Change("2026-01-03T00:00:00+00:00", "that")]
-    assert older({"date": "2026-01-01T12:00:00+00:00"}, changes) == " Measured before this; before that."
+    assert older({"date": "2026-01-01T12:00:00+00:00"}, changes) == (
+        " Measured before 2 changes that may move it; the last: that."
+    )
     assert older({"date": "2026-01-02T12:00:00+00:00"}, changes) == " Measured before that."
     assert older({"date": "2026-01-03T12:00:00+00:00"}, changes) == ""
     assert older({}, changes) == ""

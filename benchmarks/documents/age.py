@@ -93,6 +93,11 @@ VERDICTS = (
         "2026-11-28T01:37:00+00:00",
         "steps had another forward before their backward, and three more ways past the dispatcher were closed",
     ),
+    Change(
+        "2026-11-28T15:50:00+00:00",
+        "models and steps were called in evaluation outside of inference mode, and sixteen more ways past the "
+        "dispatcher were closed",
+    ),
 )
 # What moves how long builds and evaluations take.
 KEYSTREAM = Change(
@@ -113,12 +118,14 @@ WARM_SPEED = (KEYSTREAM, TOGETHER, GIVEN_BACK, KEPT)  # builds are there, and ro
 
 
 def older(environment: dict[str, Any], changes: Iterable[Change], problem: str = "") -> str:
-    """` Measured before …; before ….` for the changes after the run of `environment`, of those that the `problem` has a
-    part in; empty for none.
+    """` Measured before …` for the change after the run of `environment`, of those that the `problem` has a part in; of
+    several how many there are, and the last. Empty for none.
 
     Dates of one form in UTC compare as strings.
     """
     date = environment.get("date") or ""
     concern = [change for change in changes if not (problem and change.problems) or problem in change.problems]
-    later = [change.what for change in concern if date and date < change.when]
-    return f" Measured before {'; before '.join(later)}." if later else ""
+    later = sorted((change.when, change.what) for change in concern if date and date < change.when)
+    if len(later) > 1:
+        return f" Measured before {len(later)} changes that may move it; the last: {later[-1][1]}."
+    return f" Measured before {later[0][1]}." if later else ""

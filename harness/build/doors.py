@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from harness.build.symbols import demangled, undefined
+from harness.build.symbols import defined, demangled, undefined
 from harness.errors import KernelgateError
 from harness.norms import RELATIVES
 
@@ -17,7 +17,7 @@ class ForbiddenSymbol(KernelgateError):
 
 # Namespaces of functions that lead to a kernel without the dispatcher's entry for it.
 _PAST_THE_DISPATCHER = re.compile(
-    r"^at::(native|cpu|cuda|meta|compositeexplicitautograd\w*|compositeimplicitautograd\w*|_ops::\w+::redispatch)\b"
+    r"(?:^|[\s*&])at::(native|cpu|cuda|meta|compositeexplicitautograd\w*|compositeimplicitautograd\w*|_ops::\w+::redispatch)\b"
 )
 
 # What inductor's code calls: kernels by C names.
@@ -49,7 +49,12 @@ _LISTS = re.compile(
 _VENDORS = re.compile(r"^(cudnn\w*Norm(alization)?\w*|miopen\w*Norm\w*|dnnl_\w*normalization\w*)")
 
 # What finds any function by a name that need not be among the symbols.
-_FINDERS = frozenset({"dlopen", "dlmopen", "dlsym", "dlvsym", "_dl_sym", "__libc_dlsym", "__libc_dlopen_mode"})
+_FINDERS = frozenset(
+    {
+        "dlopen", "dlmopen", "dlsym", "dlvsym", "_dl_sym", "__libc_dlsym", "__libc_dlopen_mode",
+        "dl_iterate_phdr", "dladdr1", "dlinfo", "_r_debug",
+    }
+)  # fmt: skip
 
 # The same, as classes of libtorch.
 _FINDERS_CLASSES = re.compile(r"\bat::DynamicLibrary::")
@@ -59,9 +64,10 @@ _GRAPHS = frozenset({"cudnnBackendExecute", "cudnnBackendFinalize"})
 
 def require_no_door(library: Path, allowed: Collection[str] = (), also: Iterable[str] = ()) -> None:
     """Raises ForbiddenSymbol for the first symbol of `library` that does a forbidden operator without PyTorch's
-    dispatcher: a normalisation whose operator is not in `allowed`, or an operator in `also`."""
+    dispatcher: a normalisation whose operator is not in `allowed`, or an operator in `also`. One that `library` defines
+    itself counts: at the loader's will another library's takes its place."""
     others = _others(also)
-    for symbol in undefined(library):
+    for symbol in (*undefined(library), *defined(library)):
         why = _why(symbol, demangled(symbol), allowed, others)
         if why:
             raise ForbiddenSymbol(f"The extension uses {demangled(symbol)}: {why}")
@@ -100,10 +106,10 @@ def _why(symbol: str, text: str, allowed: Collection[str], also: Collection[str]
     normalises = _NORMALISES.search(text) and not any(_plain(name) in _plain(text) for name in allowed)
     if _VENDORS.match(text) and not allowed:
         return "it is a library's own normalisation, which the submission replaces."
-    if _PAST_THE_DISPATCHER.match(text) or _SHIMS.match(text):
-        function = _plain(re.sub(r"\(.*", "", text))
-        if normalises or any(name in function for name in also):
-            return "it is a kernel of PyTorch that does what the submission replaces."
+    # With its arguments: a variable's type may have some before its name.
+    is_one = normalises or any(name in _plain(text.replace(".", "")) for name in also)
+    if is_one and (_PAST_THE_DISPATCHER.search(text) or _SHIMS.match(text)):
+        return "it is a kernel of PyTorch that does what the submission replaces."
     return ""
 
 

@@ -41,11 +41,15 @@ def demangled(symbol: str) -> str:
         free(ctypes.c_void_p(text))
 
 
-# The ELF-64 file format, little-endian (System V ABI, chapters 4 and 5).
-_SECTION = struct.Struct("<IIQQQQIIQQ")
+# The ELF-64 file format, little-endian (System V ABI, chapters 4 and 5), as the dynamic linker reads it: by segments.
+# Sections are for other tools, and a file can do without.
+_SEGMENT = struct.Struct("<IIQQQQQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
-_SECTIONS_AT, _SECTION_COUNT_AT = 0x28, 0x3C
-_SHT_DYNSYM = 11
+_RELOCATION = struct.Struct("<QQq")
+_SEGMENTS_AT, _SEGMENT_COUNT_AT = 0x20, 0x38
+_PT_LOAD, _PT_DYNAMIC = 1, 2
+_DT_NULL, _DT_PLTRELSZ, _DT_HASH, _DT_STRTAB, _DT_SYMTAB, _DT_RELA, _DT_RELASZ, _DT_JMPREL = 0, 2, 4, 5, 6, 7, 8, 23
+_DT_GNU_HASH = 0x6FFFFEF5
 _SHN_UNDEF = 0
 
 
@@ -72,12 +76,69 @@ def _symbols(library: Path) -> list[tuple[str, int]]:
 
 def _dynamic_symbols(data: bytes) -> Iterator[tuple[str, int]]:
     """Name and section of each."""
-    (table_at,) = struct.unpack_from("<Q", data, _SECTIONS_AT)
-    (count,) = struct.unpack_from("<H", data, _SECTION_COUNT_AT)
-    sections = [_SECTION.unpack_from(data, table_at + i * _SECTION.size) for i in range(count)]
-    for _, kind, _, _, at, size, strings, *_ in sections:
-        if kind == _SHT_DYNSYM:
-            names = sections[strings][4]
-            for name, _, _, section, _, _ in _SYMBOL.iter_unpack(data[at : at + size]):
-                start = names + name
-                yield data[start : data.index(b"\0", start)].decode(errors="replace"), section
+    segments = _segments(data)
+    tags = _dynamic(data, segments)
+    if _DT_SYMTAB not in tags:
+        return
+    at, names = _place(segments, tags[_DT_SYMTAB]), _place(segments, tags[_DT_STRTAB])
+    for i in range(_count(data, segments, tags)):
+        name, _, _, section, _, _ = _SYMBOL.unpack_from(data, at + i * _SYMBOL.size)
+        start = names + name
+        yield data[start : data.index(b"\0", start)].decode(errors="replace"), section
+
+
+def _segments(data: bytes) -> list[tuple[int, ...]]:
+    """The program headers: kind, flags, offset, address, physical address, bytes in the file, in memory, alignment."""
+    (table_at,) = struct.unpack_from("<Q", data, _SEGMENTS_AT)
+    (count,) = struct.unpack_from("<H", data, _SEGMENT_COUNT_AT)
+    return [_SEGMENT.unpack_from(data, table_at + i * _SEGMENT.size) for i in range(count)]
+
+
+def _place(segments: list[tuple[int, ...]], address: int) -> int:
+    """Where in the file what is loaded at `address` lies; of segments that overlap the last is loaded over the others.
+    Raises ValueError where nothing of the file is loaded there."""
+    for kind, _, offset, start, _, size, *_ in reversed(segments):
+        if kind == _PT_LOAD and start <= address < start + size:
+            return offset + address - start
+    raise ValueError("an address that is not in the file")
+
+
+def _dynamic(data: bytes, segments: list[tuple[int, ...]]) -> dict[int, int]:
+    """The dynamic section's values by their tags."""
+    tags: dict[int, int] = {}
+    for address in [segment[3] for segment in segments if segment[0] == _PT_DYNAMIC]:
+        at = _place(segments, address)
+        while (entry := struct.unpack_from("<qQ", data, at))[0] != _DT_NULL:
+            tags[entry[0]] = entry[1]
+            at += 16
+    return tags
+
+
+def _count(data: bytes, segments: list[tuple[int, ...]], tags: dict[int, int]) -> int:
+    """How many symbols there are: all that a relocation names, and all that a hash table has. Nothing else says it."""
+    count = 1
+    if _DT_HASH in tags:
+        count = max(count, struct.unpack_from("<II", data, _place(segments, tags[_DT_HASH]))[1])
+    if _DT_GNU_HASH in tags:
+        count = max(count, _count_of_gnu_hash(data, _place(segments, tags[_DT_GNU_HASH])))
+    for where, size in ((_DT_RELA, _DT_RELASZ), (_DT_JMPREL, _DT_PLTRELSZ)):
+        if where in tags and tags.get(size):
+            at = _place(segments, tags[where])
+            for _, info, _ in _RELOCATION.iter_unpack(
+                data[at : at + tags[size] // _RELOCATION.size * _RELOCATION.size]
+            ):
+                count = max(count, (info >> 32) + 1)
+    return count
+
+
+def _count_of_gnu_hash(data: bytes, at: int) -> int:
+    """Chains follow the buckets, each ends where a hash's lowest bit is set, and the highest bucket's is the last."""
+    buckets, first, bloom_words, _ = struct.unpack_from("<IIII", data, at)
+    at += 16 + 8 * bloom_words
+    last = max(struct.unpack_from(f"<{buckets}I", data, at), default=0)
+    if last < first:
+        return first
+    at += 4 * buckets
+    while not struct.unpack_from("<I", data, at + 4 * (last - first))[0] & 1:
+        last += 1
+    return last + 1

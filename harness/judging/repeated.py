@@ -11,6 +11,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import torch
 
@@ -96,6 +97,10 @@ class _Calls:
         self._modes = itertools.cycle(self._chance.sample(modes, len(modes)))
         self._kept = [(1, first)]
 
+    @cached_property
+    def _holds_in_evaluation(self) -> bool:
+        return self._drawn.reference.holds_in_evaluation(self._drawn.data)
+
     def again(self) -> None:
         """The first call once more."""
         self._judge("its first data again", self._as_first, keeps=False)
@@ -133,20 +138,25 @@ class _Calls:
 
     def models(self) -> None:
         """A second model on other weights, then the first again; and once more, when one has been built with another
-        case's arguments of the constructor."""
+        case's arguments of the constructor. At least one of the first two calls is in evaluation: which, and whether
+        both are, nobody knows."""
         assert self._further is not None
         variant = self._further.weights
         with self._said("a second model beside the first"):
             number = self._observation.construct_beside()
         differentiated = bool(self._drawn.reference.differentiation)
-        evaluates = not differentiated and variant.reference.holds_in_evaluation(variant.data)
+        trains = self._chance.choice(["the second", "the first", "neither"])
+        may_evaluate = not differentiated and trains != "the second"
+        evaluates = may_evaluate and variant.reference.holds_in_evaluation(variant.data)
         self._stage(variant, number, train=not evaluates)
         # What a model keeps from inference mode cannot be used outside of it: a program calls it in one of the two.
         mode: GradMode = "" if differentiated else "inference"
         of = f"a second model with other weights{_EVALUATES * evaluates}{self._rows(variant)}"
         self._judge(of, variant.compare, mode, variant=variant)
+        evaluates = not differentiated and trains != "the first" and self._holds_in_evaluation
+        self._stage(train=not evaluates)
+        self._judge(f"the first model{_EVALUATES * evaluates}, after a second was called", self._as_first)
         self._stage()
-        self._judge("the first model, after a second was called", self._as_first)
         if self._further.init is not None:
             with self._said("a model with other constructor arguments beside the first"):
                 self._observation.construct_to_stand_by(self._further.init)
@@ -156,15 +166,15 @@ class _Calls:
         """The outputs of a training step without its backward."""
         reference = self._drawn.reference
         expected = reference.of_part(self._drawn.expected, "forward")
-        evaluates = reference.holds_in_evaluation(self._drawn.data)
+        evaluates = self._holds_in_evaluation
         self._observation.stage("forward", expected, train=not evaluates, differentiated=False)
         on = f"its forward alone{_EVALUATES * evaluates}"
         self._judge(on, lambda tensors: oracle.compare_all(tensors, expected), "no_grad")
         self._stage()
 
     def fewer_gradients(self, whole: Differentiation) -> None:
-        """A step of which some inputs or parameters need no gradient, as where a network begins or layers are
-        frozen."""
+        """A step in evaluation of which some inputs or parameters need no gradient, as where a network begins or layers
+        are frozen."""
         leaves: list[int | str] = [*whole.inputs, *whole.parameters]
         if len(leaves) < 2:
             return
@@ -178,9 +188,10 @@ class _Calls:
         reference, whole_step = self._drawn.reference, self._drawn.expected
         gradients = zip(leaves, reference.of_part(whole_step, "backward"), strict=True)
         expected = [*reference.of_part(whole_step, "forward"), *(e for leaf, e in gradients if leaf in needed)]
-        self._observation.stage("step", expected, train=not reference.random, partial=partial)
+        evaluates = self._holds_in_evaluation
+        self._observation.stage("step", expected, train=not evaluates, partial=partial)
         without = ", ".join(f"input {leaf}" if isinstance(leaf, int) else leaf for leaf in leaves if leaf not in needed)
-        on = f"its first data, where no gradient is needed of {without}"
+        on = f"its first data{_EVALUATES * evaluates}, where no gradient is needed of {without}"
         self._judge(on, lambda tensors: oracle.compare_all(tensors, expected), keeps=False)
         self._stage()
 

@@ -126,7 +126,7 @@ class Failures:
                 text = text.rstrip(".") + self._why_refused()
             elif isinstance(error, NameError | AttributeError | ModuleNotFoundError):
                 text += hint_for(error)
-            message = text if plain else f"{type(error).__name__}{where}: {text}"
+            message = printable(text if plain else f"{type(error).__name__}{where}: {text}")
             reason = Reason.UNSUPPORTED_BY_EMULATOR if _is_not_emulated(error) else reason
             if self._on_gpu and "CUDA error" in str(error) and not out_of_memory(error):
                 reason = Reason.CUDA_FAULT

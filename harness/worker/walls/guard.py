@@ -25,6 +25,7 @@ from harness.build.doors import why_not
 from harness.norms import NORMALISATIONS, ONEDNNS_LAYOUT, ONEDNNS_LAYOUT_WITHOUT_VALUES, RELATIVES, RMS_NORM
 from harness.protocol.testimony import Witness
 from harness.worker.walls.refusals import Refusals
+from harness.worker.walls.torchscript import remove_operators
 
 # Dense tensors' keys, and those of other layouts, such as oneDNN's and nested tensors, that have kernels of their own.
 DENSE_KEYS = ("CPU", "CUDA")
@@ -175,6 +176,7 @@ class Guard:
         for name in OTHER_INTERPRETERS:
             if hasattr(torch._C, name):
                 setattr(torch._C, name, refuse_graph)
+        remove_operators()
         setattr(torch._C.Graph, "create", refuse_graph)  # noqa: B010 (a method, to the type checker)
         refuse_generated = self._refusals.of("TorchScript's generator of kernels")
         if generators := getattr(torch._C, "_te", None):
