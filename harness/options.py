@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import re
 from collections import ChainMap
 from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -118,13 +119,23 @@ class _Judging(click.Command):
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write_usage(PROGRAM, " ".join(self.collect_usage_pieces(ctx)))
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Verbs"):
+            formatter.write_dl([(name, _first_sentence(verb)) for name, verb in verbs.commands().items()])
+            formatter.write_paragraph()
+            formatter.write_text(f"'{PROGRAM} VERB --help' shows the options of each.")
+        super().format_epilog(ctx, formatter)
+
+
+def _first_sentence(verb: click.Command) -> str:
+    """Of its help."""
+    return f"{re.split(r'[.:] ', verb.help or '')[0].rstrip('.')}."
+
 
 @click.command(
     cls=_Judging,
     epilog=EXIT_CODES,
-    help="Judge and time kernel submissions: files or folders, all of submissions/ without one. 'eval.py list' shows "
-    "problems; 'eval.py list PROBLEM' its cases and submissions; 'eval.py env' the machine; 'eval.py profile --help' "
-    "where the time of one case goes.",
+    help="Judge and time kernel submissions: files or folders, all of submissions/ without one.",
 )
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path), metavar="[PATH]...", shell_complete=verbs_or_files)
 @click.option(
@@ -172,7 +183,7 @@ class _Judging(click.Command):
     "--min-speedup",
     type=float,
     metavar="X",
-    help="Fail (exit 4) unless the whole interval of the speedup over eager is above X.",
+    help="Fail (exit 4) unless the whole interval of the speedup over eager reaches X.",
 )
 @click.option(
     "-j",
@@ -198,7 +209,7 @@ class _Judging(click.Command):
 @click.option("--no-store", is_flag=True, help="Keep no evaluation.")
 @click.option("--again", is_flag=True, help="Without a PATH: judge also what the database has a verdict on.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
-@click.option("-q", "--quiet", is_flag=True, help="One line for each submission.")
+@click.option("-q", "--quiet", is_flag=True, help="A line for each submission, and its notes.")
 @click.option(
     "-v",
     "--verbose",

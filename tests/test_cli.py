@@ -170,7 +170,7 @@ def test_quiet_names_the_problem():
     run = run_eval(CONTROL, *SMALL, "--device", "cpu", "-q", json_results=False)
     verdict, note, *_ = run.stdout.splitlines()
     assert verdict == "ACCEPTED  small_layernorm · control  2 cases correct; not timed"
-    assert note.startswith("  note: It has no kernel of its own")
+    assert note.startswith("  note: No kernel of its own was built.")
 
 
 def test_values_come_before_strides(tmp_path):

@@ -1,1 +1,1 @@
-"""Results for people and programs, one format a file; nothing here sees more than harness.verdict."""
+"""Results for people and programs, one format a file. Nothing here judges, and nothing here sees a worker."""

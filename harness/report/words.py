@@ -92,8 +92,8 @@ def sentence(note: Note) -> str:
             )
         case notes.NoKernel():
             return (
-                "It has no kernel of its own that the judge has built. FORBIDDEN_OPS in the problem's file says which "
-                "operators of PyTorch a submission is to replace."
+                "No kernel of its own was built. To refuse operators that a submission is to replace, list them in "
+                "FORBIDDEN_OPS of the problem's file."
             )
         case notes.SmallerBatch():
             return (

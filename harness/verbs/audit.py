@@ -124,7 +124,7 @@ def _lines(found: Audit) -> list[str]:
     lines = [f"{found.problem}: {found.cases} cases, seed {found.seed}"]
     for tried in found.answers:
         passed, asked = len(tried.passed), len(tried.passed) + len(tried.failed)
-        what = f"passes {passed} of {asked}" if asked else "leaves nothing out"
+        what = f"passes {passed} of {asked}" if asked else "does not apply"
         which = f": {', '.join(tried.passed[:3])}{', …' if passed > 3 else ''}" if passed else ""
         lines.append(f"  {tried.answer:{width}s}  {what}{which}{'  WOULD BE ACCEPTED' if tried.accepted else ''}")
     lines += [f"  not audited: {name} {why}" for name, why in found.left_out.items()]
