@@ -37,6 +37,7 @@ protocol/      what the judge and a worker say to each other
 problem/       a problem file: its cases and its reference
 inputs         distributions and layouts of inputs, a distribution a function
 submission     a submission's file, read as text
+pairing        which problem of a folder a submission is for, by their names
 against        what --against names
 memory         what memory there is, and who took it
 installed      whether this Python has what the judge needs

@@ -142,7 +142,8 @@ def _first_sentence(verb: click.Command) -> str:
     "--problem",
     metavar="PROBLEM",
     shell_complete=problems_like,
-    help="A problem file, or the name of one in problems/ (default: by folder).",
+    help="A problem file, the name of one in problems/, or a folder of files, where names say which submission is for "
+    "which (default: by folder).",
 )
 @click.option("--device", type=click.Choice(["cuda", "cpu", "emulator"]), help="Insist on a device.")
 @click.option("-k", "select", metavar="CASE", default="", help="Only cases whose name has this.")

@@ -11,9 +11,23 @@ from harness.device.choose import NeedsGpu, can_time, choose_device
 from harness.errors import HarnessError, UsageError, one_line
 from harness.events import LeftOut, WithoutEffect
 from harness.isolation.levels import Isolation, choose_isolation
+from harness.pairing import problem_for, problems_in
 from harness.paths import known_problems, problem_called
 from harness.settings import Effort, Settings, fresh_seed
 from harness.submission import Submission, find_submissions, read_submission
+
+
+class NoProblem(UsageError):
+    """A folder of problems has none for a submission; `why` follows the submission's name."""
+
+    def __init__(self, submission: Path, folder: Path | None) -> None:
+        fits = (
+            f"fits no problem of {folder} by its name: that of its folder or its own should be a problem's, or say its "
+            "number as level_1_problem_40_sample_0_kernel.py does"
+        )
+        self.why = f"which {fits}"
+        super().__init__(f"{submission} {fits}.")
+
 
 # Each node of a cluster chooses for itself, and says what it has chosen.
 ON_ITS_NODE = Isolation("as its node has it")
@@ -189,24 +203,38 @@ def _groups(arguments: Arguments) -> tuple[tuple[Submission, ...], tuple[Group, 
     """Submissions; the same grouped so that baselines are loaded once for a problem and device; and those of a folder
     that cannot run here. Raises HarnessError for one that was named itself."""
     asked = None if arguments.problem is None else named_problem(arguments.problem)
+    problems = problems_in(asked) if asked and asked.is_dir() else []
+    if asked and asked.is_dir() and not problems:
+        raise UsageError(f"There is no problem file in {asked}.")
     members: dict[tuple[Path, str], list[Submission]] = {}
     submissions: list[Submission] = []
     left_out: list[LeftOut] = []
-    for path in find_submissions(list(arguments.paths), asked):
+    for path in find_submissions(list(arguments.paths), problems or ([asked] if asked else [])):
         submission = read_submission(path)
         try:
             device = choose_device(arguments.device, submission)
-        except NeedsGpu as error:
+            of = _problems_for(submission, asked, problems)
+        except (NeedsGpu, NoProblem) as error:
             if path in arguments.paths:
                 raise
             left_out.append(LeftOut(submission.name, error.why))
         else:
             submissions.append(submission)
-            for problem in [asked] if asked else problems_of(submission):
+            for problem in of:
                 members.setdefault((problem, device), []).append(submission)
     isolation = {device: _isolation(arguments, device) for device in dict.fromkeys(device for _, device in members)}
     groups = (Group(problem, device, isolation[device], tuple(found)) for (problem, device), found in members.items())
     return tuple(submissions), tuple(groups), tuple(left_out)
+
+
+def _problems_for(submission: Submission, asked: Path | None, problems: list[Path]) -> list[Path]:
+    """The problem that was `asked` for, the one of a folder's `problems` that the submission's name fits, or the usual
+    ones. Raises NoProblem where the folder has none for it."""
+    if not problems:
+        return [asked] if asked else problems_of(submission)
+    if problem := problem_for(submission.path, problems):
+        return [problem]
+    raise NoProblem(submission.path, asked)
 
 
 def _isolation(arguments: Arguments, device: str) -> Isolation:

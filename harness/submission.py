@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -153,10 +154,10 @@ def _uses_cuda(nodes: list[ast.AST]) -> bool:
     return False
 
 
-def find_submissions(paths: list[Path], problem: Path | None = None) -> list[Path]:
+def find_submissions(paths: list[Path], problems: Collection[Path] = ()) -> list[Path]:
     """The submission files that `paths` (files and folders) name; all of submissions/ for none. What else lies in a
-    folder under such a name, a folder or a link to nothing, is none; nor is the file of the `problem` that was asked
-    for, which may lie beside its submissions.
+    folder under such a name, a folder or a link to nothing, is none; nor is a file of the `problems` that were asked
+    for, which may lie beside their submissions.
 
     Raises UsageError for a path that does not exist.
     """
@@ -164,7 +165,7 @@ def find_submissions(paths: list[Path], problem: Path | None = None) -> list[Pat
     for path in paths or [usual_submissions()]:
         if path.is_dir():
             files = (p for p in path.rglob("*.py") if p.is_file() and not p.name.startswith(("_", ".")))
-            found += sorted(p for p in files if p.resolve() != problem)
+            found += sorted(p for p in files if p.resolve() not in problems)
         elif path.exists():
             found.append(path)
         else:

@@ -72,7 +72,9 @@ ALLOWED = {
         "settings",
     }
     | {"settings", "storage", "submission", "tools", "verdict"},
-    "plan": {"against", "device", "errors", "events", "isolation", "paths", "settings", "submission", "tools"},
+    "plan": {"against", "device", "errors", "events", "isolation", "paths", "settings", "submission", "tools"}
+    | {"pairing"},
+    "pairing": set(),
     "crash": set(),
     "process": {"isolation", "paths", "storage"},
     "installed": set(),

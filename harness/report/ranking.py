@@ -11,6 +11,9 @@ from harness.report.tables import Column
 from harness.report.verdicts import STATUS_STYLE
 from harness.verdict import Accepted, Evaluation, Geomeans, Rejected, status_of
 
+# The p of fast_p that are shown.
+FAST = (1.0, 1.5, 2.0)
+
 
 def rivals_of(evaluations: Sequence[Evaluation]) -> Iterator[tuple[str, list[Evaluation]]]:
     """Each problem that several evaluations are of, and these."""
@@ -40,6 +43,25 @@ def ranking(evaluations: Sequence[Evaluation]) -> list[Column]:
         headings += ["captured, over eager", "captured, over the fastest"]
     columns = zip(headings, list(zip(*rows, strict=True))[: len(headings)], strict=True)
     return [Column(heading, cells, "right" if "over" in heading else "left") for heading, cells in columns]
+
+
+def scores(evaluations: Sequence[Evaluation]) -> Iterator[str]:
+    """For each device on which submissions to several problems were judged, what shares of them are correct and fast:
+    fast_p of KernelBench (Ouyang et al. 2025, arXiv:2502.10517), where a speedup over eager counts with the whole
+    interval. What has no verdict does not count."""
+    for device in dict.fromkeys(evaluation.device for evaluation in evaluations):
+        judged = [e for e in evaluations if e.device == device and isinstance(e, Accepted | Rejected)]
+        problems = {evaluation.problem for evaluation in judged}
+        if len(problems) < 2:
+            continue
+        correct = [evaluation for evaluation in judged if isinstance(evaluation, Accepted)]
+        line = f"{len(judged)} submissions to {len(problems)} problems on {device}: "
+        line += f"{len(correct) / len(judged):.0%} correct"
+        lows = [evaluation.geomean_interval[0] for evaluation in correct if evaluation.geomean_interval]
+        if lows:
+            shares = (f"fast_{p:g} {sum(low > p for low in lows) / len(judged):.0%}" for p in FAST)
+            line += f"; {', '.join(shares)} (correct, and over p times as fast as eager)"
+        yield line
 
 
 def _ranking_cells(evaluation: Evaluation, place: int | None) -> tuple[Text, ...]:

@@ -42,7 +42,7 @@ class Saves:
 
     def _files(self) -> list[Path]:
         try:
-            return find_submissions([self._path], self._problem)
+            return find_submissions([self._path], [self._problem] if self._problem else [])
         except UsageError:
             return []
 

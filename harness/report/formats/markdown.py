@@ -16,7 +16,7 @@ from harness.report.explanations import failing, why
 from harness.report.failures import FRAME_WIDTH, repeat_of
 from harness.report.frames import plain
 from harness.report.gfm import escaped, fenced, table
-from harness.report.ranking import ranking, rivals_of
+from harness.report.ranking import ranking, rivals_of, scores
 from harness.report.tables import Column
 from harness.report.times import SHOWN_DIGITS
 from harness.report.verdicts import accepted_summary, cause_of, frame_of
@@ -43,6 +43,7 @@ def _all(results: Results, view: View) -> Iterator[str]:
     if len(evaluations) > 1:
         yield _counts(evaluations)
         yield from _rankings(evaluations)
+        yield from map(escaped, scores(evaluations))
     for evaluation in evaluations:
         if len(evaluations) > 1:
             yield "### " + escaped(f"{evaluation.submission} · {evaluation.problem} · {evaluation.device}")

@@ -14,7 +14,7 @@ from harness.records import KernelCounts
 from harness.report.cases import case_columns, counted, has_news, noisy_of, timed_below, timed_of
 from harness.report.failures import print_failure, print_printed, repeat_of
 from harness.report.paragraphs import DEEPER, INDENT, print_paragraph
-from harness.report.ranking import ranking, rivals_of
+from harness.report.ranking import ranking, rivals_of, scores
 from harness.report.tables import print_columns
 from harness.report.verdicts import STATUS_STYLE, accepted_summary, named_in_message
 from harness.report.view import View
@@ -47,6 +47,8 @@ def render(results: Results, view: View) -> str:
     if not view.quiet:
         if view.ranks:
             _print_rankings(console, results.evaluations)
+        for line in scores(results.evaluations):
+            print_paragraph(console, Text(), line)
         _print_isolation(console, results, view.verbose)
         _print_unwatched(console, results)
         _print_undetected(console, results, view)

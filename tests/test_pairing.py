@@ -1,0 +1,90 @@
+"""Submissions to a folder of problems: which is for which, and what shares are correct."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.pairing import problem_for, problems_in
+from tests.helpers import run_eval
+
+PROBLEM = """
+import torch
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {result}
+def get_inputs():
+    return [torch.randn(16, 64)]
+def get_init_inputs():
+    return []
+"""
+SUBMISSION = """
+import torch
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return {result}
+"""
+
+
+@pytest.fixture
+def levels(tmp_path):
+    """Folders of problems in KernelBench's form."""
+    results = {"level1/1_Double.py": "2 * x", "level1/19_ReLU.py": "x.relu()", "level2/1_Triple.py": "3 * x"}
+    for name, result in results.items():
+        file = tmp_path / "problems" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(PROBLEM.format(result=result))
+    return tmp_path / "problems"
+
+
+@pytest.mark.parametrize(
+    ("submission", "problem"),
+    [
+        ("level_1_problem_1_sample_0_kernel.py", "level1/1_Double.py"),
+        ("level_2_problem_1_sample_0_kernel.py", "level2/1_Triple.py"),
+        ("level_1_problem_19_sample_3_kernel.py", "level1/19_ReLU.py"),
+        ("19_ReLU/mine.py", "level1/19_ReLU.py"),
+        ("runs/1_Triple.py", "level2/1_Triple.py"),
+        ("level_3_problem_1_sample_0_kernel.py", None),  # two have the number, none the level
+        ("level_1_problem_2_sample_0_kernel.py", None),
+        ("level_1_problem_190_sample_0_kernel.py", None),
+        ("mine.py", None),
+    ],
+)
+def test_names_say_which_problem_a_submission_is_for(levels, submission, problem):
+    expected = (levels / problem).resolve() if problem else None
+    assert problem_for(Path(submission), problems_in(levels)) == expected
+
+
+def test_a_folder_is_judged_against_a_folder_and_scored(levels, tmp_path):
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for name, result in {
+        "level_1_problem_1_sample_0_kernel": "x + x",
+        "level_1_problem_1_sample_1_kernel": "x + 1",
+        "level_1_problem_19_sample_0_kernel": "x * (x > 0)",
+        "level_2_problem_1_sample_0_kernel": "x + x + x",
+        "notes": "x",
+    }.items():
+        (runs / f"{name}.py").write_text(SUBMISSION.format(result=result))
+    out = tmp_path / "out.json"
+    words = ("--problem", levels, "--device", "cpu", "--no-store", "--json", out)
+    run = run_eval(runs, *words, json_results=False)
+    assert "Left out: notes, which fits no problem of" in run.stderr
+    found = [(e["submission"][6:24], e["problem"], e["status"]) for e in json.loads(out.read_text())["evaluations"]]
+    assert sorted(found) == [
+        ("1_problem_19_sampl", "19_ReLU", "accepted"),
+        ("1_problem_1_sample", "1_Double", "accepted"),
+        ("1_problem_1_sample", "1_Double", "rejected"),
+        ("2_problem_1_sample", "1_Triple", "accepted"),
+    ]
+    assert "\n4 submissions to 3 problems on cpu: 75% correct\n" in run.stdout
+
+
+def test_a_file_that_fits_no_problem_and_a_folder_without_one_are_sentences(levels, tmp_path):
+    (tmp_path / "mine.py").write_text(SUBMISSION.format(result="x"))
+    run = run_eval(tmp_path / "mine.py", "--problem", levels, json_results=False)
+    assert run.code == 2 and f"mine.py fits no problem of {levels}" in run.stderr
+    (tmp_path / "empty").mkdir()
+    run = run_eval(tmp_path / "mine.py", "--problem", tmp_path / "empty", json_results=False)
+    assert run.code == 2 and "eval.py: There is no problem file in" in run.stderr
