@@ -113,7 +113,7 @@ def _report(results: Results, plan: RunPlan, asked: Judge, *, shows_boards: bool
     failed = writing.write(output.reports, results, environment, view)
     if not writing.go_to_stdout(output.reports):
         boards_of = output.db if shows_boards else None
-        view = replace(_view_of_stdout(plan, output), ranks=boards_of is None)
+        view = replace(_view_of_stdout(plan, output), ranks=boards_of is None, files=_files_of(plan))
         with no_commands(sys.stdout):
             sys.stdout.write(formats.find("terminal").render(results, view))
             if boards_of is not None:

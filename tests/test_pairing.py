@@ -88,3 +88,14 @@ def test_a_file_that_fits_no_problem_and_a_folder_without_one_are_sentences(leve
     (tmp_path / "empty").mkdir()
     run = run_eval(tmp_path / "mine.py", "--problem", tmp_path / "empty", json_results=False)
     assert run.code == 2 and "eval.py: There is no problem file in" in run.stderr
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders(levels, tmp_path):
+    for folder, result in {"a/19_ReLU": "x.relu()", "b/19_ReLU": "x.clamp(min=0)", "a/1_Triple": "3 * x"}.items():
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "mine.py").write_text(SUBMISSION.format(result=result))
+    words = ("--problem", levels, "--device", "cpu", "--no-store", "--report", f"markdown={tmp_path / 'out.md'}")
+    run = run_eval(tmp_path / "a", tmp_path / "b", *words, json_results=False)
+    ranking = run.stdout.partition("Verdicts · 19_ReLU")[2]
+    assert "a/19_ReLU/mine" in ranking and "b/19_ReLU/mine" in ranking
+    assert "### a/19\\_ReLU/mine · 19\\_ReLU · cpu" in (tmp_path / "out.md").read_text()

@@ -16,6 +16,7 @@ from harness.report.explanations import failing, why
 from harness.report.failures import FRAME_WIDTH, repeat_of
 from harness.report.frames import plain
 from harness.report.gfm import escaped, fenced, table
+from harness.report.names import told_apart
 from harness.report.ranking import ranking, rivals_of, scores
 from harness.report.tables import Column
 from harness.report.times import SHOWN_DIGITS
@@ -34,7 +35,7 @@ def render(results: Results, view: View) -> str:
 
 
 def _all(results: Results, view: View) -> Iterator[str]:
-    evaluations = results.evaluations
+    evaluations = told_apart(results.evaluations, view.files)
     if view.quiet:
         yield "\n".join(f"- {_verdict(evaluation)}" for evaluation in evaluations)
         return

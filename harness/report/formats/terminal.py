@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
+import msgspec
 from rich.console import Console
 from rich.text import Text
 
@@ -13,6 +14,7 @@ from harness.reasons import Reason
 from harness.records import KernelCounts
 from harness.report.cases import case_columns, counted, has_news, noisy_of, timed_below, timed_of
 from harness.report.failures import print_failure, print_printed, repeat_of
+from harness.report.names import told_apart
 from harness.report.paragraphs import DEEPER, INDENT, print_paragraph
 from harness.report.ranking import ranking, rivals_of, scores
 from harness.report.tables import print_columns
@@ -40,6 +42,7 @@ def render(results: Results, view: View) -> str:
         color_system="standard" if view.colored else None,
         highlight=False,
     )
+    results = msgspec.structs.replace(results, evaluations=told_apart(results.evaluations, view.files))
     for evaluation in results.evaluations:
         _print_evaluation(console, evaluation, view, alone=len(results.evaluations) == 1)
     if results.unfinished:
