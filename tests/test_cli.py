@@ -206,7 +206,7 @@ def test_list_names_problems_cases_and_submissions():
     assert "submissions/layernorm/rung1_block_per_row.py" in run.stdout
     as_json = run_eval("list", "--json", json_results=False)
     (problem,) = [p for p in json.loads(as_json.stdout) if p["problem"] == "layernorm"]
-    assert {"name": "headline", "shape": "16×64×256×256", "timed": True} in problem["cases"]
+    assert {"name": "headline", "shape": "16×64×256×256", "dtype": "float32", "timed": True} in problem["cases"]
     (beside,) = [p for p in json.loads(as_json.stdout) if p["problem"] == "layernorm_dtypes"]
     assert beside["submissions"] == problem["submissions"]  # each is for both
     one = run_eval("list", "rmsnorm", json_results=False)

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import json
 import math
 import os
 import random
@@ -153,6 +154,9 @@ def test_other_cases_and_another_problem_file_are_other_boards(path):
     shown = verb("leaderboard", "layernorm", "--db", path, env={"COLUMNS": "200"}).stdout
     assert "1 more board is of other cases, judges or versions; leaderboard --older shows them" in shown
     assert "--older" not in verb("leaderboard", "layernorm", "--db", path, "--older").stdout
+    (board,) = json.loads(verb("leaderboard", "layernorm", "--db", path, "--json").stdout)
+    assert (board["problem"], board["others"]) == ("layernorm", 1)
+    assert all(entry["submission"] in shown for entry in board["entries"])
 
 
 # ---------------------------------------------------------------------- what is kept

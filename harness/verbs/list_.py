@@ -59,7 +59,7 @@ def _described(path: Path) -> dict[str, Any]:
     from harness.problem import load_problem
 
     problem = load_problem(path, random_seed=0)
-    cases = [{"name": c.name, "shape": c.shape_text, "timed": c.timed} for c in problem.cases]
+    cases = [{"name": c.name, "shape": c.shape_text, "dtype": c.dtype_text, "timed": c.timed} for c in problem.cases]
     files = [path.relative_to(SUBMISSIONS).as_posix() for path in shipped_for(problem.name)]
     return {"problem": problem.name, "cases": cases, "submissions": files}
 
@@ -67,6 +67,7 @@ def _described(path: Path) -> dict[str, Any]:
 def _print(entry: dict[str, Any]) -> None:
     print(f"problem {entry['problem']}")
     for case in entry["cases"]:
-        print(f"  case        {case['name']:30s} {case['shape']}{'  timed' if case['timed'] else ''}")
+        timed = "  timed" if case["timed"] else ""
+        print(f"  case        {case['name']:30s} {case['shape']}  {case['dtype']}{timed}")
     for name in entry["submissions"]:
         print(f"  submission  submissions/{name}")
