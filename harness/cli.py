@@ -39,7 +39,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with full_is_said():
             asked = parse(sys.argv[1:] if argv is None else argv)
-            code = asked if isinstance(asked, int) else _judge(asked) if isinstance(asked, Judge) else asked()
+            match asked:
+                case int():
+                    code = asked
+                case Judge():
+                    code = _judge(asked)
+                case _:
+                    code = asked()
             sys.stdout.flush()  # here, where it is said what is wrong with it
         return code
     except (UsageError, HarnessError) as error:

@@ -13,9 +13,9 @@ from harness.errors import HarnessError, UsageError
 from harness.report.figures import mean_of, over_eager, over_fastest
 from harness.report.paragraphs import print_paragraph
 from harness.report.tables import Column, print_columns
-from harness.report.times import SHOWN_DIGITS
 from harness.report.verdicts import STATUS_STYLE
 from harness.store import Board, Entry, Standing, Stored, boards, open_store
+from harness.store.pairs import SHOWN_DIGITS
 from harness.verdict import Accepted, status_of
 
 NOTHING = "–"

@@ -13,7 +13,7 @@ from harness.comparison.values import Judged, shown
 from harness.errors import one_line, printable
 from harness.report.figures import NO_DIFFERENCE, duration, with_interval
 from harness.report.tables import Column, print_columns
-from harness.report.times import SHOWN_DIGITS
+from harness.store.pairs import SHOWN_DIGITS
 
 _STYLE = {Difference.FASTER: "green", Difference.SLOWER: "red", Difference.NONE: ""}
 

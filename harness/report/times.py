@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from harness.store.pairs import SHOWN_DIGITS
 from harness.timed import Kind, timings_of
 from harness.verdict import Accepted, CasePassed, Results, Timing, reach
-
-# Digits of a SHA-256 that tell apart sources of one name.
-SHOWN_DIGITS = 10
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from harness.errors import UsageError
 from harness.store.rows import Stored, board_of
 from harness.verdict import Accepted, Errored, Evaluation
 
-# Digits of a SHA-256 that name a content.
+# Digits of a SHA-256 that are shown: they tell apart sources of one name.
 SHOWN_DIGITS = 10
 
 

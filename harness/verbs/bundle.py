@@ -15,8 +15,8 @@ from harness.errors import UsageError
 from harness.exits import Exit
 from harness.paths import results_db
 from harness.report.files import write
-from harness.report.times import SHOWN_DIGITS
 from harness.store import Store, Stored, open_store
+from harness.store.pairs import SHOWN_DIGITS
 from harness.verbs.database import of_file, of_problem
 from harness.verbs.import_ import shipped
 from harness.verbs.sides import Wanted, named

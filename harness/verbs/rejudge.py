@@ -21,10 +21,10 @@ from harness.exits import Exit
 from harness.paths import results_db
 from harness.plan import Arguments
 from harness.report.tables import Column, print_columns
-from harness.report.times import SHOWN_DIGITS
 from harness.report.view import console
 from harness.storage import cache
 from harness.store import open_store
+from harness.store.pairs import SHOWN_DIGITS
 from harness.verbs.database import existing, of_file
 from harness.verbs.judging import how_it_judges, how_it_shows
 from harness.verdict import Evaluation, status_of

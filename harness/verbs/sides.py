@@ -10,8 +10,8 @@ from pathlib import Path
 from harness.errors import UsageError
 from harness.paths import SUBMISSIONS
 from harness.report.formats import json
-from harness.report.times import SHOWN_DIGITS
 from harness.store import Named, Store, Stored, history, stored_of
+from harness.store.pairs import SHOWN_DIGITS
 from harness.verdict import Evaluation
 
 

@@ -12,8 +12,8 @@ import click
 from harness.errors import UsageError
 from harness.exits import Exit
 from harness.paths import results_db
-from harness.report.times import SHOWN_DIGITS
 from harness.store import history, open_store
+from harness.store.pairs import SHOWN_DIGITS
 from harness.verbs.database import existing, of_file
 
 

@@ -19,10 +19,10 @@ from harness.report.gfm import escaped, fenced, table
 from harness.report.names import told_apart
 from harness.report.ranking import ranking, rivals_of, scores
 from harness.report.tables import Column
-from harness.report.times import SHOWN_DIGITS
 from harness.report.verdicts import accepted_summary, cause_of, frame_of
 from harness.report.view import View
 from harness.report.words import as_sentences, unfinished
+from harness.store.pairs import SHOWN_DIGITS
 from harness.verdict import Accepted, Errored, Evaluation, Rejected, Results, status_of
 
 LEGEND = "Times are medians of one call; ± is their 95% interval, \\~ no difference."

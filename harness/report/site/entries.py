@@ -9,9 +9,9 @@ from harness.report.figures import mean_of
 from harness.report.site.gather import subject_of
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
 from harness.report.site.texts import day, named, shortened
-from harness.report.times import SHOWN_DIGITS
 from harness.store import Board, Entry, Standing
 from harness.store.board import Mean
+from harness.store.pairs import SHOWN_DIGITS
 
 # Rows of one page: it stays below 300 kB.
 ROWS_OF_A_PAGE = 350

@@ -20,10 +20,10 @@ from harness.report.site.gather import Gathered, Subject
 from harness.report.site.source import MOST_BYTES, Source, findings_of, source_of
 from harness.report.site.table import Cell, Heading, Row, Table, without_empty
 from harness.report.site.texts import named, shortened
-from harness.report.times import SHOWN_DIGITS
 from harness.report.verdicts import cause_of
 from harness.report.words import as_sentences, conditions
 from harness.store import Glance, Stored
+from harness.store.pairs import SHOWN_DIGITS
 from harness.timed import timings_of
 from harness.verdict import CaseFailed, CasePassed, Evaluation, status_of
 
