@@ -95,7 +95,7 @@ VERDICTS = (
     ),
     Change(
         "2026-11-28T15:50:00+00:00",
-        "models and steps were called in evaluation outside of inference mode, and sixteen more ways past the "
+        "models and steps were called in evaluation outside of inference mode, and fifteen more ways past the "
         "dispatcher were closed",
     ),
 )
