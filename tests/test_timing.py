@@ -558,7 +558,7 @@ def test_a_step_its_forward_and_its_backward_are_timed(tmp_path):
     assert run.code == 0, evaluation["message"]
     (case,) = evaluation["cases"]
     assert set(case["parts"]) == {"forward", "backward"}
-    expected = ("too noisy to rank", "no kernel of its own")
+    expected = ("too noisy to rank", "No kernel of its own")
     assert [note for note in evaluation["notes"] if not any(said in note for said in expected)] == []
     for timing in (case["timing"], *case["parts"].values()):
         assert timing["median_us"] > 0
