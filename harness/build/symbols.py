@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import re
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 _UNDEFINED = re.compile(r"undefined symbol: (\S+)")
 
@@ -26,11 +28,9 @@ def missing_definition(message: str) -> str | None:
 def demangled(symbol: str) -> str:
     """'_Z3runN2at6TensorEd' -> 'run(at::Tensor, double)', by the C++ library that torch is linked to (Itanium C++ ABI,
     __cxa_demangle); as it is where it is no such name."""
-    try:
-        demangle, free = ctypes.CDLL("libstdc++.so.6").__cxa_demangle, ctypes.CDLL(None).free
-    except (OSError, AttributeError):  # another C++ library
+    if not (functions := _demangler()):
         return symbol
-    demangle.restype = ctypes.c_void_p  # to be freed, which c_char_p would lose
+    demangle, free = functions
     status = ctypes.c_int()
     text = demangle(symbol.encode(), None, None, ctypes.byref(status))
     if not text:
@@ -39,6 +39,18 @@ def demangled(symbol: str) -> str:
         return ctypes.string_at(text).decode(errors="replace")
     finally:
         free(ctypes.c_void_p(text))
+
+
+@functools.cache
+def _demangler() -> tuple[Any, Any] | None:
+    """What demangles, and what frees its result; None where the C++ library is another. A library has thousands of
+    symbols, and to load it for each takes longer than all that is done with them."""
+    try:
+        demangle, free = ctypes.CDLL("libstdc++.so.6").__cxa_demangle, ctypes.CDLL(None).free
+    except (OSError, AttributeError):
+        return None
+    demangle.restype = ctypes.c_void_p  # to be freed, which c_char_p would lose
+    return demangle, free
 
 
 # The ELF-64 file format, little-endian (System V ABI, chapters 4 and 5), as the dynamic linker reads it: by segments.

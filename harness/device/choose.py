@@ -150,7 +150,7 @@ class Preparing:
     def finish(self) -> None:
         """Wait until nothing is prepared any more."""
         while wait(self._begun, MEANWHILE_S).not_done:
-            continue
+            pass
 
     def _thread(self) -> ThreadPoolExecutor:
         if not self._pool:
