@@ -50,6 +50,13 @@ class EvalRun:
     stderr: str
     results: dict
 
+    def __repr__(self) -> str:
+        """What a failed assertion shows: why each submission got its verdict, which pytest would cut off."""
+        why = [
+            (e["submission"], e["status"], e["reason"], e.get("message")) for e in self.results.get("evaluations", [])
+        ]
+        return f"<code {self.code}: {why or self.stderr[-1000:]}>"
+
 
 def expected(path):
     """('rejected', 'wrong_output') from the line 'expect: rejected wrong_output' at the file's head."""

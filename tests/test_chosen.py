@@ -129,6 +129,15 @@ def test_who_waits_for_a_device_does_something_else_meanwhile(monkeypatch):
 
 ALSO = 'ALSO_FOR = ["layernorm_dtypes"]\n'
 
+# A row of 16 bits with a large mean needs sums in float32.
+FORWARD = CONTROL.read_text().split("    def forward", 1)[1]
+IN_FLOAT32 = """(self, given):
+        x = given.float()
+        y = x - x.mean(-1, keepdim=True)
+        scaled = y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps)
+        return (scaled * self.weight + self.bias).to(given.dtype)
+"""
+
 
 def judged_on(run):
     return [(e["problem"], e["submission"], e["status"]) for e in run.results["evaluations"]]
@@ -140,7 +149,7 @@ def for_two(tmp_path):
     folder = tmp_path / "layernorm"
     folder.mkdir()
     path = folder / "mine.py"
-    path.write_text(ALSO + CONTROL.read_text())
+    path.write_text(ALSO + CONTROL.read_text().replace(FORWARD, IN_FLOAT32))
     return path
 
 

@@ -14,6 +14,9 @@ from harness.oracle import further
 from harness.oracle.draw import draw_case
 from harness.paths import PROBLEMS
 from harness.problem import load_problem
+from tests.helpers import ROOT, run_eval
+
+CONTROL = ROOT / "tests/hostile/form/control.py"
 
 
 def drawn(problem, name):
@@ -92,3 +95,16 @@ def test_where_all_cases_have_the_same_constructor_arguments_there_are_no_others
     loaded = load_problem(PROBLEMS / "layernorm_dropout.py", 1)
     only = [case for case in loaded.cases if repr(case.init) == repr(loaded.cases[0].init)]
     assert further.other_init(replace(loaded, cases=only), only[0], 1, "cuda") is None
+
+
+def test_arguments_that_only_another_case_has_are_refused_in_that_case_alone(tmp_path):
+    """small_layernorm has two cases, of which one gives eps: what another case needs is no fault in the one judged."""
+    path = tmp_path / "mine.py"
+    path.write_text(
+        CONTROL.read_text().replace("normalized_shape, eps=1e-5)", "normalized_shape)").replace("= eps", "= 1e-5")
+    )
+    words = [path, "--problem", ROOT / "tests/fixtures/problems/small_layernorm.py", "--device", "cpu"]
+    alone, both = run_eval(*words, "-k", "large mean"), run_eval(*words)
+    assert alone.code == 0, alone
+    cases = both.results["evaluations"][0]["cases"]
+    assert [(case["status"], case.get("reason")) for case in cases] == [("failed", "load_failed"), ("passed", None)]

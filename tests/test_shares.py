@@ -127,7 +127,8 @@ def test_files_of_one_name_are_each_judged_when_a_process_is_killed(folder, tmp_
         (tmp_path / part).mkdir()
         (tmp_path / part / "mine.py").write_text(f"# {part}\n{source}")
     process = _start(tmp_path, "-v")  # the first process has those of a and c
-    _read_until(process, "mine: case")
+    for _ in "ab":
+        _read_until(process, "mine: case")
     min(_judges(process), key=lambda judge: judge.create_time()).kill()
     process.communicate()
     assert [e["status"] for e in _evaluations(tmp_path)] == ["error", "accepted", "rejected"]

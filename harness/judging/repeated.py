@@ -12,6 +12,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import torch
 
@@ -158,9 +159,18 @@ class _Calls:
         self._judge(f"the first model{_EVALUATES * evaluates}, after a second was called", self._as_first)
         self._stage()
         if self._further.init is not None:
-            with self._said("a model with other constructor arguments beside the first"):
-                self._observation.construct_to_stand_by(self._further.init)
+            self._build_to_stand_by(self._further.init)
             self._judge("the first model, after one was built with other constructor arguments", self._as_first)
+
+    def _build_to_stand_by(self, init: Sequence[Any]) -> None:
+        """A model with another case's arguments. Whether the constructor takes those is that case's to say, and it may
+        not be among those that are judged."""
+        try:
+            with self._said("a model with other constructor arguments beside the first"):
+                self._observation.construct_to_stand_by(init)
+        except SubmissionError as error:
+            if error.reason != Reason.LOAD_FAILED:
+                raise
 
     def forward_alone(self) -> None:
         """The outputs of a training step without its backward."""
