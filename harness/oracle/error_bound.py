@@ -245,6 +245,7 @@ def expect_more(
     *,
     stores: bool = False,
     factor: float = DEFAULT_TOLERANCE_FACTOR,
+    draws: int = MOST_DRAWS,
 ) -> list[Expected]:
     """As `expect`, for outputs whose `forms` are known: the reference runs in its own dtype only to see where it
     rounds to 16 bits and where not."""
@@ -253,7 +254,7 @@ def expect_more(
         with Recorder() as own_run:
             copy.deepcopy(model)(*[t.clone(memory_format=torch.preserve_format) for t in inputs])
         known = _known(own_run)
-    exact, bounds = _exact(model, inputs, forms, seed, stores, dtypes=known)
+    exact, bounds = _exact(model, inputs, forms, seed, stores, draws, known)
     return [Expected(*each) for each in zip(exact, forms, [factor * bound for bound in bounds], strict=True)]
 
 

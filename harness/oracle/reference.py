@@ -90,11 +90,13 @@ class Reference:
         )
 
     def expect_in_training(
-        self, part: str, tensors: Sequence[torch.Tensor], seed: int, forms: Sequence[Form]
+        self, part: str, tensors: Sequence[torch.Tensor], seed: int, forms: Sequence[Form], draws: int = MOST_DRAWS
     ) -> list[Expected]:
         """What a part gives in training for what it is given, laid out as it will lie; the results have `forms`."""
         function = self.function_in_training(part)
-        return expect_more(function, tensors, seed, forms, stores=self._stores, factor=self.tolerance_factor)
+        return expect_more(
+            function, tensors, seed, forms, stores=self._stores, factor=self.tolerance_factor, draws=draws
+        )
 
     def in_training(self, expected: Sequence[Expected]) -> list[Expected]:
         """`expected` in evaluation, as calls in training give it: what dropout keeps is scaled, all else may be 0."""

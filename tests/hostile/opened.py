@@ -1,7 +1,8 @@
 """Judge each file of the corpus with what it attacks open: `python -m tests.hostile.opened`.
 
 All must be accepted then. Otherwise something else refuses a file, and nothing is known of what it is here to test.
-Exits with 1 when one is not. tests/test_hostile_opened.py does the same for the files that need no times.
+Exits with 1 when one is not. Of the files that need no times, tests/test_hostile_opened.py does the same with one for
+each thing that is open, and with those that results/cpu does not have as they are.
 """
 
 from __future__ import annotations
@@ -58,14 +59,8 @@ class Table:
         self.outcomes: dict[tuple[str, str], corpus.Outcome] = {}
         """The latest, by device and name."""
         if continues and path and path.exists():
-            earlier = json.loads(path.read_text())
-            now = {entry.name: entry for entry in corpus.entries()}
-            for row in earlier["outcomes"]:
-                entry = now.get(f"{row['family']}/{row['name']}")
-                same = entry and (row["sha256"], row["opened"]) == (entry.sha256, _text(entry))
-                if entry and same and row["got"] == "accepted":
-                    self.before[row["device"], entry.name] = row
-            self._environment = earlier["environment"]
+            self.before = accepted_in(path)
+            self._environment = json.loads(path.read_text())["environment"]
 
     def refused(self, chosen: list[corpus.Entry], device: str) -> list[corpus.Entry]:
         """Those that are not accepted yet."""
@@ -87,6 +82,18 @@ class Table:
                 self._path,
                 {"environment": self._environment, "command": command, "outcomes": [rows[key] for key in sorted(rows)]},
             )
+
+
+def accepted_in(path: Path) -> dict[tuple[str, str], dict]:
+    """The rows of a table for files that are what they were, by device and name."""
+    now = {entry.name: entry for entry in corpus.entries()}
+    accepted = {}
+    for row in json.loads(path.read_text())["outcomes"]:
+        entry = now.get(f"{row['family']}/{row['name']}")
+        same = entry and (row["sha256"], row["opened"]) == (entry.sha256, _text(entry))
+        if entry and same and row["got"] == "accepted":
+            accepted[row["device"], entry.name] = row
+    return accepted
 
 
 def judge(chosen: list[corpus.Entry], device: str, table: Table, *, jobs: int, timed_jobs: int) -> None:
