@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from harness import verbs
 from harness.errors import UsageError
 from harness.submission import read_submission
 from harness.verdict import Accepted, Results
@@ -50,15 +51,33 @@ def test_files_that_the_documents_link_exist():
             assert (document.parent / target).exists(), f"{document.name} links {target}"
 
 
-def test_the_page_of_the_command_has_its_options():
+def test_the_page_of_the_command_has_the_options_of_each_verb_behind_it():
     from harness.options import judging
-    from harness.verbs import report, serve, watch
 
-    known = {option for command in (judging, report.command, serve.command, watch.command)
-             for option in options_of(command)}  # fmt: skip
-    shown = set(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", (ROOT / "docs" / "cli.md").read_text()))
-    assert shown <= known
-    assert known - shown <= {"--quiet", "--verbose"}
+    page = (ROOT / "docs" / "cli.md").read_text()
+    usage = page.split("```text\n", 1)[1].split("```", 1)[0]
+    shown = {}
+    for line in usage.splitlines():
+        if line.startswith("eval.py "):
+            named = [name for name in re.findall(r"eval\.py (\w+|\[)", line)]
+        for verb in named:
+            shown.setdefault(verb, set()).update(re.findall(r"(?<![\w-])(--?[a-z][a-z-]*)", line))
+    known = {verb: options_of(command) for verb, command in verbs.commands().items()}
+    known["["] = options_of(judging)  # eval.py [PATH…]
+    assert set(shown) == set(known)
+    for verb, options in known.items():
+        shorter = {"-q", "-v", "--quiet", "--verbose"}  # either of the two names will do
+        assert shown[verb] - shorter == options - shorter, verb
+
+
+def test_the_page_of_the_command_has_the_variables_that_are_read():
+    read = {
+        name
+        for path in (ROOT / "harness").rglob("*.py")
+        for name in re.findall(r"\bKERNELGATE_[A-Z_]+\b", path.read_text())
+    }
+    page = (ROOT / "docs" / "cli.md").read_text()
+    assert read == set(re.findall(r"^\| `(KERNELGATE_[A-Z_]+)` \|", page, re.MULTILINE))
 
 
 def test_the_page_of_programs_has_their_options_and_the_fields_of_answers():
