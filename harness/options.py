@@ -23,7 +23,7 @@ from harness.plan import Arguments
 from harness.report import formats, writing
 from harness.report.view import Color
 from harness.settings import DTYPE_NAMES
-from harness.verbs.completion import problems_like, verbs_or_files
+from harness.verbs.shared.completion import problems_like, verbs_or_files
 from harness.version import judge_version
 
 PROGRAM = "eval.py"

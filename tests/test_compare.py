@@ -28,7 +28,7 @@ from harness.report.formats import json as results_json
 from harness.store import open_store
 from harness.timed import Kind
 from harness.verbs.compare import Asked, show
-from harness.verbs.sides import Wanted
+from harness.verbs.shared.sides import Wanted
 from harness.verdict import SCHEMA, Accepted, Baseline, CasePassed, CaseTiming, Errored, Rejected, Results
 from tests.helpers import ROOT
 from tests.sample_results import passed, ratio_of

@@ -34,7 +34,7 @@ from harness.submission import read_submission
 from harness.timed import Kind
 from harness.timing.stats import median_interval, speedup
 from harness.tools import compiling
-from harness.verbs import gate_runs
+from harness.verbs.gating.runner import Runner, choose_device
 from harness.verdict import Baseline, CasePassed, CaseTiming, Speedup, digest_of_cases
 from tests.helpers import ROOT, forked_eval
 from tests.sample_results import FAST, NOISY, UNTIMED, WRONG
@@ -163,7 +163,7 @@ def test_host_code_and_kernels_of_a_gpu_alone_are_judged_where_they_can(reposito
     (repository / "submissions/tiny/mine.py").write_text(text)
     (repository / "submissions/tiny/triton.py").write_text("import triton\n")
     rules = Config(devices=("cuda", "emulator"))
-    runner = gate_runs.Runner(rules, repository / "r.db", keeps=False, color="never", quiet=True)
+    runner = Runner(rules, repository / "r.db", keeps=False, color="never", quiet=True)
     host, triton = find_targets([], rules, repository)
     assert [runner._devices(target) for target in (host, triton)] == [["cpu"], ["cuda"]]
     assert [runner._candidate(target).cannot for target in (host, triton)] == [("cuda", "emulator"), ("emulator",)]
@@ -406,7 +406,7 @@ def test_another_content_of_the_problem_is_not_comparable_and_another_judge_is()
     assert "nothing" in best.choose([], HERE).why_not
 
 
-class OnGpu(gate_runs.Runner):
+class OnGpu(Runner):
     """Runs give the evaluations that it is told; all else is the gate's own."""
 
     def __init__(self, rules, db, evaluations):
@@ -932,7 +932,7 @@ def test_what_cannot_be_is_a_sentence(toy, words, said):
 
 
 def test_a_device_that_is_not_here_closes_the_gate(toy):
-    if gate_runs.choose_device(None, read_submission(toy / "submissions/tiny/good.py")) == "cuda":
+    if choose_device(None, read_submission(toy / "submissions/tiny/good.py")) == "cuda":
         pytest.skip("there is a GPU here")
     done = eval_gate(toy, "submissions/tiny/good.py", "--devices", "cuda", code=3)
     assert "BROKEN  submissions/tiny/good.py: devices: no verdict: " in done.stdout

@@ -1,4 +1,5 @@
-"""What eval.py does beside judging: a verb a file, each with its options (`command`) and what it does.
+"""What eval.py does beside judging: a verb a file, each with its options (`command`) and what it does. What several
+verbs take is in shared/, and what the gate runs in gating/.
 
 A verb's `command` gives a function without arguments, which does it and returns the exit code.
 """

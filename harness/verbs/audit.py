@@ -17,7 +17,7 @@ from harness.errors import UsageError
 from harness.exits import Exit
 from harness.plan import named_problem
 from harness.settings import fresh_seed, sub_seed
-from harness.verbs.completion import problems_like
+from harness.verbs.shared.completion import problems_like
 
 if TYPE_CHECKING:
     from harness.problem import Case, Problem

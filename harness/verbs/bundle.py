@@ -17,9 +17,9 @@ from harness.paths import results_db
 from harness.report.files import write
 from harness.store import Store, Stored, open_store
 from harness.store.pairs import SHOWN_DIGITS
-from harness.verbs.database import of_file, of_problem
 from harness.verbs.import_ import shipped
-from harness.verbs.sides import Wanted, named
+from harness.verbs.shared.database import of_file, of_problem
+from harness.verbs.shared.sides import Wanted, named
 
 
 @click.command(

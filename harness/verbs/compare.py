@@ -19,8 +19,8 @@ from harness.report.encoding import encoded
 from harness.report.files import require_writable, write
 from harness.report.view import console
 from harness.store import Named, Store, Stored, choose, open_store
-from harness.verbs.database import of_file, of_problem
-from harness.verbs.sides import Wanted, named, source_of
+from harness.verbs.shared.database import of_file, of_problem
+from harness.verbs.shared.sides import Wanted, named, source_of
 from harness.verdict import Accepted, Evaluation, status_of
 
 if TYPE_CHECKING:

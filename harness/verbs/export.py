@@ -15,7 +15,7 @@ from harness.paths import results_db
 from harness.report.files import write
 from harness.report.lines import line_of
 from harness.store import Store, open_store
-from harness.verbs.database import existing, of_file
+from harness.verbs.shared.database import existing, of_file
 from harness.verdict import Evaluation
 
 

@@ -22,8 +22,8 @@ from harness.report.gating import print_outcome
 from harness.report.view import Color, View, console
 from harness.report.workflow import no_commands
 from harness.storage import cache
-from harness.verbs.database import of_file
-from harness.verbs.gate_runs import Gated, Runner
+from harness.verbs.gating.runner import Gated, Runner
+from harness.verbs.shared.database import of_file
 from harness.verdict import SCHEMA, Results
 
 

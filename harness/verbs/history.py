@@ -15,7 +15,7 @@ from harness.paths import results_db
 from harness.report.board import print_history
 from harness.report.view import console
 from harness.store import history, open_store
-from harness.verbs.database import existing, of_file, of_problem
+from harness.verbs.shared.database import existing, of_file, of_problem
 
 
 @click.command(

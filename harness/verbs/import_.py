@@ -16,7 +16,7 @@ from harness.paths import PROBLEMS, SUBMISSIONS, results_db
 from harness.report.formats import json
 from harness.report.lines import read_line
 from harness.store import open_store
-from harness.verbs.database import of_file
+from harness.verbs.shared.database import of_file
 from harness.verdict import Results
 
 

@@ -16,7 +16,7 @@ from harness.paths import results_db
 from harness.report.board import SHOWN, print_board
 from harness.report.view import console
 from harness.store import boards, open_store
-from harness.verbs.database import existing, of_file
+from harness.verbs.shared.database import existing, of_file
 
 
 @click.command("leaderboard", help="The boards of a problem, or of all: who is fastest, and who has no rank yet.")

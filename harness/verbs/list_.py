@@ -18,7 +18,7 @@ from harness.plan import named_problem
 from harness.report.tables import Column, print_columns
 from harness.report.view import console
 from harness.submission import shipped_for
-from harness.verbs.completion import problems_like
+from harness.verbs.shared.completion import problems_like
 
 MORE = "eval.py list PROBLEM names its cases and submissions; -v names those of all."
 

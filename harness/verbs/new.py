@@ -18,7 +18,7 @@ from harness.paths import SUBMISSIONS
 from harness.plan import named_problem
 from harness.report.files import require_writable, write
 from harness.submission import read_submission, shipped_for
-from harness.verbs.completion import problems_like
+from harness.verbs.shared.completion import problems_like
 
 CALLS_THE_REFERENCE = (
     "It calls the reference and copies its result. Put your kernel in place of super().forward(*inputs): until then it "

@@ -25,8 +25,8 @@ from harness.report.view import console
 from harness.storage import cache
 from harness.store import open_store
 from harness.store.pairs import SHOWN_DIGITS
-from harness.verbs.database import existing, of_file
-from harness.verbs.judging import how_it_judges, how_it_shows
+from harness.verbs.shared.database import existing, of_file
+from harness.verbs.shared.judging import how_it_judges, how_it_shows
 from harness.verdict import Evaluation, status_of
 
 

@@ -14,8 +14,8 @@ import click
 from harness.errors import UsageError
 from harness.exits import Exit
 from harness.paths import results_db
-from harness.verbs.database import existing, of_file
 from harness.verbs.import_ import read_files
+from harness.verbs.shared.database import existing, of_file
 
 NEEDED = ("jinja2", "markupsafe", "pygments")
 MISSING = (

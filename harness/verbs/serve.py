@@ -13,8 +13,8 @@ from harness.errors import UsageError
 from harness.exits import Exit
 from harness.lanes.options import Options, options
 from harness.serve.server import serve
-from harness.verbs.completion import problems_like
-from harness.verbs.judging import how_it_judges
+from harness.verbs.shared.completion import problems_like
+from harness.verbs.shared.judging import how_it_judges
 
 
 @click.command(

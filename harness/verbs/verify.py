@@ -24,7 +24,7 @@ from harness.report.figures import over_eager
 from harness.report.view import console
 from harness.storage import cache
 from harness.store.rows import model_of
-from harness.verbs.judging import how_it_judges, how_it_shows
+from harness.verbs.shared.judging import how_it_judges, how_it_shows
 from harness.verdict import Accepted, Evaluation, status_of
 
 _EXITS = {

@@ -16,8 +16,8 @@ from harness.paths import no_such_problem
 from harness.plan import named_problem, problem_of
 from harness.report.view import Color
 from harness.submission import find_submissions
-from harness.verbs.completion import problems_like
-from harness.verbs.judging import how_it_gives_verdicts
+from harness.verbs.shared.completion import problems_like
+from harness.verbs.shared.judging import how_it_gives_verdicts
 from harness.watch.asked import Asked
 from harness.watch.saves import require_watchfiles
 from harness.watch.screen import Screen

@@ -14,7 +14,7 @@ from harness.exits import Exit
 from harness.paths import results_db
 from harness.store import history, open_store
 from harness.store.pairs import SHOWN_DIGITS
-from harness.verbs.database import existing, of_file
+from harness.verbs.shared.database import existing, of_file
 
 
 @click.command("withdraw", help="Take a submission's rank and say why; what was measured stays visible.")

@@ -1,4 +1,4 @@
-"""What verbs of the database share; it is no verb itself."""
+"""Options of the verbs that read or write the database."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""The stored best that `eval.py gate` runs beside a submission: found in the database, and written to files. It is no
-verb itself."""
+"""The stored best that `eval.py gate` runs beside a submission: found in the database, and written to files."""
 
 from __future__ import annotations
 

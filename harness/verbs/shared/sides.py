@@ -1,4 +1,4 @@
-"""What a word names where a verb takes an evaluation; it is no verb itself."""
+"""What a word names where a verb takes an evaluation."""
 
 from __future__ import annotations
 

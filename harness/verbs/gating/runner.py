@@ -1,5 +1,5 @@
 """What `eval.py gate` runs: each submission on each device that is asked for, and beside the stored best where there
-is a GPU. It is no verb itself."""
+is a GPU."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from harness.run import RunStopped, run
 from harness.settings import Effort
 from harness.store import Keeper
 from harness.tools import compiling
-from harness.verbs import gate_best
-from harness.verbs.gate_best import Beside
+from harness.verbs.gating import stored_best
+from harness.verbs.gating.stored_best import Beside
 from harness.verdict import SCHEMA, Evaluation, Results
 
 
@@ -136,8 +136,8 @@ class Runner:
     def _beside_best(self, job: _Job, target: Target, folder: Path) -> None:
         from harness.gate import slower  # scipy.stats takes a second to load
 
-        chosen = gate_best.find(target, job.device, self._config, self._db, self._environment())
-        beside = gate_best.written(chosen, self._db, folder)
+        chosen = stored_best.find(target, job.device, self._config, self._db, self._environment())
+        beside = stored_best.written(chosen, self._db, folder)
         if chosen.why_not:
             self._remark(target, f"no-slower-than-best left out: {chosen.why_not}.")
         evaluations = self._run(job, beside)

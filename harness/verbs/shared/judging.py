@@ -1,4 +1,4 @@
-"""Options that verbs which judge share with judging itself; it is no verb itself."""
+"""Options that verbs which judge share with judging itself."""
 
 from __future__ import annotations
 
