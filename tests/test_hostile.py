@@ -23,6 +23,9 @@ from tests.helpers import ROOT
 from tests.hostile import corpus, verdicts
 from tests.hostile.verdicts import ENTRIES, LEVEL
 
+# The first test waits for the runs of all files, beside those of other tests.
+pytestmark = pytest.mark.timeout(3600)
+
 CONTROL = corpus.FOLDER / "form" / "control.py"
 
 # What is hostile sees the judge's process as users start it.
