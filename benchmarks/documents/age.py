@@ -98,6 +98,7 @@ VERDICTS = (
         "models and steps were called in evaluation outside of inference mode, and fifteen more ways past the "
         "dispatcher were closed",
     ),
+    Change("2026-11-28T20:49:17+00:00", "a constructor might refuse the arguments of a case that is not its own"),
 )
 # What moves how long builds and evaluations take.
 KEYSTREAM = Change(
