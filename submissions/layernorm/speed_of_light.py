@@ -239,9 +239,13 @@ __device__ __forceinline__ Pack<T, kSize> normalised(const Pack<T, kSize>& x, co
 // at work, and waits there until everything before it has ended and can be seen; nothing is read or written
 // sooner. It saves the time between two launches (programmatic dependent launch, CUDA C++ Programming Guide).
 
+// Of each block the device wants to hear that the next kernel may begin, which takes it a nanosecond, or that it has
+// ended. Only the last ones say so: the others have ended by then.
+constexpr unsigned kLastBlocks = 4096;  // about as many as an H200 has room for, 132 times 32
+
 __device__ __forceinline__ void wait_for_turn() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
+    if (gridDim.x - blockIdx.x <= kLastBlocks) asm volatile("griddepcontrol.launch_dependents;");
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
