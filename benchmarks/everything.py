@@ -30,7 +30,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,7 +38,6 @@ from common import INCOMPLETE, ROOT
 from plan import FOLDER, Step
 
 from harness.exits import Exit
-from harness.peers import DISTRIBUTIONS
 from harness.report import files
 
 _T = TypeVar("_T")
@@ -263,19 +261,26 @@ def print_plan(steps: plan.Plan, folder: Path) -> None:
     print(f"{total_s:.0f} s in all, about")
 
 
-def print_machine() -> None:
-    """What is missing here, since steps leave it out."""
-    tools = [tool for tool in ("nvcc", "ncu", "compute-sanitizer") if not shutil.which(tool)]
-    peers = [distribution for distribution in DISTRIBUTIONS.values() if _is_missing(distribution)]
-    print(f"Tools that are not on the path: {', '.join(tools) or 'none'}. "
-          f"Peers that are not installed: {', '.join(peers) or 'none'}.")  # fmt: skip
-
-
-def _is_missing(distribution: str) -> bool:
+MISSING_PEERS = """
+from harness import peers
+for name in peers.DISTRIBUTIONS:
     try:
-        return not version(distribution)
-    except PackageNotFoundError:
-        return True
+        peers.load(name, "layernorm")
+    except peers.NotAvailable as error:
+        print("left out:", error)
+"""
+
+
+def print_machine() -> None:
+    """What is missing here, since steps leave it out. Another process imports the peers: one of them may take memory
+    on the GPU for as long as its process lives. Raises CalledProcessError if it fails."""
+    tools = [tool for tool in ("nvcc", "ncu", "compute-sanitizer") if not shutil.which(tool)]
+    print(f"Tools that are not on the path: {', '.join(tools) or 'none'}.")
+    tried = subprocess.run(
+        [sys.executable, "-c", MISSING_PEERS], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+    )
+    missing = [line.removeprefix("left out: ") for line in tried.stdout.splitlines() if line.startswith("left out: ")]
+    print("Peers that are left out:", " ".join(missing) or "none.")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -186,3 +186,16 @@ def test_quack_sees_weights_that_change(monkeypatch):
         wanted = functional.layer_norm(x.float(), (64,), model.weight.float(), model.bias.float())
         with torch.no_grad():
             torch.testing.assert_close(model(x), wanted)
+
+
+def test_a_package_that_is_there_and_fails_is_told_from_one_that_is_not(tmp_path, monkeypatch):
+    """As one whose shared library lacks another."""
+    (tmp_path / "quack").mkdir()
+    (tmp_path / "quack" / "__init__.py").write_text("raise ImportError('libtvm.so: cannot open shared object file')\n")
+    (tmp_path / "quack_kernels-0.2.4.dist-info").mkdir()
+    (tmp_path / "quack_kernels-0.2.4.dist-info" / "METADATA").write_text("Name: quack-kernels\nVersion: 0.2.4\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        peers.NotAvailable, match=r"quack-kernels 0\.2\.4 is installed here, and cannot be imported .*libtvm"
+    ):
+        peers.load("quack", "layernorm")

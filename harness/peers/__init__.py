@@ -75,10 +75,15 @@ def load(name: str, operator: str) -> Peer:
     file. Raises NotAvailable."""
     distribution = DISTRIBUTIONS[name]
     try:
-        module = importlib.import_module(f"{__name__}.{name}")
         version = importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError as error:
+        raise NotAvailable(f"{distribution} is not installed here.") from error
+    try:
+        module = importlib.import_module(f"{__name__}.{name}")
     except (ImportError, OSError) as error:  # OSError: a library that the package needs is missing
-        raise NotAvailable(f"{distribution} is not installed here ({type(error).__name__}: {error}).") from error
+        raise NotAvailable(
+            f"{distribution} {version} is installed here, and cannot be imported ({type(error).__name__}: {error})."
+        ) from error
     if operator not in module.IMPLEMENTATIONS:
         known = ", ".join(module.IMPLEMENTATIONS)
         raise NotAvailable(f"{distribution} has nothing for {operator}; it has {known}.")

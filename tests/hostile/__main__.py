@@ -52,6 +52,8 @@ def main() -> int:
         first = {o.entry: o.verdict if o.failed_otherwise else "" for o in refused}
         for outcome in corpus.judge_again(refused, *isolation):
             table.add([outcome], first[outcome.entry])
+    if table.has_earlier:
+        table.write()  # also where nothing was left to judge
     outcomes = [outcome for outcome, _ in table.outcomes.values()]
     wrong = [o for o in outcomes if not o.right]
     accepted = [o.entry.name for o in outcomes if o.verdict == "accepted" and not o.entry.is_control]
@@ -95,6 +97,9 @@ class Table:
         """Print outcomes and write the file anew; `first` is what a file got before it was judged again, alone."""
         _print(outcomes)
         self.outcomes |= {(outcome.entry, outcome.device): (outcome, first) for outcome in outcomes}
+        self.write()
+
+    def write(self) -> None:
         if self._path:
             rows = self._before + [_row(*pair) for pair in self.outcomes.values()]
             rows.sort(key=lambda row: (row["device"], row["family"], row["name"]))
