@@ -35,6 +35,11 @@ HELD = Change(
     "`layernorm/speed_of_light` held the first chunks of a long row in registers",
     _LAYERNORM,
 )
+LAST_BLOCKS = Change(
+    "2026-11-29T00:46:30+00:00",
+    "only the last blocks of `layernorm/speed_of_light` let the next kernel begin",
+    _LAYERNORM,
+)
 AUTOGRAD = Change("2026-11-27T03:21:45+00:00", "fast training submissions reached autograd from C++", _TRAINING)
 PARTIALS = Change(
     "2026-11-27T05:22:00+00:00",
@@ -57,6 +62,7 @@ TIMING = (
     ROUNDS,
     CLUSTERS,
     HELD,
+    LAST_BLOCKS,
 )
 # What moves the times of a problem's submissions.
 OF_PROBLEMS = (*TIMING, AUTOGRAD, PARTIALS)
@@ -69,6 +75,7 @@ KERNELS = (
     RING,
     CLUSTERS,
     HELD,
+    LAST_BLOCKS,
     AUTOGRAD,
 )
 # What moves verdicts.
