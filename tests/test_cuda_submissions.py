@@ -9,7 +9,18 @@ from tests.helpers import ALL_DETECTORS, ROOT, has_cuda, judged_with_all_detecto
 
 FORM = ROOT / "tests" / "hostile" / "form"
 PROBLEM = Path(__file__).parent / "fixtures" / "problems" / "small_layernorm.py"
-SLICES = PROBLEM.with_name("rows_of_slices.py")
+RING = ROOT / "submissions" / "layernorm" / "speed_of_light.py"
+RING_WITH_STATISTICS = ROOT / "submissions" / "layernorm_forward" / "speed_of_light.py"
+SIGNATURES = (
+    "Pack4* y, Mail* mail, int rows, int blocks,\n          float eps)",
+    "Pack4* y, float* mean_of, float* inv_std_of,\n          Mail* mail, int rows, int blocks, float eps)",
+)
+KNOWN = "const Statistics statistics = {row.mean, row.correction, rstd};"
+WRITTEN_DOWN = " if (block == 0 && threadIdx.x == 0) write_down(statistics, mean_of, inv_std_of, row_of(turn));"
+SLICES = {
+    RING: PROBLEM.with_name("rows_of_slices.py"),
+    RING_WITH_STATISTICS: PROBLEM.with_name("statistics_of_slices.py"),
+}
 SUBMISSIONS = sorted((ROOT / "submissions").rglob("*.py"))
 SHIPPED = [path for path in SUBMISSIONS if has_cuda(path)]
 GPU_ONLY = [path for path in SUBMISSIONS if read_submission(path).gpu_language]
@@ -66,10 +77,25 @@ def test_a_shipped_submission_is_accepted_on_every_case_with_all_detectors_silen
         assert any(c["counts"] for c in evaluation["cases"])
 
 
-def test_the_ring_of_speed_of_light_is_accepted_when_it_has_come_round():
+@pytest.mark.parametrize("path", SLICES, ids=lambda p: p.parent.name)
+def test_a_ring_is_accepted_when_it_has_come_round(path):
     """On rows of several slices, with all detectors: a row of one sends no mail, and the first rows find free slots."""
-    run = run_eval(ROOT / "submissions" / "layernorm" / "speed_of_light.py", "--problem", SLICES, *ALL_DETECTORS)
+    run = run_eval(path, "--problem", SLICES[path], *ALL_DETECTORS)
     assert run.code == 0, run.results
+
+
+def ring_of(path):
+    """The lines of `path` from the words for barriers to the end of the kernel."""
+    text = path.read_text()
+    end = text.index("\n}\n", text.index("ring_rows(const"))
+    return text[text.index("__device__ __forceinline__ unsigned shared_address") : end]
+
+
+def test_the_ring_that_gives_statistics_is_the_other_one_but_for_them():
+    """A submission is one file, so it stands in both: what is mended in one is mended in the other."""
+    expected = ring_of(RING).replace(*SIGNATURES).replace(KNOWN, KNOWN + WRITTEN_DOWN)
+    assert len(expected.splitlines()) > 400
+    assert ring_of(RING_WITH_STATISTICS).split() == expected.split()
 
 
 def test_a_shipped_submission_without_cuda_is_accepted_on_the_cpu():
