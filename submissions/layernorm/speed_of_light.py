@@ -12,7 +12,7 @@ multiprocessors load sooner. It takes sm_90a, as does the ring.
 Longer fp32 rows are spread over a team of blocks, one for each multiprocessor, and x is read once. A thread keeps a
 few bulk copies of x on their way into a ring in shared memory, four warps sum what has arrived, two exchange
 statistics with the other blocks, eight write y into the place of x, and a thread sends it by bulk copies. Writers
-hold bias and nearly half of weight in registers, which the other warps leave to them. It needs rows of whole
+hold bias and a quarter of weight in registers, which the other warps leave to them. It needs rows of whole
 slices and sm_90a: `setmaxnreg` is in no other architecture, and without it the writers spill.
 
 What else is long is split over blocks, and x is read twice. A block computes the output of a chunk of columns

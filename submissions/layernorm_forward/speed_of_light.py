@@ -1,19 +1,20 @@
-"""LayerNorm's forward for a training step, fp32: y, and each row's mean and 1 / sqrt(variance + eps); x is read once.
+"""LayerNorm's forward for a training step, fp32: y, and each row's mean and 1 / sqrt(variance + eps).
 
-Rows up to 16,384 elements live in the registers of a block, and all loads of a thread are on their way before the first
-is used.
+Rows of up to 16,384 elements are read once, into the registers of a block. All loads of a thread are on their way
+before the first is used.
 
-Longer rows of whole slices are spread over a team of blocks, one for each multiprocessor, by the ring of
-`speed_of_light` of the problem layernorm, line by line: bulk copies into shared memory, warps with one task each, and
-mail between blocks (docs/notes/speed-of-light.md). A thread of each team writes the statistics down. It takes sm_90a,
-where the writers' warps have more registers than the others.
+Longer rows whose length is a multiple of 32,768 elements, a slice, are read once, too, on sm_90a alone. A team of blocks
+has a row, a slice for each block, and no multiprocessor has two blocks. It is the ring of layernorm/speed_of_light.py,
+line by line: bulk copies into shared memory, warps with one task each, and mail, by which blocks tell each other the
+moments of their slices (docs/notes/speed-of-light.md). One thread of each team writes the statistics.
 
-What else is long, odd or not aligned is read by one block element by element, three times. `read_once` is faster there.
+All other rows are read three times by one block: long ones of other lengths, all long ones on other GPUs, widths that 4
+does not divide, memory that is not aligned. For long ones `read_once` reads x twice, by many blocks.
 
 Numerics: a mean, then deviations from it, their squares, and their own mean: what rounding took from the first. Parts
 of a row are joined by the formula of Chan, Golub and LeVeque (1983).
 
-Bytes moved: x and y once, 8192x4096 268 MB, the (16, 64, 256, 256) case 570 MB.
+Bytes moved: 8192x4096 x and y, 268 MB; (16, 64, 256, 256) x, y, weight and bias, 570 MB.
 """
 
 import torch
