@@ -3,10 +3,11 @@
 Rows of up to 16,384 elements are read once, into the registers of a block. All loads of a thread are on their way
 before the first is used.
 
-Longer rows whose length is a multiple of 32,768 elements, a slice, are read once, too, on sm_90a alone. A team of blocks
-has a row, a slice for each block, and no multiprocessor has two blocks. It is the ring of layernorm/speed_of_light.py,
-line by line: bulk copies into shared memory, warps with one task each, and mail, by which blocks tell each other the
-moments of their slices (docs/notes/speed-of-light.md). One thread of each team writes the statistics.
+Longer rows whose length is a multiple of 32,768 elements, a slice, are read once, too, on sm_90a alone. A team of
+blocks has a row, a slice for each block, and no multiprocessor has two blocks. It is the ring of
+layernorm/speed_of_light.py, line by line: bulk copies into shared memory, warps with one task each, and mail, by
+which blocks tell each other the moments of their slices (docs/notes/speed-of-light.md). One thread of each team
+writes the statistics.
 
 All other rows are read three times by one block: long ones of other lengths, all long ones on other GPUs, widths that 4
 does not divide, memory that is not aligned. For long ones `read_once` reads x twice, by many blocks.
