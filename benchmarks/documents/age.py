@@ -37,7 +37,7 @@ HELD = Change(
 )
 LAST_BLOCKS = Change(
     "2026-11-29T00:46:30+00:00",
-    "only the last blocks of `layernorm/speed_of_light` let the next kernel begin",
+    "`layernorm/speed_of_light` let the next kernel begin from its last blocks alone",
     _LAYERNORM,
 )
 AUTOGRAD = Change("2026-11-27T03:21:45+00:00", "fast training submissions reached autograd from C++", _TRAINING)
