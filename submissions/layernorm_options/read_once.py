@@ -147,6 +147,50 @@ struct Statistics {
     float mean, low, inv_std;
 };
 
+template <typename T, int kSize>
+__device__ float sum_of(const Pack<T, kSize>& x) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int j = 0; j < kSize; j++) sum += static_cast<float>(x.at[j]);
+    return sum;
+}
+
+// -> deviations from `mean`, and their squares
+template <typename T, int kSize>
+__device__ Two deviations_of(const Pack<T, kSize>& x, float mean) {
+    Two sums = {0.0f, 0.0f};
+#pragma unroll
+    for (int j = 0; j < kSize; j++) {
+        const float d = static_cast<float>(x.at[j]) - mean;
+        sums = {sums.first + d, fmaf(d, d, sums.second)};
+    }
+    return sums;
+}
+
+// A pack of a parameter, or where there is none what changes nothing.
+template <typename T, int kSize>
+__device__ Pack<T, kSize> pack_or(const Pack<T, kSize>* parameter, int64_t i, float otherwise) {
+    Pack<T, kSize> pack;
+#pragma unroll
+    for (int j = 0; j < kSize; j++) pack.at[j] = static_cast<T>(otherwise);
+    keep_packed(pack);
+    if (parameter) pack = parameter[i];
+    keep_packed(pack);
+    return pack;
+}
+
+template <typename T, int kSize>
+__device__ Pack<T, kSize> normalised(const Pack<T, kSize>& x, const Pack<T, kSize>& weight,
+                                     const Pack<T, kSize>& bias, const Statistics& row) {
+    Pack<T, kSize> y;
+#pragma unroll
+    for (int j = 0; j < kSize; j++) {
+        const float value = ((static_cast<float>(x.at[j]) - row.mean) - row.low) * row.inv_std;
+        y.at[j] = static_cast<T>(fmaf(value, static_cast<float>(weight.at[j]), static_cast<float>(bias.at[j])));
+    }
+    return y;
+}
+
 // What a thread holds of a row: kLoads packs, kThreads apart, as far as the row (or chunk) reaches. A place behind
 // its end is loaded from its last pack: a load under a condition would let the compiler use the others first.
 template <typename T, int kSize, int kThreads, int kLoads>
@@ -171,10 +215,7 @@ struct Held {
         float sum = 0.0f;
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
-            float more = 0.0f;
-#pragma unroll
-            for (int j = 0; j < kSize; j++) more += static_cast<float>(kept[k].at[j]);
-            sum += has(k) ? more : 0.0f;
+            sum += has(k) ? sum_of(kept[k]) : 0.0f;
         }
         return sum;
     }
@@ -185,13 +226,7 @@ struct Held {
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
             keep_packed(kept[k]);
-            Two more = {0.0f, 0.0f};
-#pragma unroll
-            for (int j = 0; j < kSize; j++) {
-                const float d = static_cast<float>(kept[k].at[j]) - mean;
-                more = {more.first + d, fmaf(d, d, more.second)};
-            }
-            if (has(k)) sums = sums + more;
+            if (has(k)) sums = sums + deviations_of(kept[k], mean);
         }
         return sums;
     }
@@ -212,24 +247,8 @@ struct Held {
             keep_packed(kept[k]);
             if (!has(k)) continue;
             const int i = threadIdx.x + k * kThreads;
-            float value[kSize];
-#pragma unroll
-            for (int j = 0; j < kSize; j++) {
-                value[j] = ((static_cast<float>(kept[k].at[j]) - row.mean) - row.low) * row.inv_std;
-            }
-            if (weight) {
-                const P scale = weight[i];
-#pragma unroll
-                for (int j = 0; j < kSize; j++) value[j] *= static_cast<float>(scale.at[j]);
-            }
-            if (bias) {
-                const P shift = bias[i];
-#pragma unroll
-                for (int j = 0; j < kSize; j++) value[j] += static_cast<float>(shift.at[j]);
-            }
-            P result;
-#pragma unroll
-            for (int j = 0; j < kSize; j++) result.at[j] = static_cast<T>(value[j]);
+            const P scale = pack_or(weight, i, 1.0f), shift = pack_or(bias, i, 0.0f);
+            const P result = normalised(kept[k], scale, shift, row);
             if (in_passing) {
                 store_once(out + i, result);
             } else {
@@ -298,39 +317,187 @@ whole_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, 
 constexpr int kPartThreads = 512, kPartLoads = 8, kPartBlocks = 2;  // of a multiprocessor
 constexpr int64_t kChunk = kPartThreads * kPartLoads;               // packs
 
-// Merges the moments of a row's chunks, `moments_of(c)`, in the first warp of a block, and gives all of its threads
-// the statistics. In float64 sums of distances from the first chunk's mean and of their squares are enough.
-template <int kSize, typename MomentsOf>
-__device__ Statistics merged(int chunks, int64_t packs, double one_of_width, float eps, Statistics& of_row,
-                             MomentsOf moments_of) {
-    if (threadIdx.x < kWarp) {
-        const Moments first = moments_of(0);
-        const double origin = double(first.mean) + first.low;
-        double distances = 0.0, squares = 0.0;
-        for (int c = threadIdx.x; c < chunks; c += kWarp) {
-            const Moments m = moments_of(c);
-            const double number = int(min(packs - c * kChunk, kChunk)) * kSize;
-            const double distance = double(m.mean) + m.low - origin;
-            distances += number * distance;
-            squares += m.squares + number * distance * distance;
-        }
-        const double between = warp_sum(distances) * one_of_width, mean = origin + between;
-        const double variance = warp_sum(squares) * one_of_width - between * between;
-        const float high = static_cast<float>(mean);
-        if (threadIdx.x == 0) {
-            of_row = {high, static_cast<float>(mean - high), rsqrtf(fmaxf(static_cast<float>(variance), 0.0f) + eps)};
-        }
+// The moments of `parts` parts, of which the c-th has `count_of(c)` values and `moments_of(c)`, by a warp, for all of its
+// lanes. In float64 sums of distances from any part's mean, `reference`, and of their squares are enough.
+template <typename CountOf, typename MomentsOf>
+__device__ Moments whole_of(const Moments& reference, int parts, double one_of_all, CountOf count_of, MomentsOf moments_of) {
+    const double origin = double(reference.mean) + reference.low;
+    double distances = 0.0, squares = 0.0;
+    for (int c = threadIdx.x % kWarp; c < parts; c += kWarp) {
+        const Moments m = moments_of(c);
+        const double count = count_of(c), distance = double(m.mean) + m.low - origin;
+        distances += count * distance;
+        squares += m.squares + count * distance * distance;
     }
-    __syncthreads();
-    return of_row;
+    distances = warp_sum(distances);
+    const double between = distances * one_of_all, mean = origin + between;
+    const float high = static_cast<float>(mean);
+    return {high, static_cast<float>(mean - high), static_cast<float>(warp_sum(squares) - distances * between)};
+}
+
+__device__ Statistics statistics_of(const Moments& m, double one_of_width, float eps) {
+    return {m.mean, m.low, rsqrtf(fmaxf(m.squares * static_cast<float>(one_of_width), 0.0f) + eps)};
 }
 
 template <typename P>
 __device__ const P* from(const P* parameter, int64_t i) { return parameter ? parameter + i : nullptr; }
 
-// joined_rows: blocks hold their chunks until they have each other's moments. They are all on the GPU at once, a row
-// has no more chunks than there are blocks, and each goes through its chunks in order: so whoever waits waits for a
-// block that does not wait for a later row.
+// chunk_moments and write_chunks: for rows that the ring does not take; the second kernel waits for the first.
+
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kPartThreads, kPartBlocks)
+chunk_moments(const Pack<T, kSize>* x, Moments* of_chunks, int64_t packs, int chunks) {
+    __shared__ float sums[kPartThreads / kWarp];
+    __shared__ Two deviations[kPartThreads / kWarp];
+    const int64_t row = blockIdx.x / chunks, first = blockIdx.x % chunks * kChunk;
+    Held<T, kSize, kPartThreads, kPartLoads> held(x + row * packs + first, packs - first, false);
+    const Moments m = held.moments(sums, deviations);
+    if (threadIdx.x == 0) of_chunks[blockIdx.x] = m;
+}
+
+template <typename T, int kSize>
+__global__ void __launch_bounds__(kPartThreads, kPartBlocks)
+write_chunks(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, kSize>* bias, Pack<T, kSize>* y,
+             const Moments* of_chunks, int64_t packs, int chunks, double one_of_width, float eps) {
+    const unsigned block = gridDim.x - 1 - blockIdx.x;  // from the end, which L2 still has
+    const int64_t row = block / chunks, first = block % chunks * kChunk;
+    Held<T, kSize, kPartThreads, kPartLoads> held(x + row * packs + first, packs - first, true);
+    __shared__ Statistics of_row;
+    if (threadIdx.x < kWarp) {
+        const Moments* const parts = of_chunks + row * chunks;
+        const auto count_of = [&](int c) { return int(min(packs - c * kChunk, kChunk)) * kSize; };
+        const Moments all = whole_of(parts[0], chunks, one_of_width, count_of, [&](int c) { return parts[c]; });
+        if (threadIdx.x == 0) of_row = statistics_of(all, one_of_width, eps);
+    }
+    __syncthreads();
+    held.write(y + row * packs + first, from(weight, first), from(bias, first), of_row, true);
+}
+
+// ------------------------------------------------------------------------------------------------------
+// Barriers in shared memory, bulk copies and hints: what C++ has no words for.
+
+__device__ __forceinline__ unsigned shared_address(const void* p) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+
+__device__ __forceinline__ void make_barrier(uint64_t* barrier, unsigned arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(barrier)), "r"(arrivals) : "memory");
+}
+
+__device__ __forceinline__ void arrive(uint64_t* barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(shared_address(barrier)) : "memory");
+}
+
+// Whether the phase of this parity is over. Of the phase before a barrier's first, whose parity is 1, it is.
+__device__ __forceinline__ bool is_over(uint64_t* barrier, unsigned parity) {
+    unsigned over;
+    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
+                 : "=r"(over) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+    return over;
+}
+
+__device__ __forceinline__ void wait(uint64_t* barrier, unsigned parity) {
+    unsigned over = 0;
+    while (!over) {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
+                     : "=r"(over) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+    }
+}
+
+// x and y pass once: what L2 should let go of first.
+__device__ __forceinline__ uint64_t evicted_first() {
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+
+// Between what threads wrote into shared memory and a bulk copy that reads it.
+__device__ __forceinline__ void show_to_copies() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
+
+__device__ __forceinline__ void bulk_load(void* to, const void* from, unsigned bytes, uint64_t* arrived,
+                                          uint64_t policy) {
+    const unsigned barrier = shared_address(arrived);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" : : "r"(barrier), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1], %2, [%3], %4;"
+                 : : "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(barrier), "l"(policy) : "memory");
+}
+
+__device__ __forceinline__ void bulk_prefetch(const void* from, unsigned bytes, uint64_t policy) {
+    asm volatile("cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;"
+                 : : "l"(from), "r"(bytes), "l"(policy) : "memory");
+}
+
+__device__ __forceinline__ void bulk_store(void* to, const void* from, unsigned bytes, uint64_t policy) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;"
+                 : : "l"(to), "r"(shared_address(from)), "r"(bytes), "l"(policy) : "memory");
+    asm volatile("cp.async.bulk.commit_group;" : : : "memory");
+}
+
+// Waits until at most `left`, 0 to 2, of this thread's bulk stores are not yet written.
+__device__ __forceinline__ void wait_for_stores(int left) {
+    if (left == 0) asm volatile("cp.async.bulk.wait_group 0;" : : : "memory");
+    if (left == 1) asm volatile("cp.async.bulk.wait_group 1;" : : : "memory");
+    if (left == 2) asm volatile("cp.async.bulk.wait_group 2;" : : : "memory");
+}
+
+// More registers for some warps, and fewer for others, of what a block was launched with. For sm_90a alone.
+template <int kRegisters>
+__device__ __forceinline__ void take_registers() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(kRegisters));
+#endif
+}
+
+template <int kRegisters>
+__device__ __forceinline__ void leave_registers() {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(kRegisters));
+#endif
+}
+
+// ------------------------------------------------------------------------------------------------------
+// ring_rows: each row spread over a team of blocks, one for each multiprocessor. It is the ring of
+// layernorm/speed_of_light.py: each warp has one task. A chunk of 8 KB arrives in a slot of a ring in shared memory, is
+// summed, waits for the row's statistics, gives its place to y, is sent, and leaves the slot to the chunk that is kSlots
+// further on. Writers that wait for them hold the row's first chunks in registers, whose slots are free the sooner.
+
+// Warps by task. setmaxnreg is for four warps at a time: 8 * 224 + 8 * 32 registers of 32 lanes each are all 65,536.
+constexpr int kWriters = 8, kSummers = 4, kMovers = 4;
+constexpr int kLoader = kWriters + kSummers, kStorer = kLoader + 1, kPostman = kStorer + 1;
+constexpr int kRingThreads = (kWriters + kSummers + kMovers) * kWarp;
+constexpr int kWriterRegisters = 224, kSummerRegisters = 32, kMoverRegisters = 32;
+
+constexpr int kRingPacks = 2;  // of a chunk, of a writer's lane
+constexpr int kRingChunk = kWriters * kWarp * kRingPacks;
+constexpr unsigned kChunkBytes = kRingChunk * sizeof(uint4);
+constexpr int kSummed = kRingChunk / (kSummers * kWarp);  // packs of a chunk, of a summer's lane
+constexpr int kRingChunks = 16;                           // of a row, of a block
+constexpr int kSlice = kRingChunks * kRingChunk;          // packs
+constexpr int kLanePacks = kRingChunks * kRingPacks;      // of a row, of a writer's lane
+constexpr int kTaken = 4;                                 // of a row's chunks, into registers
+constexpr int kSlots = 28;                                // 224 KB, all that barriers leave of shared memory
+constexpr int kRingShared = kSlots * kChunkBytes;
+constexpr int kLoadsUnderWay = 3, kStoresUnderWay = 2, kChunksAhead = 3;  // short queues, and what is next, into L2
+
+// All of a row arrives before any of it is written. What is kept for a row is kept for two; the third is summed when
+// writers have read what is kept of the first.
+static_assert(kLoadsUnderWay < kSlots && kSlots >= kRingChunks && kSlots < 2 * kRingChunks && kTaken <= kRingChunks);
+
+// Where a chunk is in the ring, and whether the ring has gone round an even number of times.
+struct Place {
+    int slot = 0;
+    unsigned parity = 0;
+
+    __device__ __forceinline__ void advance() {
+        if (++slot == kSlots) {
+            slot = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+// Mail: a block's moments for the other blocks of a row. Memory is all ones before.
 
 using Word = unsigned long long;
 constexpr Word kNoMail = ~0ull;  // of NaNs, which are sent as others
@@ -358,51 +525,203 @@ __device__ Two wait_for(const Word* mail) {
 }
 
 template <typename T, int kSize>
-__global__ void __launch_bounds__(kPartThreads, kPartBlocks)
-joined_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, kSize>* bias, Pack<T, kSize>* y,
-            Word* mail, int all_chunks, int64_t packs, int chunks, double one_of_width, float eps) {
-    __shared__ float sums[kPartThreads / kWarp];
-    __shared__ Two deviations[kPartThreads / kWarp];
-    __shared__ Statistics of_row;
-    for (int chunk = blockIdx.x; chunk < all_chunks; chunk += gridDim.x) {
-        const int64_t row = chunk / chunks, first = chunk % chunks * kChunk;
-        Held<T, kSize, kPartThreads, kPartLoads> held(x + row * packs + first, packs - first, true);
-        const Moments m = held.moments(sums, deviations);
-        if (threadIdx.x == 0) send(mail + 2 * chunk, m);
-        const auto moments_of = [&](int c) -> Moments {
-            const Word* of_chunk = mail + 2 * (row * chunks + c);
-            const Two means = wait_for(of_chunk);
-            return {means.first, means.second, wait_for(of_chunk + 1).first};
+__global__ void __launch_bounds__(kRingThreads, 1)
+ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, kSize>* bias,
+          Pack<T, kSize>* y, Word* mail, int rows,
+          int blocks, double one_of_width, float eps) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // bulk copies; nothing launches this elsewhere
+    using P = Pack<T, kSize>;
+    extern __shared__ __align__(128) unsigned char ring_memory[];  // other multiples of 16 work, and are slower
+    P* const ring = reinterpret_cast<P*>(ring_memory);
+    // Of a slot: x is there; it is summed, and y is in its place or writers have taken it; nothing is there any more.
+    __shared__ uint64_t arrived[kSlots], written[kSlots], left[kSlots];
+    __shared__ uint64_t summed[2], known[2];  // of even and odd rows: summers are done, all mail has come
+    __shared__ Moments of_summers[2][kSummers];
+        __shared__ Statistics of_row[2];
+    const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+    const int block = blockIdx.x % blocks, team = blockIdx.x / blocks, teams = gridDim.x / blocks;
+    const int turns = (rows - team + teams - 1) / teams;  // rows of this team
+    if (threadIdx.x < kSlots) {
+        make_barrier(&arrived[threadIdx.x], 1);
+        make_barrier(&written[threadIdx.x], kWriters + kSummers);
+        make_barrier(&left[threadIdx.x], 1);
+        show_to_copies();
+    } else if (threadIdx.x < kSlots + 2) {
+        make_barrier(&summed[threadIdx.x - kSlots], kSummers);
+        make_barrier(&known[threadIdx.x - kSlots], 1);
+    }
+    __syncthreads();
+
+    const auto row_of = [&](int turn) { return team + int64_t(turn) * teams; };
+    // Where the chunk lies in x and y that is the team's `number`th.
+    const auto place_of = [&](int number) {
+        return ((row_of(number / kRingChunks) * blocks + block) * kRingChunks + number % kRingChunks) * kRingChunk;
+    };
+    constexpr float kSliceCount = float(kSlice) * kSize;
+
+    if (warp < kWriters) {
+        take_registers<kWriterRegisters>();
+        const int mine = warp * kRingPacks * kWarp + lane;  // in a chunk
+        const auto column = [](int k) { return k / kRingPacks * kRingChunk + k % kRingPacks * kWarp; };
+        P scale[kLanePacks];
+#pragma unroll
+        for (int k = 0; k < kLanePacks; k++) {
+            scale[k] = pack_or(weight, int64_t(block) * kSlice + mine + column(k), 1.0f);
+        }
+        P shift[kRingPacks];  // of one chunk; L2 has the others
+        const P* const b = from(bias, int64_t(block) * kSlice + mine);
+#pragma unroll
+        for (int i = 0; i < kRingPacks; i++) shift[i] = pack_or(b, column(i), 0.0f);
+        Place place;
+        const auto leave = [&]() {
+            __syncwarp();
+            if (lane == 0) arrive(&written[place.slot]);
+            place.advance();
         };
-        const Statistics statistics = merged<kSize>(chunks, packs, one_of_width, eps, of_row, moments_of);
-        held.write(y + row * packs + first, from(weight, first), from(bias, first), statistics, true);
+#pragma unroll 1
+        for (int turn = 0; turn < turns; turn++) {
+            P taken[kTaken * kRingPacks];
+#pragma unroll
+            for (int chunk = 0; chunk < kTaken; chunk++) {
+                wait(&arrived[place.slot], place.parity);
+#pragma unroll
+                for (int i = 0; i < kRingPacks; i++) {
+                    taken[chunk * kRingPacks + i] = ring[place.slot * kRingChunk + mine + i * kWarp];
+                }
+                leave();
+            }
+            // Once the row's sum is known, all of it has arrived, so no other chunk is waited for.
+            wait(&known[turn % 2], turn / 2 % 2);
+            const Statistics row = of_row[turn % 2];
+            P* const out = y + place_of(turn * kRingChunks) + mine;
+#pragma unroll
+            for (int chunk = 0; chunk < kRingChunks; chunk++) {
+                P* const at = ring + place.slot * kRingChunk + mine;
+#pragma unroll
+                for (int i = 0; i < kRingPacks; i++) {
+                    const int k = chunk * kRingPacks + i;
+                    keep_packed(scale[k]);
+                    keep_packed(shift[i]);
+                    if (chunk < kTaken) {
+                        keep_packed(taken[k]);
+                        store_once(out + column(k), normalised(taken[k], scale[k], shift[i], row));
+                    } else {
+                        at[i * kWarp] = normalised(at[i * kWarp], scale[k], shift[i], row);
+                    }
+                    shift[i] = pack_or(b, column((k + kRingPacks) % kLanePacks), 0.0f);
+                }
+                if (chunk < kTaken) continue;
+                show_to_copies();
+                leave();
+            }
+        }
+    } else if (warp < kLoader) {
+        leave_registers<kSummerRegisters>();
+        const int summer = warp - kWriters;
+        const P* const mine = ring + summer * kSummed * kWarp + lane;
+        Place place;
+#pragma unroll 1
+        for (int turn = 0; turn < turns; turn++) {
+            // A lane's values are summed around the mean of those of its first chunk. That is as good as their own: it costs
+            // four bits of the squares at most (Cauchy, of kRingChunks chunks), and next to none where they are alike.
+            float origin;
+            Two sums = {0.0f, 0.0f};
+#pragma unroll 1
+            for (int chunk = 0; chunk < kRingChunks; chunk++) {
+                wait(&arrived[place.slot], place.parity);
+                P part[kSummed];
+#pragma unroll
+                for (int i = 0; i < kSummed; i++) part[i] = mine[place.slot * kRingChunk + i * kWarp];
+                __syncwarp();
+                if (lane == 0) arrive(&written[place.slot]);
+                place.advance();
+                if (chunk == 0) {
+                    origin = 0.0f;
+#pragma unroll
+                    for (int i = 0; i < kSummed; i++) origin += sum_of(part[i]) * (1.0f / (kSummed * kSize));
+                }
+#pragma unroll
+                for (int i = 0; i < kSummed; i++) {
+                    keep_packed(part[i]);
+                    sums = sums + deviations_of(part[i], origin);
+                }
+            }
+            constexpr float kLaneCount = float(kRingChunks) * kSummed * kSize;
+            const float low = sums.first * (1.0f / kLaneCount);
+            const Moments own = {origin, low, fmaf(-low, sums.first, sums.second)};
+            const Moments reference = {__shfl_sync(kAllLanes, origin, 0), 0.0f, 0.0f};
+            const Moments all = whole_of(reference, kWarp, 1.0 / (kLaneCount * kWarp), [&](int) { return kLaneCount; },
+                                         [&](int) { return own; });
+            if (lane == 0) {
+                of_summers[turn % 2][summer] = all;
+                arrive(&summed[turn % 2]);
+            }
+        }
+    } else {
+        leave_registers<kMoverRegisters>();
+        const int chunks = turns * kRingChunks;
+        const uint64_t once = evicted_first();
+        Place place;
+        if (warp == kLoader && lane == 0) {
+            Place earlier;
+#pragma unroll 1
+            for (int number = 0; number < chunks; number++) {
+                if (number >= kLoadsUnderWay) {
+                    wait(&arrived[earlier.slot], earlier.parity);
+                    earlier.advance();
+                }
+                wait(&left[place.slot], place.parity ^ 1);
+                bulk_load(ring + place.slot * kRingChunk, x + place_of(number), kChunkBytes, &arrived[place.slot], once);
+                const int later = number + kChunksAhead;
+                if (later < chunks) bulk_prefetch(x + place_of(later), kChunkBytes, once);
+                place.advance();
+            }
+        } else if (warp == kStorer && lane == 0) {
+            int oldest = 0, under_way = 0;
+            const auto leave_oldest = [&]() {
+                wait_for_stores(--under_way);
+                arrive(&left[oldest]);
+                oldest = oldest + 1 < kSlots ? oldest + 1 : 0;
+            };
+#pragma unroll 1
+            for (int number = 0; number < chunks; number++) {
+                // Nothing to send: so slots are left as soon as they can be, and loads never wait for the next y.
+                while (under_way > 0 && !is_over(&written[place.slot], place.parity)) leave_oldest();
+                wait(&written[place.slot], place.parity);
+                if (number % kRingChunks < kTaken) {  // written from registers
+                    while (under_way > 0) leave_oldest();
+                    arrive(&left[place.slot]);
+                    place.advance();
+                    oldest = place.slot;
+                    continue;
+                }
+                bulk_store(y + place_of(number), ring + place.slot * kRingChunk, kChunkBytes, once);
+                under_way++;
+                if (under_way > kStoresUnderWay) leave_oldest();
+                place.advance();
+            }
+            wait_for_stores(0);
+        } else if (warp == kPostman) {
+#pragma unroll 1
+for (int turn = 0; turn < turns; turn++) {
+    const int which = turn % 2;
+    wait(&summed[which], turn / 2 % 2);
+    Word* const box = mail + 2 * row_of(turn) * blocks;
+    const Moments own = whole_of(of_summers[which][0], kSummers, 1.0 / kSliceCount, [&](int) { return kSliceCount / kSummers; },
+                                 [&](int c) { return of_summers[which][c]; });
+    if (lane == 0) send(box + 2 * block, own);
+    const Moments all = whole_of(own, blocks, one_of_width, [&](int) { return kSliceCount; }, [&](int c) -> Moments {
+        const Two means = wait_for(box + 2 * c);
+        return {means.first, means.second, wait_for(box + 2 * c + 1).first};
+    });
+    if (lane == 0) {
+        of_row[which] = statistics_of(all, one_of_width, eps);
+        arrive(&known[which]);
     }
 }
-
-// chunk_moments and write_chunks: for rows of which not all chunks fit the GPU at once; the second kernel waits.
-
-template <typename T, int kSize>
-__global__ void __launch_bounds__(kPartThreads, kPartBlocks)
-chunk_moments(const Pack<T, kSize>* x, Moments* of_chunks, int64_t packs, int chunks) {
-    __shared__ float sums[kPartThreads / kWarp];
-    __shared__ Two deviations[kPartThreads / kWarp];
-    const int64_t row = blockIdx.x / chunks, first = blockIdx.x % chunks * kChunk;
-    Held<T, kSize, kPartThreads, kPartLoads> held(x + row * packs + first, packs - first, false);
-    const Moments m = held.moments(sums, deviations);
-    if (threadIdx.x == 0) of_chunks[blockIdx.x] = m;
-}
-
-template <typename T, int kSize>
-__global__ void __launch_bounds__(kPartThreads, kPartBlocks)
-write_chunks(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, kSize>* bias, Pack<T, kSize>* y,
-             const Moments* of_chunks, int64_t packs, int chunks, double one_of_width, float eps) {
-    __shared__ Statistics of_row;
-    const unsigned block = gridDim.x - 1 - blockIdx.x;  // from the end, which L2 still has
-    const int64_t row = block / chunks, first = block % chunks * kChunk;
-    Held<T, kSize, kPartThreads, kPartLoads> held(x + row * packs + first, packs - first, true);
-    const auto moments_of = [&](int c) { return of_chunks[row * chunks + c]; };
-    const Statistics statistics = merged<kSize>(chunks, packs, one_of_width, eps, of_row, moments_of);
-    held.write(y + row * packs + first, from(weight, first), from(bias, first), statistics, true);
+        }
+    }
+#endif
 }
 
 // ------------------------------------------------------------------------------------------------------
@@ -434,31 +753,49 @@ void whole(const Call& call) {
                  call.rows, static_cast<int>(call.width / kSize), call.eps);
 }
 
-// Whether the blocks that fit the GPU at once could take the rows; then they have.
+// How many blocks of ring_rows can run at the same time, so that they may wait for each other; 0 where they cannot be.
 template <typename T, int kSize>
-bool joined(const Call& call) {
+int64_t ring_blocks(int device) {
+    const auto attribute = [&](cudaDeviceAttr which) {
+        int value = 0;
+        C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
+        return value;
+    };
+    const auto kernel = ring_rows<T, kSize>;
+    cudaFuncAttributes compiled = {};
+    C10_CUDA_CHECK(cudaFuncGetAttributes(&compiled, kernel));
+    if (compiled.ptxVersion < 90 || attribute(cudaDevAttrComputeCapabilityMajor) < 9 ||
+        attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) < kRingShared + int(compiled.sharedSizeBytes)) {
+        return 0;
+    }
+    C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRingShared));
+    int together = 0;
+    C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&together, kernel, kRingThreads, kRingShared));
+    return int64_t(together) * attribute(cudaDevAttrMultiProcessorCount);
+}
+
+// Whether the ring could take the rows, with a block on nearly every multiprocessor; then it has.
+template <typename T, int kSize>
+bool ring(const Call& call) {
     using P = Pack<T, kSize>;
-    int64_t packs = call.width / kSize;
-    const int64_t chunks_of_row = (packs + kChunk - 1) / kChunk;
-    int of_multiprocessor = 0, multiprocessors = 0;
-    C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&of_multiprocessor, joined_rows<T, kSize>,
-                                                                 kPartThreads, 0));
-    C10_CUDA_CHECK(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, call.device.index()));
-    const int64_t resident = int64_t(of_multiprocessor) * multiprocessors;
-    if (chunks_of_row > resident || call.rows * chunks_of_row > INT_MAX / 2) return false;
-    int chunks = static_cast<int>(chunks_of_row), all_chunks = static_cast<int>(call.rows) * chunks;
-    const at::Tensor words = empty({2 * all_chunks}, at::kLong, call.device);
+    const int64_t packs = call.width / kSize, across = packs / kSlice;
+    if (packs % kSlice != 0 || call.rows > INT_MAX / kRingChunks) return false;
+    const int64_t resident = ring_blocks<T, kSize>(call.device.index());
+    const int64_t grid = std::min(call.rows, resident / across) * across;
+    if (grid == 0 || grid * 10 < resident * 9) return false;
+    const at::Tensor words = empty({2 * call.rows * across}, at::kLong, call.device);
     auto* mail = static_cast<Word*>(words.data_ptr());
-    C10_CUDA_CHECK(cudaMemsetAsync(mail, 0xff, 2 * all_chunks * sizeof(Word), call.stream));
+    C10_CUDA_CHECK(cudaMemsetAsync(mail, 0xff, words.nbytes(), call.stream));
     const auto *x = static_cast<const P*>(call.x), *weight = static_cast<const P*>(call.weight);
     const auto* bias = static_cast<const P*>(call.bias);
     auto* y = static_cast<P*>(call.y);
+    int rows = static_cast<int>(call.rows), blocks = static_cast<int>(across);
     double one_of_width = 1.0 / call.width;
     float eps = call.eps;
-    void* arguments[] = {&x, &weight, &bias, &y, &mail, &all_chunks, &packs, &chunks, &one_of_width, &eps};
-    const auto blocks = static_cast<unsigned>(std::min<int64_t>(resident, all_chunks));
-    C10_CUDA_CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&joined_rows<T, kSize>), dim3(blocks),
-                                               dim3(kPartThreads), arguments, 0, call.stream));
+    void* arguments[] = {&x, &weight, &bias, &y, &mail, &rows, &blocks, &one_of_width, &eps};
+    C10_CUDA_CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&ring_rows<T, kSize>),
+                                               dim3(static_cast<unsigned>(grid)), dim3(kRingThreads), arguments,
+                                               kRingShared, call.stream));
     return true;
 }
 
@@ -500,7 +837,7 @@ void choose(const Call& call) {
         if constexpr (sizeof(T) == 4) return whole<T, kSize, 512, 8>(call);
         return whole<T, kSize, 1024, 4>(call);
     }
-    if (!joined<T, kSize>(call)) split<T, kSize>(call);
+    if (!ring<T, kSize>(call)) split<T, kSize>(call);
 }
 
 void check_parameter(const char* name, const at::Tensor* parameter, const at::Tensor& x, int64_t width) {
@@ -537,13 +874,20 @@ at::Tensor layer_norm(const at::Tensor& x, int64_t width, const at::Tensor* weig
 }
 """
 
-# Host code is not optimised unless it is asked for.
+# Host code is not optimised unless it is asked for. sm_90a by name: torch asks for the GPU's plain architecture, which
+# lacks setmaxnreg. Other GPUs run what is for sm_80, or compile it when it is loaded.
 layer_norm = load_inline(
     name="layernorm_options_read_once",
     cpp_sources=CPP,
     cuda_sources=CUDA,
     extra_cflags=["-O2"],
-    extra_cuda_cflags=["-O2"],
+    extra_cuda_cflags=[
+        "-O2",
+        "--threads=2",
+        "-gencode=arch=compute_90a,code=sm_90a",
+        "-gencode=arch=compute_80,code=sm_80",
+        "-gencode=arch=compute_80,code=compute_80",
+    ],
 ).layer_norm
 
 
