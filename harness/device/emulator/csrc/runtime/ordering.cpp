@@ -35,9 +35,14 @@ struct Acquire {
     bool in_block;       // sees its own block only
 };
 
+struct Acquires {   // of a block, in order of time
+    std::vector<Acquire> all;
+    std::unordered_map<uint16_t, std::vector<uint32_t>> of_warp;   // which of them
+};
+
 constexpr size_t kTooMany = 1 << 20;
 std::unordered_map<uintptr_t, Word> words;
-std::unordered_map<uint32_t, std::vector<Acquire>> acquires_of_block;
+std::unordered_map<uint32_t, Acquires> acquires_of_block;
 std::unordered_map<uint32_t, std::unordered_map<uint16_t, Fence>> fences_of_block;   // the last of each thread
 std::unordered_map<uint64_t, Release> known;   // reader and writer block: a release that orders them
 uint32_t ticks = 1;
@@ -73,35 +78,91 @@ bool covers(const Release& release, const Touch& touch, bool with_fence) {
     return !with_fence || fenced(release, touch);
 }
 
+struct Scanned {
+    uint32_t limit, epoch, warp_epoch;
+};
+struct Walked {
+    uint32_t block, releases;
+    bool in_block;
+};
+
 // Searches what `at` has acquired, and what the releasing blocks had acquired before.
 struct Wanted {
     const Touch& touch;
     bool with_fence;
     bool nearby;   // only by way of the touch's block
-    std::unordered_set<const void*> seen;
     Release found;
+    std::unordered_set<const void*> seen;
+    // What needs no second look. A kernel whose threads wait for each other at every step has thousands of both.
+    std::unordered_map<uint64_t, Scanned> scanned;   // by block and thread
+    std::unordered_map<const Word*, std::vector<Walked>> walked;
+
+    Wanted(const Touch& touch, bool with_fence, bool nearby) : touch(touch), with_fence(with_fence), nearby(nearby) {}
+
+    // Whether all that `at` could see of its block's first acquires has been followed, or is being followed. A later
+    // moment of the same thread sees all that an earlier one sees.
+    bool has_scanned(const Moment& at, uint32_t limit) {
+        Scanned& last = scanned[uint64_t(at.block) << 16 | at.thread];
+        if (limit <= last.limit && at.epoch <= last.epoch && at.warp_epoch <= last.warp_epoch) return true;
+        if (limit >= last.limit && at.epoch >= last.epoch && at.warp_epoch >= last.warp_epoch) {
+            last = {limit, at.epoch, at.warp_epoch};
+        }
+        return false;
+    }
+
+    // How many of a word's first releases have been followed for this block; from now on, `releases` of them.
+    uint32_t walked_before(const Acquire& acquire, uint32_t block) {
+        for (Walked& one : walked[acquire.word]) {
+            if (one.block != block || one.in_block != acquire.in_block) continue;
+            const uint32_t before = one.releases;
+            one.releases = std::max(before, acquire.releases);
+            return before;
+        }
+        walked[acquire.word].push_back({block, acquire.releases, acquire.in_block});
+        return 0;
+    }
 };
 // What came before the touch does not order it, and neither does what that had acquired. Ticks grow along a block's
 // acquires and a word's releases, so both are followed from their ends, as far as the touch.
+bool search(const Moment& at, uint32_t limit, Wanted& wanted);
+
+bool search_by(const Acquire& acquire, const Moment& at, Wanted& wanted) {
+    const uint32_t walked = wanted.walked_before(acquire, at.block);
+    for (uint32_t k = acquire.releases; k-- > walked;) {
+        const Release& release = acquire.word->releases[k];
+        if (release.tick <= wanted.touch.tick) break;
+        if ((release.in_block || acquire.in_block) && release.at.block != at.block) continue;
+        if (wanted.nearby && release.at.block != wanted.touch.block) continue;
+        if (!wanted.seen.insert(&release).second) continue;
+        if (covers(release, wanted.touch, wanted.with_fence)) {
+            wanted.found = release;
+            return true;
+        }
+        if (release.acquires && search(release.at, release.acquires, wanted)) return true;
+    }
+    return false;
+}
+
+// Of the block's first `limit` acquires: those of the same warp, and those before the last barrier.
 bool search(const Moment& at, uint32_t limit, Wanted& wanted) {
     const auto own = acquires_of_block.find(at.block);
-    if (own == acquires_of_block.end()) return false;
-    for (size_t i = std::min<size_t>(limit, own->second.size()); i-- > 0;) {
-        const Acquire acquire = own->second[i];
-        if (acquire.tick <= wanted.touch.tick) break;
-        if (!before(acquire.at, at)) continue;
-        for (uint32_t k = acquire.releases; k-- > 0;) {
-            const Release& release = acquire.word->releases[k];
-            if (release.tick <= wanted.touch.tick) break;
-            if ((release.in_block || acquire.in_block) && release.at.block != at.block) continue;
-            if (wanted.nearby && release.at.block != wanted.touch.block) continue;
-            if (!wanted.seen.insert(&release).second) continue;
-            if (covers(release, wanted.touch, wanted.with_fence)) {
-                wanted.found = release;
-                return true;
-            }
-            if (release.acquires && search(release.at, release.acquires, wanted)) return true;
+    if (own == acquires_of_block.end() || wanted.has_scanned(at, limit)) return false;
+    const auto& all = own->second.all;
+    const uint16_t warp = at.thread / 32;
+    if (const auto mine = own->second.of_warp.find(warp); mine != own->second.of_warp.end()) {
+        const auto& which = mine->second;
+        for (auto i = std::lower_bound(which.begin(), which.end(), limit); i != which.begin();) {
+            const Acquire& acquire = all[*--i];
+            if (acquire.tick <= wanted.touch.tick) break;
+            if (before(acquire.at, at) && search_by(acquire, at, wanted)) return true;
         }
+    }
+    const auto earlier = [&](const Acquire& acquire) { return acquire.at.epoch < at.epoch; };
+    for (auto i = std::partition_point(all.begin(), all.begin() + std::min<size_t>(limit, all.size()), earlier);
+         i != all.begin();) {
+        const Acquire& acquire = *--i;
+        if (acquire.tick <= wanted.touch.tick) break;
+        if (acquire.at.thread / 32 != warp && search_by(acquire, at, wanted)) return true;
     }
     return false;
 }
@@ -144,7 +205,7 @@ void release(uintptr_t address, bool in_block) {
     if (gave_up) return;
     auto& releases = words[address & ~uintptr_t(3)].releases;
     const Moment at = now();
-    const uint32_t acquired = uint32_t(acquires_of_block[at.block].size());
+    const uint32_t acquired = uint32_t(acquires_of_block[at.block].all.size());
     const uint32_t fence = last_fence(at);
     if (!releases.empty() && same_place(releases.back().at, at)) {
         releases.back().tick = ++ticks;
@@ -160,7 +221,7 @@ void release(uintptr_t address, bool in_block) {
 void acquire(uintptr_t address, bool in_block) {
     const auto word = words.find(address & ~uintptr_t(3));
     if (gave_up || word == words.end()) return;
-    auto& acquires = acquires_of_block[current_block()->serial];
+    auto& [acquires, of_warp] = acquires_of_block[current_block()->serial];
     const Moment at = now();
     const uint32_t count = uint32_t(word->second.releases.size());
     if (!acquires.empty() && acquires.back().word == &word->second && same_place(acquires.back().at, at)) {
@@ -169,6 +230,7 @@ void acquire(uintptr_t address, bool in_block) {
         acquires.back().in_block &= in_block;
         return;
     }
+    of_warp[at.thread / 32].push_back(uint32_t(acquires.size()));
     acquires.push_back(Acquire{at, &word->second, ticks, count, in_block});
     gave_up = acquires.size() > kTooMany;
 }
@@ -192,18 +254,18 @@ Path ordered_by_release(const Touch& touch, bool was_write) {
         return Path::Complete;
     }
     const auto own = acquires_of_block.find(at.block);
-    const uint32_t limit = own == acquires_of_block.end() ? 0 : uint32_t(own->second.size());
+    const uint32_t limit = own == acquires_of_block.end() ? 0 : uint32_t(own->second.all.size());
     // Most of what is ordered within a block is so without the others, each of which may have a long history.
     if (touch.block == at.block) {
-        Wanted nearby{touch, with_fence, true, {}, {}};
+        Wanted nearby(touch, with_fence, true);
         if (search(at, limit, nearby)) return Path::Complete;
     }
-    Wanted wanted{touch, with_fence, false, {}, {}};
+    Wanted wanted(touch, with_fence, false);
     if (search(at, limit, wanted)) {
         known[key] = wanted.found;
         return Path::Complete;
     }
-    Wanted without_fence{touch, false, false, {}, {}};
+    Wanted without_fence(touch, false, false);
     return with_fence && search(at, limit, without_fence) ? Path::Unfenced : Path::None;
 }
 
