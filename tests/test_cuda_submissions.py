@@ -11,6 +11,7 @@ FORM = ROOT / "tests" / "hostile" / "form"
 PROBLEM = Path(__file__).parent / "fixtures" / "problems" / "small_layernorm.py"
 RING = ROOT / "submissions" / "layernorm" / "speed_of_light.py"
 RING_WITH_STATISTICS = ROOT / "submissions" / "layernorm_forward" / "speed_of_light.py"
+RING_OF_OPTIONS = ROOT / "submissions" / "layernorm_options" / "read_once.py"
 SIGNATURES = (
     "Pack4* y, Mail* mail, int rows, int blocks,\n          float eps)",
     "Pack4* y, float* mean_of, float* inv_std_of,\n          Mail* mail, int rows, int blocks, float eps)",
@@ -20,6 +21,24 @@ WRITTEN_DOWN = " if (block == 0 && threadIdx.x == 0) write_down(statistics, mean
 SLICES = {
     RING: PROBLEM.with_name("rows_of_slices.py"),
     RING_WITH_STATISTICS: PROBLEM.with_name("statistics_of_slices.py"),
+    RING_OF_OPTIONS: PROBLEM.with_name("options_of_slices.py"),
+}
+# All rows by one team of two blocks, a slice for each: the emulator has room for a team to every row, and then none
+# comes round. And nothing but the ring.
+ONE_TEAM = ("resident = ring_blocks", "resident = 2 + 0 * ring_blocks")
+IF_IT_CAN = ("if (ring(call)) return;", 'TORCH_CHECK(ring(call), "not by the ring"); return;')
+NO_CLUSTERS = (
+    ("kFewPacks = 128 * 1024;", "kFewPacks = 0;"),
+    ("kClusterPacks = 16 * 1024;", "kClusterPacks = 0;"),
+)
+OR_SPLIT = (
+    "if (!ring<T, kSize>(call)) split<T, kSize>(call);",
+    'const bool by_ring = ring<T, kSize>(call); TORCH_CHECK(by_ring, "not by the ring");',
+)
+BY_ITS_RING = {
+    RING: (ONE_TEAM, IF_IT_CAN, *NO_CLUSTERS),
+    RING_WITH_STATISTICS: (ONE_TEAM, IF_IT_CAN),
+    RING_OF_OPTIONS: (ONE_TEAM, OR_SPLIT),
 }
 SUBMISSIONS = sorted((ROOT / "submissions").rglob("*.py"))
 SHIPPED = [path for path in SUBMISSIONS if has_cuda(path)]
@@ -78,9 +97,15 @@ def test_a_shipped_submission_is_accepted_on_every_case_with_all_detectors_silen
 
 
 @pytest.mark.parametrize("path", SLICES, ids=lambda p: p.parent.name)
-def test_a_ring_is_accepted_when_it_has_come_round(path):
-    """On rows of several slices, with all detectors: a row of one sends no mail, and the first rows find free slots."""
-    run = run_eval(path, "--problem", SLICES[path], *ALL_DETECTORS)
+def test_a_ring_is_accepted_when_it_has_come_round(path, tmp_path):
+    """With all detectors, on three rows of two slices: the third finds the slots and the boxes that the first had."""
+    text = path.read_text()
+    for found, instead in BY_ITS_RING[path]:
+        assert text.count(found) == 1, found
+        text = text.replace(found, instead)
+    submission = tmp_path / path.name
+    submission.write_text(text)
+    run = run_eval(submission, "--problem", SLICES[path], *ALL_DETECTORS, "--timeout", "400")
     assert run.code == 0, run.results
 
 

@@ -1,17 +1,21 @@
-"""LayerNorm with all of its options, each element read once where a row fits the registers of one block, or of all.
+"""LayerNorm with all of its options, each element read once where a row fits a block, or the ring of all blocks.
 
-The idea: a row of up to 64 KB lives in the registers of a warp or a block, loaded 16 bytes at a time by as
-many small blocks as the multiprocessors hold, so that some load while others reduce. All loads of a thread are
-on their way before the first is used. A longer row lives in the registers of many blocks, which are all on the
-GPU at once and send each other the moments of their parts through memory. A row too long for that is read twice:
-one kernel takes the moments of chunks, the next merges those of its row and writes a chunk, from the last to the
-first, because the end of x is what L2 still holds. Widths and addresses that 16-byte packs do not fit go element
-by element through the same code.
+A row of up to 64 KB lives in the registers of a warp or a block, loaded 16 bytes at a time by as many small blocks as
+the multiprocessors hold, so that some load while others reduce. All loads of a thread are on their way before the first
+is used.
+
+Longer rows that are a multiple of 128 KB, a slice, go through the ring of layernorm/speed_of_light.py on sm_90a, here
+for 16 bits, too, and without weight or bias (docs/notes/speed-of-light.md): a team of blocks has a row, a slice for
+each block. A multiprocessor has one block, and nine of ten must have one.
+
+All other long rows are read twice: one kernel takes the moments of chunks, the next merges those of its row and writes
+a chunk, from the last to the first, because the end of x is what L2 still holds. Widths and addresses that 16-byte
+packs do not fit go element by element through the same code.
 
 Numerics: the mean of what is held, then deviations from it, their squares, and their own mean: what rounding took from
 the first. Parts of a row are merged in float64, with the term between their means.
 
-Bytes moved: x and y once; x twice for rows that all blocks together cannot hold.
+Bytes moved: x and y once; x twice for long rows that the ring does not take.
 """
 
 import torch
@@ -167,30 +171,6 @@ __device__ Two deviations_of(const Pack<T, kSize>& x, float mean) {
     return sums;
 }
 
-// A pack of a parameter, or where there is none what changes nothing.
-template <typename T, int kSize>
-__device__ Pack<T, kSize> pack_or(const Pack<T, kSize>* parameter, int64_t i, float otherwise) {
-    Pack<T, kSize> pack;
-#pragma unroll
-    for (int j = 0; j < kSize; j++) pack.at[j] = static_cast<T>(otherwise);
-    keep_packed(pack);
-    if (parameter) pack = parameter[i];
-    keep_packed(pack);
-    return pack;
-}
-
-template <typename T, int kSize>
-__device__ Pack<T, kSize> normalised(const Pack<T, kSize>& x, const Pack<T, kSize>& weight,
-                                     const Pack<T, kSize>& bias, const Statistics& row) {
-    Pack<T, kSize> y;
-#pragma unroll
-    for (int j = 0; j < kSize; j++) {
-        const float value = ((static_cast<float>(x.at[j]) - row.mean) - row.low) * row.inv_std;
-        y.at[j] = static_cast<T>(fmaf(value, static_cast<float>(weight.at[j]), static_cast<float>(bias.at[j])));
-    }
-    return y;
-}
-
 // What a thread holds of a row: kLoads packs, kThreads apart, as far as the row (or chunk) reaches. A place behind
 // its end is loaded from its last pack: a load under a condition would let the compiler use the others first.
 template <typename T, int kSize, int kThreads, int kLoads>
@@ -215,7 +195,8 @@ struct Held {
         float sum = 0.0f;
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
-            sum += has(k) ? sum_of(kept[k]) : 0.0f;
+            const float more = sum_of(kept[k]);
+            sum += has(k) ? more : 0.0f;
         }
         return sum;
     }
@@ -226,7 +207,8 @@ struct Held {
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
             keep_packed(kept[k]);
-            if (has(k)) sums = sums + deviations_of(kept[k], mean);
+            const Two more = deviations_of(kept[k], mean);
+            if (has(k)) sums = sums + more;
         }
         return sums;
     }
@@ -247,8 +229,24 @@ struct Held {
             keep_packed(kept[k]);
             if (!has(k)) continue;
             const int i = threadIdx.x + k * kThreads;
-            const P scale = pack_or(weight, i, 1.0f), shift = pack_or(bias, i, 0.0f);
-            const P result = normalised(kept[k], scale, shift, row);
+            float value[kSize];
+#pragma unroll
+            for (int j = 0; j < kSize; j++) {
+                value[j] = ((static_cast<float>(kept[k].at[j]) - row.mean) - row.low) * row.inv_std;
+            }
+            if (weight) {
+                const P scale = weight[i];
+#pragma unroll
+                for (int j = 0; j < kSize; j++) value[j] *= static_cast<float>(scale.at[j]);
+            }
+            if (bias) {
+                const P shift = bias[i];
+#pragma unroll
+                for (int j = 0; j < kSize; j++) value[j] += static_cast<float>(shift.at[j]);
+            }
+            P result;
+#pragma unroll
+            for (int j = 0; j < kSize; j++) result.at[j] = static_cast<T>(value[j]);
             if (in_passing) {
                 store_once(out + i, result);
             } else {
@@ -317,10 +315,11 @@ whole_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, 
 constexpr int kPartThreads = 512, kPartLoads = 8, kPartBlocks = 2;  // of a multiprocessor
 constexpr int64_t kChunk = kPartThreads * kPartLoads;               // packs
 
-// The moments of `parts` parts, of which the c-th has `count_of(c)` values and `moments_of(c)`, by a warp, for all of its
-// lanes. In float64 sums of distances from any part's mean, `reference`, and of their squares are enough.
+// The moments of `parts` parts, of which the c-th has `count_of(c)` values and `moments_of(c)`, by a warp, for all of
+// its lanes. In float64 sums of distances from any part's mean, `reference`, and of their squares are enough.
 template <typename CountOf, typename MomentsOf>
-__device__ Moments whole_of(const Moments& reference, int parts, double one_of_all, CountOf count_of, MomentsOf moments_of) {
+__device__ Moments whole_of(const Moments& reference, int parts, double one_of_all, CountOf count_of,
+                            MomentsOf moments_of) {
     const double origin = double(reference.mean) + reference.low;
     double distances = 0.0, squares = 0.0;
     for (int c = threadIdx.x % kWarp; c < parts; c += kWarp) {
@@ -459,8 +458,9 @@ __device__ __forceinline__ void leave_registers() {
 // ------------------------------------------------------------------------------------------------------
 // ring_rows: each row spread over a team of blocks, one for each multiprocessor. It is the ring of
 // layernorm/speed_of_light.py: each warp has one task. A chunk of 8 KB arrives in a slot of a ring in shared memory, is
-// summed, waits for the row's statistics, gives its place to y, is sent, and leaves the slot to the chunk that is kSlots
-// further on. Writers that wait for them hold the row's first chunks in registers, whose slots are free the sooner.
+// summed, waits for the row's statistics, gives its place to y, is sent, and leaves the slot to the chunk that is
+// kSlots further on. Writers that wait for statistics hold the row's first chunks in registers, whose slots are free
+// the sooner.
 
 // Warps by task. setmaxnreg is for four warps at a time: 8 * 224 + 8 * 32 registers of 32 lanes each are all 65,536.
 constexpr int kWriters = 8, kSummers = 4, kMovers = 4;
@@ -496,6 +496,30 @@ struct Place {
         }
     }
 };
+
+// A pack of a parameter, or where there is none what changes nothing.
+template <typename T, int kSize>
+__device__ Pack<T, kSize> pack_or(const Pack<T, kSize>* parameter, int64_t i, float otherwise) {
+    Pack<T, kSize> pack;
+#pragma unroll
+    for (int j = 0; j < kSize; j++) pack.at[j] = static_cast<T>(otherwise);
+    keep_packed(pack);
+    if (parameter) pack = parameter[i];
+    keep_packed(pack);
+    return pack;
+}
+
+template <typename T, int kSize>
+__device__ Pack<T, kSize> normalised(const Pack<T, kSize>& x, const Pack<T, kSize>& weight,
+                                     const Pack<T, kSize>& bias, const Statistics& row) {
+    Pack<T, kSize> y;
+#pragma unroll
+    for (int j = 0; j < kSize; j++) {
+        const float value = ((static_cast<float>(x.at[j]) - row.mean) - row.low) * row.inv_std;
+        y.at[j] = static_cast<T>(fmaf(value, static_cast<float>(weight.at[j]), static_cast<float>(bias.at[j])));
+    }
+    return y;
+}
 
 // Mail: a block's moments for the other blocks of a row. Memory is all ones before.
 
@@ -590,7 +614,7 @@ ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, k
                 }
                 leave();
             }
-            // Once the row's sum is known, all of it has arrived, so no other chunk is waited for.
+            // Once the row's statistics are known, all of it has arrived, so no other chunk is waited for.
             wait(&known[turn % 2], turn / 2 % 2);
             const Statistics row = of_row[turn % 2];
             P* const out = y + place_of(turn * kRingChunks) + mine;
@@ -622,8 +646,9 @@ ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, k
         Place place;
 #pragma unroll 1
         for (int turn = 0; turn < turns; turn++) {
-            // A lane's values are summed around the mean of those of its first chunk. That is as good as their own: it costs
-            // four bits of the squares at most (Cauchy, of kRingChunks chunks), and next to none where they are alike.
+            // A lane's values are summed around the mean of those of its first chunk. That is as good as their own: it
+            // costs four bits of the squares at most (Cauchy, of kRingChunks chunks), and next to none where they are
+            // alike.
             float origin;
             Two sums = {0.0f, 0.0f};
 #pragma unroll 1
@@ -671,7 +696,8 @@ ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, k
                     earlier.advance();
                 }
                 wait(&left[place.slot], place.parity ^ 1);
-                bulk_load(ring + place.slot * kRingChunk, x + place_of(number), kChunkBytes, &arrived[place.slot], once);
+                bulk_load(ring + place.slot * kRingChunk, x + place_of(number), kChunkBytes, &arrived[place.slot],
+                          once);
                 const int later = number + kChunksAhead;
                 if (later < chunks) bulk_prefetch(x + place_of(later), kChunkBytes, once);
                 place.advance();
@@ -703,22 +729,23 @@ ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, k
             wait_for_stores(0);
         } else if (warp == kPostman) {
 #pragma unroll 1
-for (int turn = 0; turn < turns; turn++) {
-    const int which = turn % 2;
-    wait(&summed[which], turn / 2 % 2);
-    Word* const box = mail + 2 * row_of(turn) * blocks;
-    const Moments own = whole_of(of_summers[which][0], kSummers, 1.0 / kSliceCount, [&](int) { return kSliceCount / kSummers; },
-                                 [&](int c) { return of_summers[which][c]; });
-    if (lane == 0) send(box + 2 * block, own);
-    const Moments all = whole_of(own, blocks, one_of_width, [&](int) { return kSliceCount; }, [&](int c) -> Moments {
-        const Two means = wait_for(box + 2 * c);
-        return {means.first, means.second, wait_for(box + 2 * c + 1).first};
-    });
-    if (lane == 0) {
-        of_row[which] = statistics_of(all, one_of_width, eps);
-        arrive(&known[which]);
-    }
-}
+            for (int turn = 0; turn < turns; turn++) {
+                const int which = turn % 2;
+                wait(&summed[which], turn / 2 % 2);
+                Word* const box = mail + 2 * row_of(turn) * blocks;
+                const Moments own = whole_of(
+                    of_summers[which][0], kSummers, 1.0 / kSliceCount, [&](int) { return kSliceCount / kSummers; },
+                    [&](int c) { return of_summers[which][c]; });
+                if (lane == 0) send(box + 2 * block, own);
+                const Moments all = whole_of(own, blocks, one_of_width, [&](int) { return kSliceCount; }, [&](int c) {
+                    const Two means = wait_for(box + 2 * c);
+                    return Moments{means.first, means.second, wait_for(box + 2 * c + 1).first};
+                });
+                if (lane == 0) {
+                    of_row[which] = statistics_of(all, one_of_width, eps);
+                    arrive(&known[which]);
+                }
+            }
         }
     }
 #endif
