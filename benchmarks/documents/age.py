@@ -40,6 +40,16 @@ LAST_BLOCKS = Change(
     "`layernorm/speed_of_light` let the next kernel begin from its last blocks alone",
     _LAYERNORM,
 )
+RING_OF_OPTIONS = Change(
+    "2026-11-29T05:00:00+00:00",
+    "long rows of `layernorm_options/read_once` went through a ring",
+    ("layernorm_options",),
+)
+SHORT_ROWS = Change(
+    "2026-11-29T06:10:00+00:00",
+    "rows of `layernorm_options/read_once` that fit a block took weight and bias under a condition again",
+    ("layernorm_options",),
+)
 AUTOGRAD = Change("2026-11-27T03:21:45+00:00", "fast training submissions reached autograd from C++", _TRAINING)
 PARTIALS = Change(
     "2026-11-27T05:22:00+00:00",
@@ -65,7 +75,7 @@ TIMING = (
     LAST_BLOCKS,
 )
 # What moves the times of a problem's submissions.
-OF_PROBLEMS = (*TIMING, AUTOGRAD, PARTIALS)
+OF_PROBLEMS = (*TIMING, AUTOGRAD, PARTIALS, RING_OF_OPTIONS, SHORT_ROWS)
 # What moves counts and what a sanitizer sees.
 KERNELS = (
     Change(
@@ -77,6 +87,8 @@ KERNELS = (
     HELD,
     LAST_BLOCKS,
     AUTOGRAD,
+    RING_OF_OPTIONS,
+    SHORT_ROWS,
 )
 # What moves verdicts.
 VERDICTS = (
