@@ -5,41 +5,10 @@ from pathlib import Path
 import pytest
 
 from harness.submission import read_submission
-from tests.helpers import ALL_DETECTORS, ROOT, has_cuda, judged_with_all_detectors, run_eval
+from tests.helpers import ROOT, has_cuda, judged_with_all_detectors, run_eval
 
 FORM = ROOT / "tests" / "hostile" / "form"
 PROBLEM = Path(__file__).parent / "fixtures" / "problems" / "small_layernorm.py"
-RING = ROOT / "submissions" / "layernorm" / "speed_of_light.py"
-RING_WITH_STATISTICS = ROOT / "submissions" / "layernorm_forward" / "speed_of_light.py"
-RING_OF_OPTIONS = ROOT / "submissions" / "layernorm_options" / "read_once.py"
-SIGNATURES = (
-    "Pack4* y, Mail* mail, int rows, int blocks,\n          float eps)",
-    "Pack4* y, float* mean_of, float* inv_std_of,\n          Mail* mail, int rows, int blocks, float eps)",
-)
-KNOWN = "const Statistics statistics = {row.mean, row.correction, rstd};"
-WRITTEN_DOWN = " if (block == 0 && threadIdx.x == 0) write_down(statistics, mean_of, inv_std_of, row_of(turn));"
-SLICES = {
-    RING: PROBLEM.with_name("rows_of_slices.py"),
-    RING_WITH_STATISTICS: PROBLEM.with_name("statistics_of_slices.py"),
-    RING_OF_OPTIONS: PROBLEM.with_name("options_of_slices.py"),
-}
-# All rows by one team of two blocks, a slice for each: the emulator has room for a team to every row, and then none
-# comes round. And nothing but the ring.
-ONE_TEAM = ("resident = ring_blocks", "resident = 2 + 0 * ring_blocks")
-IF_IT_CAN = ("if (ring(call)) return;", 'TORCH_CHECK(ring(call), "not by the ring"); return;')
-NO_CLUSTERS = (
-    ("kFewPacks = 128 * 1024;", "kFewPacks = 0;"),
-    ("kClusterPacks = 16 * 1024;", "kClusterPacks = 0;"),
-)
-OR_SPLIT = (
-    "if (!ring<T, kSize>(call)) split<T, kSize>(call);",
-    'const bool by_ring = ring<T, kSize>(call); TORCH_CHECK(by_ring, "not by the ring");',
-)
-BY_ITS_RING = {
-    RING: (ONE_TEAM, IF_IT_CAN, *NO_CLUSTERS),
-    RING_WITH_STATISTICS: (ONE_TEAM, IF_IT_CAN),
-    RING_OF_OPTIONS: (ONE_TEAM, OR_SPLIT),
-}
 SUBMISSIONS = sorted((ROOT / "submissions").rglob("*.py"))
 SHIPPED = [path for path in SUBMISSIONS if has_cuda(path)]
 GPU_ONLY = [path for path in SUBMISSIONS if read_submission(path).gpu_language]
@@ -94,33 +63,6 @@ def test_a_shipped_submission_is_accepted_on_every_case_with_all_detectors_silen
         assert [c["name"] for c in evaluation["cases"] if c["status"] != "passed"] == []
         assert len(evaluation["cases"]) >= 15
         assert any(c["counts"] for c in evaluation["cases"])
-
-
-@pytest.mark.parametrize("path", SLICES, ids=lambda p: p.parent.name)
-def test_a_ring_is_accepted_when_it_has_come_round(path, tmp_path):
-    """With all detectors, on three rows of two slices: the third finds the slots and the boxes that the first had."""
-    text = path.read_text()
-    for found, instead in BY_ITS_RING[path]:
-        assert text.count(found) == 1, found
-        text = text.replace(found, instead)
-    submission = tmp_path / path.name
-    submission.write_text(text)
-    run = run_eval(submission, "--problem", SLICES[path], *ALL_DETECTORS, "--timeout", "400")
-    assert run.code == 0, run.results
-
-
-def ring_of(path):
-    """The lines of `path` from the words for barriers to the end of the kernel."""
-    text = path.read_text()
-    end = text.index("\n}\n", text.index("ring_rows(const"))
-    return text[text.index("__device__ __forceinline__ unsigned shared_address") : end]
-
-
-def test_the_ring_that_gives_statistics_is_the_other_one_but_for_them():
-    """A submission is one file, so it stands in both: what is mended in one is mended in the other."""
-    expected = ring_of(RING).replace(*SIGNATURES).replace(KNOWN, KNOWN + WRITTEN_DOWN)
-    assert len(expected.splitlines()) > 400
-    assert ring_of(RING_WITH_STATISTICS).split() == expected.split()
 
 
 def test_a_shipped_submission_without_cuda_is_accepted_on_the_cpu():

@@ -6,7 +6,7 @@ is used.
 
 Longer rows that are a multiple of 128 KB, a slice, go through the ring of layernorm/speed_of_light.py on sm_90a, here
 for 16 bits, too, and without weight or bias (docs/notes/speed-of-light.md): a team of blocks has a row, a slice for
-each block. A multiprocessor has one block, and nine of ten must have one.
+each block. They go there only if the teams' blocks, one on a multiprocessor, fill nine tenths of the GPU.
 
 All other long rows are read twice: one kernel takes the moments of chunks, the next merges those of its row and writes
 a chunk, from the last to the first, because the end of x is what L2 still holds. Widths and addresses that 16-byte
@@ -61,6 +61,7 @@ CUDA = r"""
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <algorithm>
+#include <atomic>
 #include <climits>
 
 constexpr int kWarp = 32;
@@ -268,13 +269,25 @@ __device__ __forceinline__ void wait_for_turn() {
 #endif
 }
 
+// Whether the current device runs these kernels as they are for Hopper. A later GPU compiles what is for sm_80, in
+// which wait_for_turn is empty: there nothing may begin early. Asked once for a device, since each call wants to know.
+bool is_hoppers(const void* kernel) {
+    static std::atomic<char> known[64] = {};  // of devices that were asked for: 'y' or 'n'
+    int device = 0;
+    C10_CUDA_CHECK(cudaGetDevice(&device));
+    std::atomic<char>& answer = known[device % 64];
+    if (!answer) {
+        cudaFuncAttributes compiled = {};
+        C10_CUDA_CHECK(cudaFuncGetAttributes(&compiled, kernel));
+        answer = compiled.ptxVersion >= 90 ? 'y' : 'n';
+    }
+    return answer == 'y';
+}
+
 // For kernels that begin with wait_for_turn.
 template <typename... Parameters, typename... Arguments>
 void launch_early(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cudaStream_t stream,
                   Arguments... arguments) {
-    int device = 0, major = 0;
-    C10_CUDA_CHECK(cudaGetDevice(&device));
-    C10_CUDA_CHECK(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
     cudaLaunchAttribute early = {};
     early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     early.val.programmaticStreamSerializationAllowed = 1;
@@ -283,7 +296,7 @@ void launch_early(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cuda
     config.blockDim = threads;
     config.stream = stream;
     config.attrs = &early;
-    config.numAttrs = major >= 9 ? 1 : 0;
+    config.numAttrs = is_hoppers(reinterpret_cast<const void*>(kernel)) ? 1 : 0;
     C10_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, arguments...));
 }
 
@@ -462,7 +475,8 @@ __device__ __forceinline__ void leave_registers() {
 // kSlots further on. Writers that wait for statistics hold the row's first chunks in registers, whose slots are free
 // the sooner.
 
-// Warps by task. setmaxnreg is for four warps at a time: 8 * 224 + 8 * 32 registers of 32 lanes each are all 65,536.
+// Warps by task, and one that has none, because setmaxnreg is for four at a time. 8 * 224 + 8 * 32 registers of 32
+// lanes each are all 65,536.
 constexpr int kWriters = 8, kSummers = 4, kMovers = 4;
 constexpr int kLoader = kWriters + kSummers, kStorer = kLoader + 1, kPostman = kStorer + 1;
 constexpr int kRingThreads = (kWriters + kSummers + kMovers) * kWarp;
@@ -482,6 +496,7 @@ constexpr int kLoadsUnderWay = 3, kStoresUnderWay = 2, kChunksAhead = 3;  // sho
 
 // All of a row arrives before any of it is written. What is kept for a row is kept for two; the third is summed when
 // writers have read what is kept of the first.
+static_assert(kStoresUnderWay <= 2, "wait_for_stores knows no more");
 static_assert(kLoadsUnderWay < kSlots && kSlots >= kRingChunks && kSlots < 2 * kRingChunks && kTaken <= kRingChunks);
 
 // Where a chunk is in the ring, and whether the ring has gone round an even number of times.
@@ -503,7 +518,7 @@ __device__ Pack<T, kSize> pack_or(const Pack<T, kSize>* parameter, int64_t i, fl
     Pack<T, kSize> pack;
 #pragma unroll
     for (int j = 0; j < kSize; j++) pack.at[j] = static_cast<T>(otherwise);
-    keep_packed(pack);
+    keep_packed(pack);  // before and after: the two kinds meet in four registers, not in one for each element
     if (parameter) pack = parameter[i];
     keep_packed(pack);
     return pack;
@@ -524,7 +539,8 @@ __device__ Pack<T, kSize> normalised(const Pack<T, kSize>& x, const Pack<T, kSiz
 // Mail: a block's moments for the other blocks of a row. Memory is all ones before.
 
 using Word = unsigned long long;
-constexpr Word kNoMail = ~0ull;  // of NaNs, which are sent as others
+constexpr Word kNoMail = ~0ull;  // two NaNs with all bits set, which word_of never makes
+constexpr int kNapNs = 32;       // between two looks at the mail
 
 __device__ Word word_of(float a, float b) {
     a = a == a ? a : __int_as_float(0x7fc00000);
@@ -538,11 +554,11 @@ __device__ void send(Word* mail, const Moments& m) {
     words[1] = word_of(m.squares, 0.0f);
 }
 
-__device__ Two wait_for(const Word* mail) {
+__device__ Two read_mail(const Word* mail) {
     const volatile Word* word = mail;
     Word bits = *word;
     while (bits == kNoMail) {
-        __nanosleep(32);
+        __nanosleep(kNapNs);
         bits = *word;
     }
     return {__uint_as_float(static_cast<unsigned>(bits)), __uint_as_float(static_cast<unsigned>(bits >> 32))};
@@ -550,9 +566,8 @@ __device__ Two wait_for(const Word* mail) {
 
 template <typename T, int kSize>
 __global__ void __launch_bounds__(kRingThreads, 1)
-ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, kSize>* bias,
-          Pack<T, kSize>* y, Word* mail, int rows,
-          int blocks, double one_of_width, float eps) {
+ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, kSize>* bias, Pack<T, kSize>* y,
+          Word* mail, int rows, int blocks, double one_of_width, float eps) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // bulk copies; nothing launches this elsewhere
     using P = Pack<T, kSize>;
     extern __shared__ __align__(128) unsigned char ring_memory[];  // other multiples of 16 work, and are slower
@@ -685,10 +700,9 @@ ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, k
     } else {
         leave_registers<kMoverRegisters>();
         const int chunks = turns * kRingChunks;
-        const uint64_t once = evicted_first();
-        Place place;
         if (warp == kLoader && lane == 0) {
-            Place earlier;
+            const uint64_t once = evicted_first();
+            Place place, earlier;
 #pragma unroll 1
             for (int number = 0; number < chunks; number++) {
                 if (number >= kLoadsUnderWay) {
@@ -703,6 +717,8 @@ ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, k
                 place.advance();
             }
         } else if (warp == kStorer && lane == 0) {
+            const uint64_t once = evicted_first();
+            Place place;
             int oldest = 0, under_way = 0;
             const auto leave_oldest = [&]() {
                 wait_for_stores(--under_way);
@@ -738,8 +754,8 @@ ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, k
                     [&](int c) { return of_summers[which][c]; });
                 if (lane == 0) send(box + 2 * block, own);
                 const Moments all = whole_of(own, blocks, one_of_width, [&](int) { return kSliceCount; }, [&](int c) {
-                    const Two means = wait_for(box + 2 * c);
-                    return Moments{means.first, means.second, wait_for(box + 2 * c + 1).first};
+                    const Two means = read_mail(box + 2 * c);
+                    return Moments{means.first, means.second, read_mail(box + 2 * c + 1).first};
                 });
                 if (lane == 0) {
                     of_row[which] = statistics_of(all, one_of_width, eps);
@@ -792,6 +808,7 @@ int64_t ring_blocks(int device) {
     cudaFuncAttributes compiled = {};
     C10_CUDA_CHECK(cudaFuncGetAttributes(&compiled, kernel));
     if (compiled.ptxVersion < 90 || attribute(cudaDevAttrComputeCapabilityMajor) < 9 ||
+        !attribute(cudaDevAttrCooperativeLaunch) ||
         attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) < kRingShared + int(compiled.sharedSizeBytes)) {
         return 0;
     }
