@@ -322,11 +322,12 @@ def slowed_by_5_percent(machines):
     ]  # fmt: skip
 
 
-def test_the_same_code_slowed_by_5_percent_is_slower_around_150_us_or_the_report_says_that_it_would_not_be_seen():
+def test_the_same_code_slowed_by_5_percent_is_slower_around_150_us_or_the_report_doubts_that_it_would_be_seen():
     called = [row for row in slowed_by_5_percent("h200") if not row.part]
     assert len(called) > 50
     assert sum(row.difference is Difference.SLOWER for row in called) >= 0.9 * len(called)
-    assert all(row.smallest_seen > 0.05 for row in called if row.difference is Difference.NONE)
+    # docs/comparing.md says so. What four comparisons of five would show, one may miss.
+    assert all(row.smallest_seen > 0.03 for row in called if row.difference is Difference.NONE)
 
 
 def test_where_two_gpus_were_timed_at_once_fewer_are_seen():
