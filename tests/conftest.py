@@ -14,6 +14,7 @@ from tests import machine
 FIRST = (
     "test_cuda_submissions.py",
     "test_documents_run.py",
+    "test_rings.py",
     "test_hostile.py",
     "test_hostile_opened.py",
     "test_shared_builds.py",
