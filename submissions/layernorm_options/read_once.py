@@ -576,7 +576,7 @@ ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, k
     __shared__ uint64_t arrived[kSlots], written[kSlots], left[kSlots];
     __shared__ uint64_t summed[2], known[2];  // of even and odd rows: summers are done, all mail has come
     __shared__ Moments of_summers[2][kSummers];
-        __shared__ Statistics of_row[2];
+    __shared__ Statistics of_row[2];
     const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
     const int block = blockIdx.x % blocks, team = blockIdx.x / blocks, teams = gridDim.x / blocks;
     const int turns = (rows - team + teams - 1) / teams;  // rows of this team
