@@ -44,6 +44,12 @@ def timed(name, shape, small, **options):
     return case(name, shape, **options) | dict(distribution="rows", timed=True, scaled=scaled, emulated=emulated)
 
 
+def many_long_rows(name, width, **options):
+    """More rows of whole slices of 128 KB than a GPU has blocks for: what kernels spread over them, and take twice."""
+    small = smaller((2, 66_000), **{key: value for key, value in options.items() if key != "distribution"})
+    return case(name, (140, width), **options, scaled=small, emulated=small)
+
+
 CASES = [
     timed("8192x4096 no bias", (8192, 4096), (64, 4096), bias=False),
     timed("8192x4096 no bias bf16", (8192, 4096), (64, 4096), bias=False, dtype="bfloat16"),
@@ -95,6 +101,11 @@ CASES = [
          emulated=smaller((2, 66_000), affine=False)),
     case("long row, block means, weight only", (2, 131_072), bias=False, distribution="blocks",
          emulated=smaller((2, 66_000), bias=False)),
+    many_long_rows("many long rows, NaN and Inf", 32_768, distribution="non_finite"),
+    many_long_rows("many long rows fp16, N(1e4, 1), neither", 65_536, affine=False, dtype="float16",
+                   distribution="large_mean"),
+    many_long_rows("many long rows bf16, outlier first, weight only", 131_072, bias=False, dtype="bfloat16",
+                   distribution="outlier"),
     case("NaN and Inf stay in their row", (8, 512), affine=False, distribution="non_finite"),
     case("bf16, neither", (5, 777), affine=False, dtype="bfloat16", distribution="rows"),
 ]  # fmt: skip

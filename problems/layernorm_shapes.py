@@ -26,7 +26,7 @@ class Model(nn.Module):
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
 # Rows and width; of each of these x alone is larger than the L2 of an H200, or nearly, in at least one dtype.
-LARGE = ((65536, 1024), (16384, 768), (16384, 2048), (8192, 4096), (4096, 8192), (2048, 16384))
+LARGE = ((65536, 1024), (16384, 768), (16384, 2048), (8192, 4096), (4096, 8192), (2048, 16384), (1024, 65536))
 
 SMALL = ((1, 7), (2, 33), (4, 128), (16, 1024), (19, 769), (19, 1023), (3, 4096), (1, 65536), (512, 1024))
 
@@ -40,8 +40,8 @@ def case(name, rows, width, dtype="float32", **options):
 
 
 def large(rows, width, label):
-    """A case that fills a GPU, with a stand-in of 256 K elements for a CPU and one of 32 K for the emulator."""
-    scaled, emulated = ({"init": [(width,)], "shapes": [(size // width, width)]} for size in (1 << 18, 1 << 15))
+    """A case that fills a GPU; a CPU runs 256 K elements in its place, and the emulator 32 K, or a whole row."""
+    scaled, emulated = ({"init": [(width,)], "shapes": [(max(size // width, 1), width)]} for size in (1 << 18, 1 << 15))
     return case(f"{rows}x{width} {label}", rows, width, DTYPES[label], scaled=scaled, emulated=emulated)
 
 

@@ -40,6 +40,11 @@ LAST_BLOCKS = Change(
     "`layernorm/speed_of_light` let the next kernel begin from its last blocks alone",
     _LAYERNORM,
 )
+RING_IN_16_BITS = Change(
+    "2026-11-29T08:50:00+00:00",
+    "long rows of 16 bits in `layernorm/speed_of_light` went through its ring",
+    _LAYERNORM,
+)
 RING_OF_OPTIONS = Change(
     "2026-11-29T05:00:00+00:00",
     "long rows of `layernorm_options/read_once` went through a ring",
@@ -89,6 +94,7 @@ KERNELS = (
     AUTOGRAD,
     RING_OF_OPTIONS,
     SHORT_ROWS,
+    RING_IN_16_BITS,
 )
 # What moves verdicts.
 VERDICTS = (

@@ -9,11 +9,12 @@ Rows of up to 65,536 fp32 elements (262,144 of 16 bits) that fall into equal par
 blocks or fewer, which tell each other the moments of their parts. So are few rows, though a block could hold them: more
 multiprocessors load sooner. It takes sm_90a, as does the ring.
 
-Longer fp32 rows are spread over a team of blocks, one for each multiprocessor, and x is read once. A thread keeps a
-few bulk copies of x on their way into a ring in shared memory, four warps sum what has arrived, two exchange
-statistics with the other blocks, eight write y into the place of x, and a thread sends it by bulk copies. Writers
-hold bias and a quarter of weight in registers, which the other warps leave to them. It needs rows of whole
-slices and sm_90a: `setmaxnreg` is in no other architecture, and without it the writers spill.
+Longer rows are spread over a team of blocks, one for each multiprocessor, and x is read once: all of fp32, and those of
+16 bits whose teams fill the GPU. A thread keeps a few bulk copies of x on their way into a ring in shared memory, four
+warps sum what has arrived, two exchange statistics with the other blocks, eight write y into the place of x, and a
+thread sends it by bulk copies. Writers hold bias and a quarter of weight in registers, which the other warps leave to
+them. It needs rows of whole slices, weights like x, and sm_90a: `setmaxnreg` is in no other architecture, and without
+it the writers spill.
 
 What else is long is split over blocks, and x is read twice. A block computes the output of a chunk of columns
 for all rows, so that weight and bias are read once: for each row they would move more bytes than x itself.
@@ -77,6 +78,7 @@ CUDA = r"""
 #include <algorithm>
 #include <atomic>
 #include <climits>
+#include <type_traits>
 #include <utility>
 
 constexpr int kWarp = 32;
@@ -89,6 +91,7 @@ constexpr int alignment(int bytes) { return bytes >= 16 ? 16 : bytes; }
 
 template <typename T, int kSize>
 struct alignas(alignment(kSize * sizeof(T))) Pack {
+    static constexpr int kValues = kSize;
     T at[kSize];
 };
 
@@ -409,8 +412,6 @@ cluster_rows(const T* x, const W* weight, const W* bias, T* y, int packs, float 
 // ------------------------------------------------------------------------------------------------------
 // Barriers in shared memory, bulk copies and hints: what C++ has no words for.
 
-using Pack4 = Pack<float, 4>;
-
 __device__ __forceinline__ unsigned shared_address(const void* p) {
     return static_cast<unsigned>(__cvta_generic_to_shared(p));
 }
@@ -452,23 +453,27 @@ __device__ __forceinline__ uint64_t evicted_last() {
     return policy;
 }
 
-__device__ __forceinline__ Pack4 load_with(const Pack4* p, uint64_t policy) {
-    Pack4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.f32 {%0,%1,%2,%3}, [%4], %5;"
-                 : "=f"(v.at[0]), "=f"(v.at[1]), "=f"(v.at[2]), "=f"(v.at[3])
-                 : "l"(p), "l"(policy));
-    return v;
+template <typename P>
+__device__ __forceinline__ P load_with(const P* p, uint64_t policy) {
+    static_assert(sizeof(P) == 16, "one load");
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.b32 {%0,%1,%2,%3}, [%4], %5;"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p), "l"(policy));
+    return reinterpret_cast<const P&>(v);
 }
 
-__device__ __forceinline__ void store_with(Pack4* p, const Pack4& v, uint64_t policy) {
-    asm volatile("st.global.L1::no_allocate.L2::cache_hint.v4.f32 [%0], {%1,%2,%3,%4}, %5;"
-                 : : "l"(p), "f"(v.at[0]), "f"(v.at[1]), "f"(v.at[2]), "f"(v.at[3]), "l"(policy) : "memory");
+template <typename P>
+__device__ __forceinline__ void store_with(P* p, const P& pack, uint64_t policy) {
+    static_assert(sizeof(P) == 16, "one store");
+    const uint4& v = reinterpret_cast<const uint4&>(pack);
+    asm volatile("st.global.L1::no_allocate.L2::cache_hint.v4.b32 [%0], {%1,%2,%3,%4}, %5;"
+                 : : "l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "l"(policy) : "memory");
 }
 
 // Between what threads wrote into shared memory and a bulk copy that reads it.
 __device__ __forceinline__ void show_to_copies() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
 
-__device__ __forceinline__ void bulk_load(Pack4* to, const Pack4* from, unsigned bytes, uint64_t* arrived,
+__device__ __forceinline__ void bulk_load(void* to, const void* from, unsigned bytes, uint64_t* arrived,
                                           uint64_t policy) {
     const unsigned barrier = shared_address(arrived);
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" : : "r"(barrier), "r"(bytes) : "memory");
@@ -477,12 +482,12 @@ __device__ __forceinline__ void bulk_load(Pack4* to, const Pack4* from, unsigned
                  : : "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(barrier), "l"(policy) : "memory");
 }
 
-__device__ __forceinline__ void bulk_prefetch(const Pack4* from, unsigned bytes, uint64_t policy) {
+__device__ __forceinline__ void bulk_prefetch(const void* from, unsigned bytes, uint64_t policy) {
     asm volatile("cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;"
                  : : "l"(from), "r"(bytes), "l"(policy) : "memory");
 }
 
-__device__ __forceinline__ void bulk_store(Pack4* to, const Pack4* from, unsigned bytes, uint64_t policy) {
+__device__ __forceinline__ void bulk_store(void* to, const void* from, unsigned bytes, uint64_t policy) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;"
                  : : "l"(to), "r"(shared_address(from)), "r"(bytes), "l"(policy) : "memory");
     asm volatile("cp.async.bulk.commit_group;" : : : "memory");
@@ -564,9 +569,10 @@ constexpr int kLoader = kWriters + kSummers, kStorer = kLoader + 1, kPostmen = k
 constexpr int kRingThreads = (kWriters + kSummers + kMovers) * kWarp;
 constexpr int kWriterRegisters = 224, kSummerRegisters = 32, kMoverRegisters = 32;
 
+constexpr int kPackBytes = 16;
 constexpr int kChunkPacks = 2;  // of a writer's lane
 constexpr int kChunk = kWriters * kWarp * kChunkPacks;
-constexpr unsigned kChunkBytes = kChunk * sizeof(Pack4);
+constexpr unsigned kChunkBytes = kChunk * kPackBytes;
 constexpr int kSummed = kChunk / (kSummers * kWarp);  // packs of a chunk, of a summer's lane
 constexpr int kChunks = 16;                           // of a row, of a block
 constexpr int kSlice = kChunks * kChunk;
@@ -620,12 +626,12 @@ struct Place {
     }
 };
 
+template <typename P>
 __global__ void __launch_bounds__(kRingThreads, 1)
-ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, Mail* mail, int rows, int blocks,
-          float eps) {
+ring_rows(const P* x, const P* weight, const P* bias, P* y, Mail* mail, int rows, int blocks, float eps) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // bulk copies; nothing launches this elsewhere
     extern __shared__ __align__(kBulkAlignment) unsigned char ring_memory[];
-    Pack4* const ring = reinterpret_cast<Pack4*>(ring_memory);
+    P* const ring = reinterpret_cast<P*>(ring_memory);
     // Of a slot: x is there; it is summed, and y is in its place or writers have taken it; nothing is there any more.
     __shared__ uint64_t arrived[kSlots], written[kSlots], left[kSlots];
     __shared__ uint64_t summed[2], known[2];  // of even and odd rows: summers are done, all mail has come
@@ -650,16 +656,16 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, Mail
     const auto place_of = [&](int number) {
         return ((row_of(number / kChunks) * blocks + block) * kChunks + number % kChunks) * kChunk;
     };
-    constexpr float kSliceCount = float(kSlice) * 4;
+    constexpr float kSliceCount = float(kSlice) * P::kValues;
 
     if (warp < kWriters) {
         take_registers<kWriterRegisters>();
         const uint64_t once = evicted_first(), often = evicted_last();
         const int mine = warp * kChunkPacks * kWarp + lane;  // in a chunk
-        const Pack4* const w = weight + int64_t(block) * kSlice + mine;
-        const Pack4* const b = bias + int64_t(block) * kSlice + mine;
+        const P* const w = weight + int64_t(block) * kSlice + mine;
+        const P* const b = bias + int64_t(block) * kSlice + mine;
         const auto column = [](int k) { return k / kChunkPacks * kChunk + k % kChunkPacks * kWarp; };
-        Pack4 shift[kLanePacks], held[kHeldWeights], ahead[kWeightsAhead];
+        P shift[kLanePacks], held[kHeldWeights], ahead[kWeightsAhead];
         for_each_below<kLanePacks>([&](auto pack) {
             constexpr int k = decltype(pack)::value;
             shift[k] = load_with(b + column(k), once);
@@ -677,7 +683,7 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, Mail
         };
 #pragma unroll 1
         for (int turn = 0; turn < turns; turn++) {
-            Pack4 taken[kTaken * kChunkPacks];
+            P taken[kTaken * kChunkPacks];
             for_each_below<kTaken>([&](auto chunk) {
                 wait(&arrived[place.slot], place.parity);
 #pragma unroll
@@ -697,11 +703,11 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, Mail
             const Moments row = whole({sums.x, sums.y, 0.0f}, make_float2(sums.z, sums.w), kSliceCount, float(blocks));
             const float rstd = rsqrtf(__fdividef(row.squares, kSliceCount * blocks) + eps);
             const Statistics statistics = {row.mean, row.correction, rstd};
-            Pack4* const out = y + place_of(turn * kChunks) + mine;
+            P* const out = y + place_of(turn * kChunks) + mine;
             // The pack of that number of the row, from x.
-            const auto result_of = [&](auto pack, const Pack4& v) {
+            const auto result_of = [&](auto pack, const P& v) {
                 constexpr int k = decltype(pack)::value;
-                Pack4 scale;
+                P scale;
                 if constexpr (is_held(k)) {
                     scale = held[held_before(k)];
                 } else {
@@ -710,15 +716,18 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, Mail
                     scale = ahead[kNumber % kWeightsAhead];
                     ahead[kNumber % kWeightsAhead] = load_with(w + column(kNext), often);
                 }
+                keep_packed(scale);
+                keep_packed(shift[k]);
                 return normalised(v, scale, shift[k], statistics);
             };
             for_each_below<kTaken * kChunkPacks>([&](auto pack) {
                 constexpr int k = decltype(pack)::value;
+                keep_packed(taken[k]);
                 store_with(out + column(k), result_of(pack, taken[k]), once);
             });
             for_each_below<kChunks - kTaken>([&](auto chunk) {
-                Pack4* const at = ring + place.slot * kChunk + mine;
-                Pack4 v[kChunkPacks];
+                P* const at = ring + place.slot * kChunk + mine;
+                P v[kChunkPacks];
 #pragma unroll
                 for (int i = 0; i < kChunkPacks; i++) v[i] = at[i * kWarp];
                 for_each_below<kChunkPacks>([&](auto pack) {
@@ -732,8 +741,11 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, Mail
     } else if (warp < kLoader) {
         leave_registers<kSummerRegisters>();
         const int summer = warp - kWriters;
-        const Pack4* const mine = ring + summer * kSummed * kWarp + lane;
-        constexpr float kCount = kSummed * 4;  // of a lane in a chunk
+        const P* const mine = ring + summer * kSummed * kWarp + lane;
+        constexpr float kCount = kSummed * P::kValues;  // of a lane in a chunk
+        // So many packs give the mean from which deviations are taken. One will do, and of 16-bit values a second pass
+        // over all takes more registers than summers have. It costs three bits of the squares at most (Cauchy).
+        constexpr int kFirst = P::kValues == 4 ? kSummed : 1;
         Place place;
 #pragma unroll 1
         for (int turn = 0; turn < turns; turn++) {
@@ -741,20 +753,23 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, Mail
 #pragma unroll 1
             for (int before = 0; before < kChunks; before++) {
                 wait(&arrived[place.slot], place.parity);
-                Pack4 part[kSummed];
+                P part[kSummed];
                 float sum = 0.0f;
 #pragma unroll
                 for (int i = 0; i < kSummed; i++) {
                     part[i] = mine[place.slot * kChunk + i * kWarp];
-                    sum += sum_of(part[i]);
+                    if (i < kFirst) sum += sum_of(part[i]);
                 }
                 __syncwarp();
                 if (lane == 0) arrive(&written[place.slot]);
                 place.advance();
-                const float mean = sum * (1.0f / kCount);
+                const float mean = sum * (1.0f / (kFirst * P::kValues));
                 float2 deviations = make_float2(0.0f, 0.0f);
 #pragma unroll
-                for (int i = 0; i < kSummed; i++) deviations = deviations + deviations_of(part[i], mean);
+                for (int i = 0; i < kSummed; i++) {
+                    keep_packed(part[i]);
+                    deviations = deviations + deviations_of(part[i], mean);
+                }
                 const float correction = deviations.x * (1.0f / kCount);
                 const float squares = fmaf(-correction, deviations.x, deviations.y);
                 if (before == 0) {
@@ -1221,44 +1236,47 @@ void split(const Call& call) {
 }
 
 // How many blocks of ring_rows can run at the same time, so that they may wait for each other; 0 where they cannot be.
+template <typename P>
 int64_t ring_blocks(int device) {
     const auto attribute = [&](cudaDeviceAttr which) {
         int value = 0;
         C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
         return value;
     };
+    const auto kernel = ring_rows<P>;
     cudaFuncAttributes compiled = {};
-    C10_CUDA_CHECK(cudaFuncGetAttributes(&compiled, ring_rows));
+    C10_CUDA_CHECK(cudaFuncGetAttributes(&compiled, kernel));
     if (compiled.ptxVersion < 90 || attribute(cudaDevAttrComputeCapabilityMajor) < 9 ||
         !attribute(cudaDevAttrCooperativeLaunch) ||
         attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) < kRingShared + int(compiled.sharedSizeBytes)) {
         return 0;
     }
-    C10_CUDA_CHECK(cudaFuncSetAttribute(ring_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, kRingShared));
+    C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRingShared));
     int together = 0;
-    C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&together, ring_rows, kRingThreads, kRingShared));
+    C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&together, kernel, kRingThreads, kRingShared));
     return int64_t(together) * attribute(cudaDevAttrMultiProcessorCount);
 }
 
-// Whether the ring could take the rows; then it has.
-bool ring(const Call& call) {
-    const int64_t packs = call.width / 4, across = packs / kSlice;
+// Whether the ring could take the rows, with a block on so many percent of the multiprocessors; then it has.
+template <typename P>
+bool ring(const Call& call, int least_percent) {
+    const int64_t packs = call.width / P::kValues, across = packs / kSlice;
     if (packs % kSlice != 0 || call.rows > INT_MAX / kChunks) return false;
-    const int64_t resident = ring_blocks(call.device.index());
-    if (across > resident) return false;
+    const int64_t resident = ring_blocks<P>(call.device.index());
+    const int64_t grid = std::min(call.rows, resident / across) * across;
+    if (grid == 0 || grid * 100 < resident * least_percent) return false;
     const auto mail = torch::empty({call.rows * across * int64_t(sizeof(Mail))},
                                    torch::device(call.device).dtype(torch::kByte));
     auto* boxes = reinterpret_cast<Mail*>(mail.data_ptr<uint8_t>());
     C10_CUDA_CHECK(cudaMemsetAsync(boxes, 0xff, mail.numel(), call.stream));
-    const auto* x = static_cast<const Pack4*>(call.x);
-    const auto* weight = static_cast<const Pack4*>(call.weight);
-    const auto* bias = static_cast<const Pack4*>(call.bias);
-    auto* y = static_cast<Pack4*>(call.y);
+    const auto* x = static_cast<const P*>(call.x);
+    const auto* weight = static_cast<const P*>(call.weight);
+    const auto* bias = static_cast<const P*>(call.bias);
+    auto* y = static_cast<P*>(call.y);
     int rows = static_cast<int>(call.rows), blocks = static_cast<int>(across);
     float eps = call.eps;
     void* arguments[] = {&x, &weight, &bias, &y, &boxes, &rows, &blocks, &eps};
-    const int64_t grid = std::min(call.rows, resident / across) * across;
-    C10_CUDA_CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&ring_rows),
+    C10_CUDA_CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&ring_rows<P>),
                                                dim3(static_cast<unsigned>(grid)), dim3(kRingThreads), arguments,
                                                kRingShared, call.stream));
     return true;
@@ -1266,6 +1284,7 @@ bool ring(const Call& call) {
 
 constexpr int64_t kFewPacks = 128 * 1024;  // of x: its rows leave a GPU idle, and none hides what another waits for
 constexpr int64_t kClusterPacks = 16 * 1024;  // of a row that clusters take sooner than the ring: they begin sooner
+constexpr int kMostOfGpu = 90;  // percent: in 16 bits the ring is faster than clusters of all widths if it has so much
 
 // The one place that chooses. The arguments of `block` and `cluster`: the most threads of a block, how many such blocks
 // share a multiprocessor's registers, 16-byte packs in a thread's registers, and whether weight and bias have room
@@ -1276,6 +1295,7 @@ void choose(const Call& call, bool aligned) {
     const bool few = call.rows * call.width <= kFewPacks * kSize;
     if (aligned && call.width % kSize == 0) {
         const int64_t packs = call.width / kSize;
+        using P = Pack<T, kSize>;
         constexpr bool kWide = sizeof(T) == 4;
         if (packs <= kWarpRowLoads<T> * kWarp) return warp<T, W>(call);
         if (packs <= 256 || !fills<4>(packs)) return block<T, W, 256, kWide ? 6 : 3, 2, true>(call);
@@ -1286,9 +1306,12 @@ void choose(const Call& call, bool aligned) {
             if (packs <= 2048) return block<T, W, 256, 4, 8, false>(call);
         }
         if (packs <= 4096) return block<T, W, 512, 2, 8, false>(call);
+        if constexpr (!kWide && std::is_same_v<T, W>) {
+            if (ring<P>(call, kMostOfGpu)) return;
+        }
         if (packs <= kClusterPacks && cluster<T, W, 512, 2, 8, false>(call)) return;
         if constexpr (kWide) {
-            if (ring(call)) return;
+            if (ring<P>(call, 0)) return;
         }
         if (cluster<T, W, 512, 2, 8, false>(call)) return;
         return split<T, W>(call);

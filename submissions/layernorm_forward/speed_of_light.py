@@ -37,7 +37,8 @@ constexpr int kWarp = 32;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
 struct alignas(16) Pack4 {  // one load or store
-    float at[4];
+    static constexpr int kValues = 4;
+    float at[kValues];
 };
 
 // ------------------------------------------------------------------------------------------------------
@@ -84,6 +85,14 @@ __device__ __forceinline__ float2 deviations_of(const Pack4& v, float mean) {
         sums = make_float2(sums.x + d, fmaf(d, d, sums.y));
     }
     return sums;
+}
+
+// Makes the compiler take a pack as it finds it. The ring's text is for 16 bits, too, and there it saves registers.
+template <typename P>
+__device__ __forceinline__ void keep_packed(P& pack) {
+    static_assert(sizeof(P) == 16, "four registers");
+    uint4& v = reinterpret_cast<uint4&>(pack);
+    asm volatile("" : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w));
 }
 
 struct Statistics {
@@ -247,23 +256,27 @@ __device__ __forceinline__ uint64_t evicted_last() {
     return policy;
 }
 
-__device__ __forceinline__ Pack4 load_with(const Pack4* p, uint64_t policy) {
-    Pack4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.f32 {%0,%1,%2,%3}, [%4], %5;"
-                 : "=f"(v.at[0]), "=f"(v.at[1]), "=f"(v.at[2]), "=f"(v.at[3])
-                 : "l"(p), "l"(policy));
-    return v;
+template <typename P>
+__device__ __forceinline__ P load_with(const P* p, uint64_t policy) {
+    static_assert(sizeof(P) == 16, "one load");
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.b32 {%0,%1,%2,%3}, [%4], %5;"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p), "l"(policy));
+    return reinterpret_cast<const P&>(v);
 }
 
-__device__ __forceinline__ void store_with(Pack4* p, const Pack4& v, uint64_t policy) {
-    asm volatile("st.global.L1::no_allocate.L2::cache_hint.v4.f32 [%0], {%1,%2,%3,%4}, %5;"
-                 : : "l"(p), "f"(v.at[0]), "f"(v.at[1]), "f"(v.at[2]), "f"(v.at[3]), "l"(policy) : "memory");
+template <typename P>
+__device__ __forceinline__ void store_with(P* p, const P& pack, uint64_t policy) {
+    static_assert(sizeof(P) == 16, "one store");
+    const uint4& v = reinterpret_cast<const uint4&>(pack);
+    asm volatile("st.global.L1::no_allocate.L2::cache_hint.v4.b32 [%0], {%1,%2,%3,%4}, %5;"
+                 : : "l"(p), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "l"(policy) : "memory");
 }
 
 // Between what threads wrote into shared memory and a bulk copy that reads it.
 __device__ __forceinline__ void show_to_copies() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
 
-__device__ __forceinline__ void bulk_load(Pack4* to, const Pack4* from, unsigned bytes, uint64_t* arrived,
+__device__ __forceinline__ void bulk_load(void* to, const void* from, unsigned bytes, uint64_t* arrived,
                                           uint64_t policy) {
     const unsigned barrier = shared_address(arrived);
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" : : "r"(barrier), "r"(bytes) : "memory");
@@ -272,12 +285,12 @@ __device__ __forceinline__ void bulk_load(Pack4* to, const Pack4* from, unsigned
                  : : "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(barrier), "l"(policy) : "memory");
 }
 
-__device__ __forceinline__ void bulk_prefetch(const Pack4* from, unsigned bytes, uint64_t policy) {
+__device__ __forceinline__ void bulk_prefetch(const void* from, unsigned bytes, uint64_t policy) {
     asm volatile("cp.async.bulk.prefetch.L2.global.L2::cache_hint [%0], %1, %2;"
                  : : "l"(from), "r"(bytes), "l"(policy) : "memory");
 }
 
-__device__ __forceinline__ void bulk_store(Pack4* to, const Pack4* from, unsigned bytes, uint64_t policy) {
+__device__ __forceinline__ void bulk_store(void* to, const void* from, unsigned bytes, uint64_t policy) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;"
                  : : "l"(to), "r"(shared_address(from)), "r"(bytes), "l"(policy) : "memory");
     asm volatile("cp.async.bulk.commit_group;" : : : "memory");
@@ -359,9 +372,10 @@ constexpr int kLoader = kWriters + kSummers, kStorer = kLoader + 1, kPostmen = k
 constexpr int kRingThreads = (kWriters + kSummers + kMovers) * kWarp;
 constexpr int kWriterRegisters = 224, kSummerRegisters = 32, kMoverRegisters = 32;
 
+constexpr int kPackBytes = 16;
 constexpr int kChunkPacks = 2;  // of a writer's lane
 constexpr int kChunk = kWriters * kWarp * kChunkPacks;
-constexpr unsigned kChunkBytes = kChunk * sizeof(Pack4);
+constexpr unsigned kChunkBytes = kChunk * kPackBytes;
 constexpr int kSummed = kChunk / (kSummers * kWarp);  // packs of a chunk, of a summer's lane
 constexpr int kChunks = 16;                           // of a row, of a block
 constexpr int kSlice = kChunks * kChunk;
@@ -415,12 +429,13 @@ struct Place {
     }
 };
 
+template <typename P>
 __global__ void __launch_bounds__(kRingThreads, 1)
-ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, float* mean_of, float* inv_std_of,
-          Mail* mail, int rows, int blocks, float eps) {
+ring_rows(const P* x, const P* weight, const P* bias, P* y, float* mean_of, float* inv_std_of, Mail* mail, int rows,
+          int blocks, float eps) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // bulk copies; nothing launches this elsewhere
     extern __shared__ __align__(kBulkAlignment) unsigned char ring_memory[];
-    Pack4* const ring = reinterpret_cast<Pack4*>(ring_memory);
+    P* const ring = reinterpret_cast<P*>(ring_memory);
     // Of a slot: x is there; it is summed, and y is in its place or writers have taken it; nothing is there any more.
     __shared__ uint64_t arrived[kSlots], written[kSlots], left[kSlots];
     __shared__ uint64_t summed[2], known[2];  // of even and odd rows: summers are done, all mail has come
@@ -445,16 +460,16 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, floa
     const auto place_of = [&](int number) {
         return ((row_of(number / kChunks) * blocks + block) * kChunks + number % kChunks) * kChunk;
     };
-    constexpr float kSliceCount = float(kSlice) * 4;
+    constexpr float kSliceCount = float(kSlice) * P::kValues;
 
     if (warp < kWriters) {
         take_registers<kWriterRegisters>();
         const uint64_t once = evicted_first(), often = evicted_last();
         const int mine = warp * kChunkPacks * kWarp + lane;  // in a chunk
-        const Pack4* const w = weight + int64_t(block) * kSlice + mine;
-        const Pack4* const b = bias + int64_t(block) * kSlice + mine;
+        const P* const w = weight + int64_t(block) * kSlice + mine;
+        const P* const b = bias + int64_t(block) * kSlice + mine;
         const auto column = [](int k) { return k / kChunkPacks * kChunk + k % kChunkPacks * kWarp; };
-        Pack4 shift[kLanePacks], held[kHeldWeights], ahead[kWeightsAhead];
+        P shift[kLanePacks], held[kHeldWeights], ahead[kWeightsAhead];
         for_each_below<kLanePacks>([&](auto pack) {
             constexpr int k = decltype(pack)::value;
             shift[k] = load_with(b + column(k), once);
@@ -472,7 +487,7 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, floa
         };
 #pragma unroll 1
         for (int turn = 0; turn < turns; turn++) {
-            Pack4 taken[kTaken * kChunkPacks];
+            P taken[kTaken * kChunkPacks];
             for_each_below<kTaken>([&](auto chunk) {
                 wait(&arrived[place.slot], place.parity);
 #pragma unroll
@@ -493,11 +508,11 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, floa
             const float rstd = rsqrtf(__fdividef(row.squares, kSliceCount * blocks) + eps);
             const Statistics statistics = {row.mean, row.correction, rstd};
             if (block == 0 && threadIdx.x == 0) write_down(statistics, mean_of, inv_std_of, row_of(turn));
-            Pack4* const out = y + place_of(turn * kChunks) + mine;
+            P* const out = y + place_of(turn * kChunks) + mine;
             // The pack of that number of the row, from x.
-            const auto result_of = [&](auto pack, const Pack4& v) {
+            const auto result_of = [&](auto pack, const P& v) {
                 constexpr int k = decltype(pack)::value;
-                Pack4 scale;
+                P scale;
                 if constexpr (is_held(k)) {
                     scale = held[held_before(k)];
                 } else {
@@ -506,15 +521,18 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, floa
                     scale = ahead[kNumber % kWeightsAhead];
                     ahead[kNumber % kWeightsAhead] = load_with(w + column(kNext), often);
                 }
+                keep_packed(scale);
+                keep_packed(shift[k]);
                 return normalised(v, scale, shift[k], statistics);
             };
             for_each_below<kTaken * kChunkPacks>([&](auto pack) {
                 constexpr int k = decltype(pack)::value;
+                keep_packed(taken[k]);
                 store_with(out + column(k), result_of(pack, taken[k]), once);
             });
             for_each_below<kChunks - kTaken>([&](auto chunk) {
-                Pack4* const at = ring + place.slot * kChunk + mine;
-                Pack4 v[kChunkPacks];
+                P* const at = ring + place.slot * kChunk + mine;
+                P v[kChunkPacks];
 #pragma unroll
                 for (int i = 0; i < kChunkPacks; i++) v[i] = at[i * kWarp];
                 for_each_below<kChunkPacks>([&](auto pack) {
@@ -528,8 +546,11 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, floa
     } else if (warp < kLoader) {
         leave_registers<kSummerRegisters>();
         const int summer = warp - kWriters;
-        const Pack4* const mine = ring + summer * kSummed * kWarp + lane;
-        constexpr float kCount = kSummed * 4;  // of a lane in a chunk
+        const P* const mine = ring + summer * kSummed * kWarp + lane;
+        constexpr float kCount = kSummed * P::kValues;  // of a lane in a chunk
+        // So many packs give the mean from which deviations are taken. One will do, and of 16-bit values a second pass
+        // over all takes more registers than summers have. It costs three bits of the squares at most (Cauchy).
+        constexpr int kFirst = P::kValues == 4 ? kSummed : 1;
         Place place;
 #pragma unroll 1
         for (int turn = 0; turn < turns; turn++) {
@@ -537,20 +558,23 @@ ring_rows(const Pack4* x, const Pack4* weight, const Pack4* bias, Pack4* y, floa
 #pragma unroll 1
             for (int before = 0; before < kChunks; before++) {
                 wait(&arrived[place.slot], place.parity);
-                Pack4 part[kSummed];
+                P part[kSummed];
                 float sum = 0.0f;
 #pragma unroll
                 for (int i = 0; i < kSummed; i++) {
                     part[i] = mine[place.slot * kChunk + i * kWarp];
-                    sum += sum_of(part[i]);
+                    if (i < kFirst) sum += sum_of(part[i]);
                 }
                 __syncwarp();
                 if (lane == 0) arrive(&written[place.slot]);
                 place.advance();
-                const float mean = sum * (1.0f / kCount);
+                const float mean = sum * (1.0f / (kFirst * P::kValues));
                 float2 deviations = make_float2(0.0f, 0.0f);
 #pragma unroll
-                for (int i = 0; i < kSummed; i++) deviations = deviations + deviations_of(part[i], mean);
+                for (int i = 0; i < kSummed; i++) {
+                    keep_packed(part[i]);
+                    deviations = deviations + deviations_of(part[i], mean);
+                }
                 const float correction = deviations.x * (1.0f / kCount);
                 const float squares = fmaf(-correction, deviations.x, deviations.y);
                 if (before == 0) {
@@ -701,16 +725,17 @@ int64_t ring_blocks(int device) {
         C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
         return value;
     };
+    const auto kernel = ring_rows<Pack4>;
     cudaFuncAttributes compiled = {};
-    C10_CUDA_CHECK(cudaFuncGetAttributes(&compiled, ring_rows));
+    C10_CUDA_CHECK(cudaFuncGetAttributes(&compiled, kernel));
     if (compiled.ptxVersion < 90 || attribute(cudaDevAttrComputeCapabilityMajor) < 9 ||
         !attribute(cudaDevAttrCooperativeLaunch) ||
         attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) < kRingShared + int(compiled.sharedSizeBytes)) {
         return 0;
     }
-    C10_CUDA_CHECK(cudaFuncSetAttribute(ring_rows, cudaFuncAttributeMaxDynamicSharedMemorySize, kRingShared));
+    C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kRingShared));
     int together = 0;
-    C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&together, ring_rows, kRingThreads, kRingShared));
+    C10_CUDA_CHECK(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&together, kernel, kRingThreads, kRingShared));
     return int64_t(together) * attribute(cudaDevAttrMultiProcessorCount);
 }
 
@@ -730,7 +755,7 @@ bool ring(const Call& call) {
     int rows = static_cast<int>(call.rows), blocks = static_cast<int>(across);
     void* arguments[] = {&x, &weight, &bias, &y, &mean, &inv_std, &boxes, &rows, &blocks, &eps};
     const int64_t grid = std::min(call.rows, resident / across) * across;
-    C10_CUDA_CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&ring_rows),
+    C10_CUDA_CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&ring_rows<Pack4>),
                                                dim3(static_cast<unsigned>(grid)), dim3(kRingThreads), arguments,
                                                kRingShared, call.stream));
     return true;
