@@ -33,10 +33,10 @@ def smaller(shape, dims=1):
     return dict(init=[shape[len(shape) - dims :]], shapes=[shape])
 
 
-def many_long_rows(name, width, distribution):
-    """More rows of whole slices of 128 KB than a GPU has blocks for: what kernels spread over them, and take twice."""
+def long_rows(name, rows, width, distribution="rows", **options):
+    """Rows of whole slices of 128 KB, which kernels spread over blocks; a CPU and the emulator run two shorter ones."""
     small = smaller((2, 66_000))
-    return case(name, (140, width), distribution=distribution, scaled=small, emulated=small)
+    return case(name, (rows, width), distribution=distribution, scaled=small, emulated=small, **options)
 
 
 FP32_WEIGHTS = dict(parameter_dtype="float32")
@@ -59,9 +59,12 @@ CASES = [
     case("bf16, fp32 weights", (6, 5, 12, 32), 2, **FP32_WEIGHTS),
     case("fp16, fp32 weights, odd", (7, 33), **FP32_WEIGHTS),
     case("bf16, long row, fp32 weights", (2, 64, 33, 32), 3, **FP32_WEIGHTS),
-    many_long_rows("fp16, many long rows, N(1e4, 1)", 65_536, "large_mean"),
-    many_long_rows("bf16, many long rows, outlier first", 131_072, "outlier"),
-    many_long_rows("bf16, many long rows, NaN and Inf", 65_536, "non_finite"),
+    # As many as fill a GPU four times, and fewer.
+    long_rows("fp16, long rows, N(1e4, 1)", 528, 65_536, "large_mean"),
+    long_rows("bf16, long rows, outlier first", 264, 131_072, "outlier"),
+    long_rows("bf16, long rows, NaN and Inf", 528, 65_536, "non_finite"),
+    long_rows("fp16, fewer long rows", 40, 65_536),
+    long_rows("bf16, long rows, fp32 weights, outlier first", 140, 65_536, "outlier", **FP32_WEIGHTS),
     # Memory: what a view of a batch looks like.
     case("fp16, 2-byte aligned", (13, 1024), layout="offset"),
     case("bf16, not contiguous", (9, 40, 96), layout="transposed"),

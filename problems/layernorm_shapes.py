@@ -2,8 +2,8 @@
 
     python eval.py submissions/layernorm/speed_of_light.py --problem layernorm_shapes
 
-Rows of transformers in three dtypes, and small and odd inputs, where Python and the launch are all that there is.
-`layernorm` judges more thoroughly and times less.
+Rows of transformers and longer ones in three dtypes, and small and odd inputs, where Python and the launch are all that
+there is. `layernorm` judges more thoroughly and times less.
 """
 
 import torch

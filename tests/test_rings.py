@@ -26,7 +26,7 @@ TWO_BLOCKS = ("resident = ring_blocks", "resident = 2 + 0 * ring_blocks")
 IF_IT_CAN = ("if (ring(call)) return;", 'TORCH_CHECK(ring(call), "not by the ring"); return;')
 IF_IT_CAN_IN_16_BITS, IF_IT_CAN_IN_32 = (
     (f"if ({ring}) return;", f'TORCH_CHECK({ring}, "not by the ring"); return;')
-    for ring in ("ring<P>(call, kMostOfGpu)", "ring<P>(call, 0)")
+    for ring in ("ring<P>(call, true)", "ring<P>(call, false)")
 )
 NO_CLUSTERS = (
     ("kFewPacks = 128 * 1024;", "kFewPacks = 0;"),
@@ -56,7 +56,7 @@ def judged_by_its_ring(path, folder, *options, changes=()):
 
 @pytest.mark.parametrize("path", SLICES, ids=lambda p: p.parent.name)
 def test_a_ring_is_accepted_when_it_has_come_round(path, tmp_path):
-    """Five rows of two slices: later ones find the slots, the barriers and the places for sums that the first had."""
+    """A team's later rows find the slots, the barriers and the places for sums that the first had."""
     run = judged_by_its_ring(path, tmp_path, *ALL_DETECTORS, "--timeout", "400")
     assert run.code == 0, run.results
 
@@ -99,7 +99,7 @@ def function_of(text, name):
     return text[start : text.index("\n}\n", start)].split()
 
 
-def test_the_ring_in_16_bits_copies_and_waits_as_the_other_one_does():
+def test_the_ring_of_options_copies_and_waits_as_the_other_one_does():
     text = RING_OF_OPTIONS.read_text()
     alike = RING.read_text().replace("wait_for_stores<kStoresUnderWay>", "wait_for_stores")
     alike = re.sub(r"\bkChunks\b", "kRingChunks", re.sub(r"\bkChunk\b", "kRingChunk", alike))

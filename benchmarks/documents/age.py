@@ -40,7 +40,7 @@ LAST_BLOCKS = Change(
     "`layernorm/speed_of_light` let the next kernel begin from its last blocks alone",
     _LAYERNORM,
 )
-RING_IN_16_BITS = Change(
+RING_IN_16_BITS = Change(  # moves no time of a committed table: their rows in 16 bits are shorter
     "2026-11-29T08:50:00+00:00",
     "long rows of 16 bits in `layernorm/speed_of_light` went through its ring",
     _LAYERNORM,

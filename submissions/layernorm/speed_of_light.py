@@ -9,12 +9,12 @@ Rows of up to 65,536 fp32 elements (262,144 of 16 bits) that fall into equal par
 blocks or fewer, which tell each other the moments of their parts. So are few rows, though a block could hold them: more
 multiprocessors load sooner. It takes sm_90a, as does the ring.
 
-Longer rows are spread over a team of blocks, one for each multiprocessor, and x is read once: all of fp32, and those of
-16 bits whose teams fill the GPU. A thread keeps a few bulk copies of x on their way into a ring in shared memory, four
-warps sum what has arrived, two exchange statistics with the other blocks, eight write y into the place of x, and a
-thread sends it by bulk copies. Writers hold bias and a quarter of weight in registers, which the other warps leave to
-them. It needs rows of whole slices, weights like x, and sm_90a: `setmaxnreg` is in no other architecture, and without
-it the writers spill.
+The ring takes longer fp32 rows, and all long 16-bit rows of which there are many, if they are whole slices of 128 KB
+and weights are like x. A row is spread over a team of blocks, one for each multiprocessor, and x is read once. A thread
+keeps a few bulk copies of x on their way into a ring in shared memory, four warps sum what has arrived, two exchange
+statistics with the other blocks, eight write y into the place of x, and a thread sends it by bulk copies. Writers hold
+bias and a quarter of weight in registers, which the other warps leave to them. It needs sm_90a: `setmaxnreg` is in no
+other architecture, and without it the writers spill.
 
 What else is long is split over blocks, and x is read twice. A block computes the output of a chunk of columns
 for all rows, so that weight and bias are read once: for each row they would move more bytes than x itself.
@@ -197,7 +197,8 @@ __device__ __forceinline__ Statistics statistics_of(float mean, const float2& su
     return {mean, correction, rsqrtf(fmaxf(__fdividef(sums.y, width) - correction * correction, 0.0f) + eps)};
 }
 
-// Of so many values: their mean, what rounding took from it, and the squares of deviations from both.
+// Of so many values: their mean in two parts, a number close to it and what that lacks, and the squares of deviations
+// from it.
 struct Moments {
     float mean, correction, squares;
 
@@ -1237,7 +1238,7 @@ void split(const Call& call) {
 
 // How many blocks of ring_rows can run at the same time, so that they may wait for each other; 0 where they cannot be.
 template <typename P>
-int64_t ring_blocks(int device) {
+int64_t count_ring_blocks(int device) {
     const auto attribute = [&](cudaDeviceAttr which) {
         int value = 0;
         C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
@@ -1257,14 +1258,28 @@ int64_t ring_blocks(int device) {
     return int64_t(together) * attribute(cudaDevAttrMultiProcessorCount);
 }
 
-// Whether the ring could take the rows, with a block on so many percent of the multiprocessors; then it has.
+// The same, asked once for a device, since each call wants to know.
 template <typename P>
-bool ring(const Call& call, int least_percent) {
+int64_t ring_blocks(int device) {
+    static std::atomic<int64_t> known[64] = {};  // one more than the answer, of devices that were asked for
+    std::atomic<int64_t>& answer = known[device % 64];
+    if (!answer) answer = count_ring_blocks<P>(device) + 1;
+    return answer - 1;
+}
+
+constexpr int64_t kManyTurns = 4;     // rows of a team: nothing hides the first one's loads and the last one's stores
+constexpr int64_t kMostPercent = 90;  // of all places in all turns
+
+// Whether the ring could take the rows; then it has. With `many` only if they are many, and leave few places idle.
+template <typename P>
+bool ring(const Call& call, bool many) {
     const int64_t packs = call.width / P::kValues, across = packs / kSlice;
     if (packs % kSlice != 0 || call.rows > INT_MAX / kChunks) return false;
     const int64_t resident = ring_blocks<P>(call.device.index());
-    const int64_t grid = std::min(call.rows, resident / across) * across;
-    if (grid == 0 || grid * 100 < resident * least_percent) return false;
+    const int64_t teams = std::min(call.rows, resident / across);
+    if (teams == 0) return false;
+    const int64_t turns = (call.rows + teams - 1) / teams;
+    if (many && (turns < kManyTurns || call.rows * across * 100 < turns * resident * kMostPercent)) return false;
     const auto mail = torch::empty({call.rows * across * int64_t(sizeof(Mail))},
                                    torch::device(call.device).dtype(torch::kByte));
     auto* boxes = reinterpret_cast<Mail*>(mail.data_ptr<uint8_t>());
@@ -1276,15 +1291,14 @@ bool ring(const Call& call, int least_percent) {
     int rows = static_cast<int>(call.rows), blocks = static_cast<int>(across);
     float eps = call.eps;
     void* arguments[] = {&x, &weight, &bias, &y, &boxes, &rows, &blocks, &eps};
-    C10_CUDA_CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&ring_rows<P>),
-                                               dim3(static_cast<unsigned>(grid)), dim3(kRingThreads), arguments,
-                                               kRingShared, call.stream));
+    const dim3 grid(static_cast<unsigned>(teams * across));
+    C10_CUDA_CHECK(cudaLaunchCooperativeKernel(reinterpret_cast<const void*>(&ring_rows<P>), grid, dim3(kRingThreads),
+                                               arguments, kRingShared, call.stream));
     return true;
 }
 
 constexpr int64_t kFewPacks = 128 * 1024;  // of x: its rows leave a GPU idle, and none hides what another waits for
-constexpr int64_t kClusterPacks = 16 * 1024;  // of a row that clusters take sooner than the ring: they begin sooner
-constexpr int kMostOfGpu = 90;  // percent: in 16 bits the ring is faster than clusters of all widths if it has so much
+constexpr int64_t kClusterPacks = 16 * 1024;  // of an fp32 row that clusters take before the ring: they begin sooner
 
 // The one place that chooses. The arguments of `block` and `cluster`: the most threads of a block, how many such blocks
 // share a multiprocessor's registers, 16-byte packs in a thread's registers, and whether weight and bias have room
@@ -1307,11 +1321,11 @@ void choose(const Call& call, bool aligned) {
         }
         if (packs <= 4096) return block<T, W, 512, 2, 8, false>(call);
         if constexpr (!kWide && std::is_same_v<T, W>) {
-            if (ring<P>(call, kMostOfGpu)) return;
+            if (ring<P>(call, true)) return;  // 1.1 times as fast as clusters
         }
         if (packs <= kClusterPacks && cluster<T, W, 512, 2, 8, false>(call)) return;
         if constexpr (kWide) {
-            if (ring<P>(call, 0)) return;
+            if (ring<P>(call, false)) return;
         }
         if (cluster<T, W, 512, 2, 8, false>(call)) return;
         return split<T, W>(call);

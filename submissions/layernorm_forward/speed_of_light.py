@@ -105,7 +105,8 @@ __device__ __forceinline__ Statistics statistics_of(float mean, const float2& su
     return {mean, correction, rsqrtf(fmaxf(__fdividef(sums.y, width) - correction * correction, 0.0f) + eps)};
 }
 
-// Of so many values: their mean, what rounding took from it, and the squares of deviations from both.
+// Of so many values: their mean in two parts, a number close to it and what that lacks, and the squares of deviations
+// from it.
 struct Moments {
     float mean, correction, squares;
 

@@ -5,7 +5,7 @@ the multiprocessors hold, so that some load while others reduce. All loads of a 
 is used.
 
 Longer rows that are a multiple of 128 KB, a slice, go through the ring of layernorm/speed_of_light.py on sm_90a, here
-for 16 bits, too, and without weight or bias (docs/notes/speed-of-light.md): a team of blocks has a row, a slice for
+also without weight or bias (docs/notes/speed-of-light.md): a team of blocks has a row, a slice for
 each block. They go there only if the teams' blocks, one on a multiprocessor, fill nine tenths of the GPU.
 
 All other long rows are read twice: one kernel takes the moments of chunks, the next merges those of its row and writes

@@ -50,20 +50,28 @@ Mbarrier& find(void* address, int line) {
     return it->second;
 }
 
-void advance(Mbarrier& barrier) {
+void advance(Mbarrier& barrier, const void* address) {
     if (barrier.pending || barrier.bytes) return;
+    if (options.check) barrier.releases[barrier.phase % 2] = releases_so_far(reinterpret_cast<uintptr_t>(address));
     barrier.phase++;
     barrier.pending = barrier.expected;
 }
 
-void deliver(Mbarrier& barrier) {
+void deliver(Mbarrier& barrier, const void* address) {
     std::vector<AsyncCopy> copies;
     copies.swap(barrier.copies);
     for (const AsyncCopy& copy : copies) {
         perform(copy);
         barrier.bytes -= int64_t(copy.bytes);
     }
-    if (!copies.empty()) advance(barrier);
+    if (!copies.empty()) advance(barrier, address);
+}
+
+// Whether a phase is over; then the thread acquires what was released until its end, and nothing of the next one.
+bool acquired(Mbarrier& barrier, const void* address, uint64_t phase, bool over) {
+    if (!over) give_way();
+    else if (options.check) acquire(reinterpret_cast<uintptr_t>(address), false, barrier.releases[phase % 2]);
+    return over;
 }
 }  // namespace
 
@@ -111,7 +119,7 @@ uint64_t mbarrier_arrive(void* address, uint32_t count, int64_t bytes, int line)
     const uint64_t phase = barrier.phase;
     barrier.bytes += bytes;
     barrier.pending -= count;
-    advance(barrier);
+    advance(barrier, address);
     return phase;
 }
 
@@ -119,21 +127,15 @@ void mbarrier_expect(void* address, int64_t bytes, int line) { find(address, lin
 
 bool mbarrier_passed(void* address, uint64_t phase, int line) {
     Mbarrier& barrier = find(address, line);
-    deliver(barrier);
-    const bool passed = barrier.phase != phase;
-    if (!passed) give_way();
-    else if (options.check) acquire(reinterpret_cast<uintptr_t>(address));
-    return passed;
+    deliver(barrier, address);
+    return acquired(barrier, address, phase, barrier.phase != phase);
 }
 
 // True when the phase with this parity has completed, as try_wait.parity defines it.
 bool mbarrier_parity_passed(void* address, uint32_t parity, int line) {
     Mbarrier& barrier = find(address, line);
-    deliver(barrier);
-    const bool passed = (barrier.phase & 1) != (parity & 1);
-    if (!passed) give_way();
-    else if (options.check) acquire(reinterpret_cast<uintptr_t>(address));
-    return passed;
+    deliver(barrier, address);
+    return acquired(barrier, address, parity, (barrier.phase & 1) != (parity & 1));
 }
 
 void bulk_copy_to_shared(void* to, const void* from, size_t bytes, void* barrier, int line) {

@@ -26,6 +26,7 @@ struct Fence {
 };
 struct Word {
     std::vector<Release> releases;
+    uint32_t told = 0;   // so many of them are a phase's that is over: no later one joins them
 };
 struct Acquire {
     Moment at;
@@ -40,13 +41,18 @@ struct Acquires {   // of a block, in order of time
     std::unordered_map<uint16_t, std::vector<uint32_t>> of_warp;   // which of them
 };
 
+struct Reached {
+    Release release;
+    Moment reader;   // who has acquired it
+};
+
 constexpr size_t kTooMany = 1 << 20;
 std::unordered_map<uintptr_t, Word> words;
 std::unordered_map<uint32_t, Acquires> acquires_of_block;
 std::unordered_map<uint32_t, std::unordered_map<uint16_t, Fence>> fences_of_block;   // the last of each thread
-std::unordered_map<uint64_t, Release> known;   // reader and writer block: a release that orders them
+std::unordered_map<uint64_t, Reached> known;   // reader and writer block: a release that orders them
 uint32_t ticks = 1;
-bool gave_up = false;   // too much to follow: everything counts as ordered
+bool gave_up = false;   // too much to follow: everything counts as ordered, and as bytes that were not followed
 
 Moment now() {
     const BlockState* b = current_block();
@@ -203,11 +209,12 @@ bool fenced_before() {
 
 void release(uintptr_t address, bool in_block) {
     if (gave_up) return;
-    auto& releases = words[address & ~uintptr_t(3)].releases;
+    Word& word = words[address & ~uintptr_t(3)];
+    auto& releases = word.releases;
     const Moment at = now();
     const uint32_t acquired = uint32_t(acquires_of_block[at.block].all.size());
     const uint32_t fence = last_fence(at);
-    if (!releases.empty() && same_place(releases.back().at, at)) {
+    if (releases.size() > word.told && same_place(releases.back().at, at)) {
         releases.back().tick = ++ticks;
         releases.back().acquires = acquired;
         releases.back().fence = fence;
@@ -218,15 +225,22 @@ void release(uintptr_t address, bool in_block) {
     gave_up = releases.size() > kTooMany;
 }
 
-void acquire(uintptr_t address, bool in_block) {
+uint32_t releases_so_far(uintptr_t address) {
+    const auto word = words.find(address & ~uintptr_t(3));
+    if (word == words.end()) return 0;
+    word->second.told = uint32_t(word->second.releases.size());
+    return word->second.told;
+}
+
+void acquire(uintptr_t address, bool in_block, uint32_t most) {
     const auto word = words.find(address & ~uintptr_t(3));
     if (gave_up || word == words.end()) return;
     auto& [acquires, of_warp] = acquires_of_block[current_block()->serial];
     const Moment at = now();
-    const uint32_t count = uint32_t(word->second.releases.size());
+    const uint32_t count = std::min(most, uint32_t(word->second.releases.size()));
     if (!acquires.empty() && acquires.back().word == &word->second && same_place(acquires.back().at, at)) {
         acquires.back().tick = ticks;
-        acquires.back().releases = count;
+        acquires.back().releases = std::max(acquires.back().releases, count);
         acquires.back().in_block &= in_block;
         return;
     }
@@ -241,16 +255,20 @@ bool ordered_in_block(const Touch& touch, uint32_t epoch, unsigned thread, uint3
 }
 
 Path ordered_by_release(const Touch& touch, bool was_write) {
-    if (gave_up) return Path::Complete;
+    if (gave_up) {
+        count_not_followed(sizeof(uint32_t));
+        return Path::Complete;
+    }
     if (acquires_of_block.empty()) return Path::None;
     const Moment at = now();
     // Within a block a barrier would do as well, and atomics reach the memory that all blocks see by themselves.
     const bool with_fence = was_write && needs_fence(touch.kind) && touch.block != at.block;
     const uint64_t key = uint64_t(at.block) << 32 | touch.block;
     const auto memory = known.find(key);
-    // A release known to reach this block orders the touch too if it covers it, for the thread that acquired it
-    // and for all others after a barrier; asking again would find the same.
-    if (memory != known.end() && covers(memory->second, touch, with_fence) && at.block != touch.block) {
+    // A release known to reach this block orders the touch too if it covers it, for the thread that acquired it and for
+    // all that a barrier puts after that one; asking again would find the same.
+    if (memory != known.end() && at.block != touch.block && before(memory->second.reader, at) &&
+        covers(memory->second.release, touch, with_fence)) {
         return Path::Complete;
     }
     const auto own = acquires_of_block.find(at.block);
@@ -262,7 +280,7 @@ Path ordered_by_release(const Touch& touch, bool was_write) {
     }
     Wanted wanted(touch, with_fence, false);
     if (search(at, limit, wanted)) {
-        known[key] = wanted.found;
+        known[key] = {wanted.found, at};
         return Path::Complete;
     }
     Wanted without_fence(touch, false, false);

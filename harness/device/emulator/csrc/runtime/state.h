@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <setjmp.h>
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <map>
@@ -72,6 +73,7 @@ struct Mbarrier {
     int64_t bytes = 0;                    // announced and not yet delivered
     uint64_t phase = 0;
     std::vector<AsyncCopy> copies;
+    std::array<uint32_t, 2> releases{};   // made until the last even and the last odd phase were over: see ordering.cpp
 };
 
 struct Worker;
