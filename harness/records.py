@@ -75,7 +75,7 @@ class KernelCounts(Struct, frozen=True, kw_only=True):
     atomics: Natural = 0
     barriers: Natural = 0
     not_followed_bytes: Natural = 0
-    """Accesses to tensors so large that data races in them were not looked for."""
+    """Accesses in which data races were not looked for: to very large tensors, or after a million flags."""
 
 
 class KernelResources(Struct, frozen=True):

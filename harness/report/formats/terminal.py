@@ -234,4 +234,5 @@ def _bank_conflicts(count: KernelCounts) -> str:
 
 def _not_followed(count: KernelCounts) -> str:
     megabytes = count.not_followed_bytes / 1e6
-    return f"; races were not looked for in {megabytes:,.0f} MB of accesses to large tensors" if megabytes else ""
+    where = "to large tensors, or after a million flags"
+    return f"; races were not looked for in {megabytes:,.3g} MB of accesses: {where}" if megabytes else ""
