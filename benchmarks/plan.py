@@ -25,6 +25,9 @@ PEERS = "eager,compile,reduce-overhead,liger,cudnn,quack"
 # For the problems beside layernorm, one fewer: the time of a GPU is short.
 FEWER_PEERS = "eager,compile,reduce-overhead,liger,quack"
 
+# For training steps, what has a backward.
+TRAINING_PEERS = "eager,compile,liger,cudnn,quack,apex,unfused"
+
 # The step that others wait for.
 BUILDS = "builds"
 
@@ -111,7 +114,7 @@ def gpu() -> Plan:
         [_warm_evaluation()],
         [_api_costs()],
         [_hostile(), _sanitized()],
-        *([_evaluation(problem, FEWER_PEERS)] for problem in problems.values()),
+        *([_evaluation(problem, _peers_of(problem))] for problem in problems.values()),
         [_shapes()],
         [_repeatability()],
         [_full_machine()],
@@ -195,6 +198,10 @@ def _problems() -> list[Problem]:
     paths = [path for path in sorted(PROBLEMS.glob("*.py")) if shipped_for(path.stem)]
     found = [load_problem(path, random_seed=0) for path in paths]
     return sorted(found, key=lambda problem: (problem.gradients is None, problem.name != "layernorm_train"))
+
+
+def _peers_of(problem: Problem) -> str:
+    return FEWER_PEERS if problem.gradients is None else TRAINING_PEERS
 
 
 def _evaluation(problem: Problem, against: str) -> Step:

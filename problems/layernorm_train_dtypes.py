@@ -4,6 +4,8 @@ the input, the weight and the bias. `layernorm_train` has more shapes, and fp32.
 import torch
 import torch.nn as nn
 
+OPERATOR = "layernorm"  # which implementations of others it is compared with
+
 
 class Model(nn.Module):
     """The reference: LayerNorm over the trailing dimensions `normalized_shape`, with weight and bias."""

@@ -17,7 +17,6 @@ from torch.nn import functional
 
 from harness import peers
 from harness.notes import MAX_WHY
-from harness.paths import PROBLEMS
 from harness.worker import implementations
 from tests.helpers import ROOT, run_eval, run_timed
 
@@ -90,6 +89,21 @@ def test_unfused_and_an_installed_peer_are_timed_and_say_their_versions(evaluati
     assert all(baseline["median_us"] > 0 for baseline in baselines(evaluation).values())
 
 
+@pytest.mark.parametrize("problem", ["layernorm_train", "rmsnorm_train"])
+def test_a_training_step_is_compared_with_its_operator(problem, tmp_path):
+    """By the whole step and by its forward and backward alone."""
+    control = ROOT / "tests" / "fixtures" / "wrong" / problem / "control.py"
+    if problem == "rmsnorm_train":
+        control = tmp_path / "formula.py"
+        scale = "torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)"
+        control.write_text(MODEL.format(body=f"return x * {scale} * self.weight"))
+    run = run_timed(control, "--problem", problem, "-k", "32x128x768", "--device", "cpu", "--against", "unfused")
+    assert run.code == 0, run.stderr
+    (timed,) = [case for case in run.results["evaluations"][0]["cases"] if case["timing"]]
+    for part in (timed["timing"], *timed["parts"].values()):
+        assert part["baselines"]["unfused"]["median_us"] > 0
+
+
 def left_out(evaluation, name):
     """The one note on it, and the sentence that people read."""
     noted = zip(evaluation["noted"], evaluation["notes"], strict=True)
@@ -139,11 +153,18 @@ def test_a_peer_without_the_operator_says_what_it_has():
         peers.load("unfused", "sorting")
 
 
-def test_a_problem_of_another_name_says_which_operator_it_is(tmp_path):
+MODEL_OF_MINE = """
+class Model:
+    def __init__(self, width, eps=0.25): ...
+"""
+
+
+def test_a_problem_of_another_name_says_which_operator_it_is_and_its_defaults_hold(tmp_path):
     problem = tmp_path / "rows_of_mine.py"
-    problem.write_text('OPERATOR = "rmsnorm"\n')
-    assert implementations.peer("unfused", problem) == implementations.peer("unfused", PROBLEMS / "rmsnorm.py")
-    problem.write_text("")
+    problem.write_text(f'OPERATOR = "rmsnorm"\n{MODEL_OF_MINE}')
+    build, version = implementations.peer("unfused", problem)
+    assert (build(64).eps, version) == (0.25, f"torch {importlib.metadata.version('torch')}")
+    problem.write_text(MODEL_OF_MINE)
     with pytest.raises(implementations.LoadFailed, match="has nothing for rows_of_mine"):
         implementations.peer("unfused", problem)
 
@@ -164,18 +185,33 @@ def test_an_unknown_name_is_a_usage_error_that_lists_the_known_ones():
     assert all(name in run.stderr for name in peers.DISTRIBUTIONS)
 
 
-def test_quack_sees_weights_that_change(monkeypatch):
-    """Its LayerNorm takes weights in fp32: what is kept of them is converted anew when they change."""
+@pytest.fixture
+def quack(monkeypatch):
+    """The peer, over PyTorch's functions under quack's names."""
     kernels = types.ModuleType("quack.rmsnorm")
     kernels.layernorm_fwd = lambda x, weight, bias, eps: functional.layer_norm(
         x.float(), weight.shape, weight, bias, eps
     )
-    kernels.rmsnorm_fwd = None
+    kernels.rmsnorm_fwd = lambda x, weight, eps: (functional.rms_norm(x, weight.shape, weight, eps).detach(), None)
+    kernels.rmsnorm = lambda x, weight, eps: functional.rms_norm(x, weight.shape, weight, eps)
     monkeypatch.setitem(sys.modules, "quack", types.ModuleType("quack"))
     monkeypatch.setitem(sys.modules, "quack.rmsnorm", kernels)
     monkeypatch.delitem(sys.modules, "harness.peers.quack", raising=False)
-    model = importlib.import_module("harness.peers.quack").LayerNorm(64).bfloat16()
+    yield importlib.import_module("harness.peers.quack")
     monkeypatch.delitem(sys.modules, "harness.peers.quack")
+
+
+def test_of_quack_a_training_step_takes_what_has_a_backward(quack):
+    x = torch.randn(4, 64, requires_grad=True)
+    quack.RMSNorm(64, eps=1e-6)(x).sum().backward()
+    assert x.grad is not None
+    with pytest.raises(NotImplementedError, match="no backward"):
+        quack.LayerNorm(64)(x)
+
+
+def test_quack_sees_weights_that_change(quack):
+    """Its LayerNorm takes weights in fp32: what is kept of them is converted anew when they change."""
+    model = quack.LayerNorm(64).bfloat16()
     x = torch.randn(4, 64).bfloat16()
     for change in (None, "in place", "load_state_dict"):
         new = {"weight": torch.randn(64).bfloat16(), "bias": torch.randn(64).bfloat16()}

@@ -1,4 +1,5 @@
-"""cuDNN through its Python front end: a graph for each shape, built at the first call, which is not timed."""
+"""cuDNN through its Python front end: a graph for each shape, built at the first call, which is not timed. A training
+step goes through the front end's own functions, which know the backward."""
 
 from __future__ import annotations
 
@@ -62,9 +63,22 @@ def _plan(norm: str, shape: torch.Size, dtype: torch.dtype, eps: float, device: 
 
 def _normalised(norm: str, x: torch.Tensor, parameters: tuple[torch.Tensor, ...], eps: float) -> torch.Tensor:
     width = parameters[0].numel()
+    if torch.is_grad_enabled():
+        rows, flat = x.reshape(-1, width), [p.flatten() for p in parameters]
+        return _with_backward(norm, rows, flat, eps).view(x.shape)
     rows = x.contiguous().view(-1, width, 1, 1)
     plan = _plan(norm, rows.shape, rows.dtype, eps, rows.device)
     return plan(rows, tuple(p.view(1, width, 1, 1) for p in parameters)).view(x.shape)
+
+
+def _with_backward(norm: str, rows: torch.Tensor, parameters: list[torch.Tensor], eps: float) -> torch.Tensor:
+    try:
+        from cudnn.ops.norm import layer_norm, rms_norm
+    except ImportError as error:
+        raise NotImplementedError(f"this nvidia-cudnn-frontend has no backward: {error}") from error
+    if norm == "rmsnorm":
+        return rms_norm(rows, *parameters, eps=eps)
+    return layer_norm(rows, tuple(rows.shape[1:]), *parameters, eps=eps)
 
 
 class LayerNorm(nn.LayerNorm):

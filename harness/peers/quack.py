@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from quack.rmsnorm import layernorm_fwd, rmsnorm_fwd
+from quack.rmsnorm import layernorm_fwd, rmsnorm, rmsnorm_fwd
 from torch import nn
 
 DISTRIBUTION = "quack-kernels"
@@ -26,6 +26,8 @@ class LayerNorm(nn.LayerNorm):
         return self._in_fp32
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if torch.is_grad_enabled():
+            raise NotImplementedError("quack's LayerNorm has no backward")
         weight, bias = self._parameters_in_fp32()
         return layernorm_fwd(x.reshape(-1, weight.numel()), weight, bias, self.eps).view(x.shape)
 
@@ -33,6 +35,8 @@ class LayerNorm(nn.LayerNorm):
 class RMSNorm(nn.RMSNorm):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows = x.reshape(-1, self.weight.numel())
+        if torch.is_grad_enabled():
+            return rmsnorm(rows, self.weight.flatten(), eps=self.eps).view(x.shape)
         return rmsnorm_fwd(rows, self.weight.flatten(), eps=self.eps)[0].view(x.shape)
 
 

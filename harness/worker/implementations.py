@@ -139,13 +139,21 @@ class Copied(torch.nn.Module):
 
 
 def peer(name: str, problem: Path) -> tuple[Factory, str]:
-    """A peer's implementation of the problem in that file, and its version. Raises LoadFailed."""
-    operator = getattr(_load_module(problem, "problem"), "OPERATOR", name_of(problem))
+    """A peer's implementation of the problem in that file, and its version. It gets `Model`'s defaults too: its own may
+    be others. Raises LoadFailed."""
+    module = _load_module(problem, "problem")
     try:
-        found = peers.load(name, operator)
+        found = peers.load(name, getattr(module, "OPERATOR", name_of(problem)))
     except peers.NotAvailable as error:
         raise LoadFailed(str(error)) from error
-    return found.build, found.version
+    signature = inspect.signature(module.Model)
+
+    def build(*init: Any) -> torch.nn.Module:
+        given = signature.bind(*init)
+        given.apply_defaults()
+        return found.build(*given.args, **given.kwargs)
+
+    return build, found.version
 
 
 class NullKernel(torch.nn.Module):
