@@ -63,7 +63,7 @@ def test_a_ring_is_accepted_when_it_has_come_round(path, tmp_path):
 
 def test_a_ring_that_does_not_wait_for_a_free_slot_is_rejected(tmp_path):
     """So the test above can fail."""
-    no_wait = ("wait(&left[place.slot], place.parity ^ 1);", "")
+    no_wait = ("wait(&vacated[place.slot], place.parity ^ 1);", "")
     plain = ("--device", "emulator", "--no-timing", "--timeout", "45")
     run = judged_by_its_ring(RING_WITH_STATISTICS, tmp_path, *plain, changes=[no_wait])
     assert [e["status"] for e in run.results["evaluations"]] == ["rejected"], run.results

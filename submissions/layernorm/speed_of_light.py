@@ -7,14 +7,13 @@ are asked for with x where their registers allow it: few rows wait for memory on
 
 Rows of up to 65,536 fp32 elements (262,144 of 16 bits) that fall into equal parts are held by a cluster of eight
 blocks or fewer, which tell each other the moments of their parts. So are few rows, though a block could hold them: more
-multiprocessors load sooner. It takes sm_90a, as does the ring.
+multiprocessors load sooner. Clusters are built for sm_90a alone, as is the ring.
 
 The ring takes longer fp32 rows, and all long 16-bit rows of which there are many, if they are whole slices of 128 KB
 and weights are like x. A row is spread over a team of blocks, one for each multiprocessor, and x is read once. A thread
 keeps a few bulk copies of x on their way into a ring in shared memory, four warps sum what has arrived, two exchange
 statistics with the other blocks, eight write y into the place of x, and a thread sends it by bulk copies. Writers hold
-bias and a quarter of weight in registers, which the other warps leave to them. It needs sm_90a: `setmaxnreg` is in no
-other architecture, and without it the writers spill.
+bias and a quarter of weight in registers, which the other warps leave to them (`setmaxnreg`): without that they spill.
 
 What else is long is split over blocks, and x is read twice. A block computes the output of a chunk of columns
 for all rows, so that weight and bias are read once: for each row they would move more bytes than x itself.
@@ -24,14 +23,14 @@ their end is what L2 still holds, and what will not be used again is marked so.
 Other widths and alignments go element by element.
 
 Numerics: the mean of what a block or a warp holds, then deviations from it, their squares, and their own mean:
-what rounding took from the first. Neither a large mean nor an outlier costs digits. Parts of a long row are
-joined by the formula of Chan, Golub and LeVeque (1983).
+what rounding took from the first. Neither a large mean nor an outlier costs digits, but for three bits of the squares
+in the ring for 16 bits. Parts of a long row are joined by the formula of Chan, Golub and LeVeque (1983).
 
 Small inputs cost a call, an allocation and a launch. The function is given to Python without pybind11's
 conversion of arguments, which costs more than all checks.
 
 Bytes moved: short rows x and y once, 8192x4096 in fp32 268 MB, 63 us at 4.26 TB/s. The (16, 64, 256, 256)
-case 570 MB, 134 us; weight comes from L2 for each row but the first.
+case 570 MB, 134 us; three quarters of weight come from L2 for each row but the first.
 docs/notes/speed-of-light.md says what was predicted and measured, also of what was tried and is not here.
 """
 
@@ -243,8 +242,8 @@ __device__ __forceinline__ Pack<T, kSize> normalised(const Pack<T, kSize>& x, co
 // at work, and waits there until everything before it has ended and can be seen; nothing is read or written
 // sooner. It saves the time between two launches (programmatic dependent launch, CUDA C++ Programming Guide).
 
-// Of each block the device wants to hear that the next kernel may begin, which takes it a nanosecond, or that it has
-// ended. Only the last ones say so: the others have ended by then.
+// The next kernel may begin when each block has executed launch_dependents or has ended. To execute it costs the device
+// a nanosecond, so only the last blocks do: when they run, the others have ended.
 constexpr unsigned kLastBlocks = 4096;  // about as many as an H200 has room for, 132 times 32
 
 __device__ __forceinline__ void wait_for_turn() {
@@ -304,8 +303,8 @@ struct Share {
     const Q *weight, *bias;
     int stride, left;
 
-    // Only the last pack of a thread may lie behind the others: so few threads are launched (`fills`). It loads the
-    // last one then. A load under a condition would let the compiler use the others first.
+    // Only a thread's last pack may lie behind the row's end: so few threads are launched (`fills`). Then the row's last
+    // pack is loaded, and not counted. A load under a condition would let the compiler use the others first.
     __device__ __forceinline__ bool here(int k) const { return k < kLoads - 1 || k * stride <= left; }
     __device__ __forceinline__ int at(int k) const { return k < kLoads - 1 ? k * stride : min(k * stride, left); }
 
@@ -425,7 +424,8 @@ __device__ __forceinline__ void arrive(uint64_t* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(shared_address(barrier)) : "memory");
 }
 
-// Whether the phase of this parity is over. Of the phase before a barrier's first, whose parity is 1, it is.
+// Whether the phase of this parity is over. On a fresh barrier parity 1 counts as over: the first wait for a free slot
+// passes.
 __device__ __forceinline__ bool is_over(uint64_t* barrier, unsigned parity) {
     unsigned over;
     asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
@@ -532,8 +532,8 @@ __device__ __forceinline__ void leave_registers() {
 // ------------------------------------------------------------------------------------------------------
 // Mail: a block's moments for all other blocks of its team.
 
-// Memory is all ones before. Each word says by itself whether it has come, so nothing is asked of the order or the
-// unity of the four.
+// Memory is all ones before. Each word says by itself whether it has come, so neither the order of the four matters nor
+// whether they come together.
 struct alignas(16) Mail {
     float mean, correction, squares, unused;
 };
@@ -589,17 +589,16 @@ constexpr int kStoresUnderWay = 2;
 constexpr int kChunksAhead = 3;
 constexpr int kNapNs = 20;  // between two looks at the mail, which is in L2, where all that is copied passes
 
-// Loads wait for one that set out kLoadsUnderWay before. A barrier tells this phase from the last, no more, so that one
-// must not be a whole round of the ring behind.
+constexpr int kTaken = 4;  // of a row's chunks, into the writers' registers
+
+// A load waits for the one that set out kLoadsUnderWay before. A barrier tells a phase from the one before it, no more,
+// so that load must be less than a round of the ring behind.
 static_assert(kLoadsUnderWay < kSlots, "a load would wait for itself");
 // All of a row arrives before any of it is written.
-static_assert(kSlots >= kChunks, "a row must fit into the ring");
-// What is kept for a row is kept for two. The third is summed when its last chunk has arrived, so when one of the first
-// has been sent, whose statistics all writers then have read.
-static_assert(kSlots < 3 * kChunks, "a third row might arrive");
-// The same where that chunk is one that writers took: they take it when they have written the row before.
-constexpr int kTaken = 4;  // of a row's chunks
-static_assert(kTaken <= kChunks && kSlots < 2 * kChunks, "a row might be summed before its boxes are free");
+static_assert(kSlots >= kChunks && kTaken <= kChunks, "a row must fit into the ring");
+// What is kept of a row has two places: row r + 2 takes those of row r. Its last chunk takes the slot of the chunk kSlots
+// before, which is one of row r + 1 or later. Writers take or write that one when they have written row r.
+static_assert(kSlots < 2 * kChunks, "a row might be summed before its places are free");
 
 // Packs of weight in registers; the others come from L2, so many ahead. The two kinds alternate: what comes from L2 has
 // nearly twice the time that it would have one behind the other.
@@ -633,8 +632,8 @@ ring_rows(const P* x, const P* weight, const P* bias, P* y, Mail* mail, int rows
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // bulk copies; nothing launches this elsewhere
     extern __shared__ __align__(kBulkAlignment) unsigned char ring_memory[];
     P* const ring = reinterpret_cast<P*>(ring_memory);
-    // Of a slot: x is there; it is summed, and y is in its place or writers have taken it; nothing is there any more.
-    __shared__ uint64_t arrived[kSlots], written[kSlots], left[kSlots];
+    // Of a slot: x is there; x is summed, and y is in its place or writers have taken it; it may be loaded again.
+    __shared__ uint64_t arrived[kSlots], written[kSlots], vacated[kSlots];
     __shared__ uint64_t summed[2], known[2];  // of even and odd rows: summers are done, all mail has come
     __shared__ Moments of_summers[2][kSummers];
     __shared__ float4 of_postmen[2][kPostmenWarps];  // the reference's mean and correction, and sums around it
@@ -644,7 +643,7 @@ ring_rows(const P* x, const P* weight, const P* bias, P* y, Mail* mail, int rows
     if (threadIdx.x < kSlots) {
         make_barrier(&arrived[threadIdx.x], 1);
         make_barrier(&written[threadIdx.x], kWriters + kSummers);
-        make_barrier(&left[threadIdx.x], 1);
+        make_barrier(&vacated[threadIdx.x], 1);
         show_to_copies();
     } else if (threadIdx.x < kSlots + 2) {
         make_barrier(&summed[threadIdx.x - kSlots], kSummers);
@@ -803,7 +802,7 @@ ring_rows(const P* x, const P* weight, const P* bias, P* y, Mail* mail, int rows
                     wait(&arrived[earlier.slot], earlier.parity);
                     earlier.advance();
                 }
-                wait(&left[place.slot], place.parity ^ 1);
+                wait(&vacated[place.slot], place.parity ^ 1);
                 bulk_load(ring + place.slot * kChunk, x + place_of(number), kChunkBytes, &arrived[place.slot], once);
                 const int later = number + kChunksAhead;
                 if (later < chunks) bulk_prefetch(x + place_of(later), kChunkBytes, once);
@@ -815,17 +814,17 @@ ring_rows(const P* x, const P* weight, const P* bias, P* y, Mail* mail, int rows
             int oldest = 0, under_way = 0;
             const auto leave_oldest = [&]() {
                 wait_for_stores<kStoresUnderWay>(--under_way);
-                arrive(&left[oldest]);
+                arrive(&vacated[oldest]);
                 oldest = oldest + 1 < kSlots ? oldest + 1 : 0;
             };
 #pragma unroll 1
             for (int number = 0; number < chunks; number++) {
-                // Nothing to send: so slots are left as soon as they can be, and loads never wait for the next y.
+                // No y to send yet: slots are vacated as soon as they can be, and the loader never waits for the next y.
                 while (under_way > 0 && !is_over(&written[place.slot], place.parity)) leave_oldest();
                 wait(&written[place.slot], place.parity);
-                if (number % kChunks < kTaken) {  // written from registers
+                if (number % kChunks < kTaken) {  // x is in the writers' registers
                     while (under_way > 0) leave_oldest();
-                    arrive(&left[place.slot]);
+                    arrive(&vacated[place.slot]);
                     place.advance();
                     oldest = place.slot;
                     continue;
@@ -850,8 +849,8 @@ ring_rows(const P* x, const P* weight, const P* bias, P* y, Mail* mail, int rows
                 own = whole(own, sums, kSummerCount, kSummers);
                 Mail* const box = mail + row_of(turn) * blocks;
                 if (postman == 0 && lane == 0) send(box + block, own);
-                // The block's own mean is the reference, as good as any other. A lane has two mails or three; it looks
-                // at two at a time.
+                // The block's own mean is the reference, as good as any other. Of 132 mails a
+                // lane has three at most, and looks at two at a time.
                 sums = make_float2(0.0f, 0.0f);
                 constexpr int kLanes = kPostmenWarps * kWarp;
                 for (int i = postman * kWarp + lane; i < blocks; i += 2 * kLanes) {
@@ -1321,7 +1320,7 @@ void choose(const Call& call, bool aligned) {
         }
         if (packs <= 4096) return block<T, W, 512, 2, 8, false>(call);
         if constexpr (!kWide && std::is_same_v<T, W>) {
-            if (ring<P>(call, true)) return;  // 1.1 times as fast as clusters
+            if (ring<P>(call, true)) return;
         }
         if (packs <= kClusterPacks && cluster<T, W, 512, 2, 8, false>(call)) return;
         if constexpr (kWide) {
@@ -1385,9 +1384,8 @@ at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::T
 }
 """
 
-# Host code is not optimised unless it is asked for; a call took 8.9 us without and 7.0 us with it. sm_90a by name:
-# torch asks for the GPU's plain architecture, which lacks setmaxnreg. Other GPUs run what is for sm_80, or compile it
-# when it is loaded.
+# Host code is not optimised unless it is asked for. sm_90a by name: torch asks for the GPU's plain architecture, which
+# lacks setmaxnreg. Other GPUs run what is for sm_80, or compile it when it is loaded.
 layer_norm = load_inline(
     name="layernorm_speed_of_light",
     cpp_sources=CPP,

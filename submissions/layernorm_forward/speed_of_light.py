@@ -228,7 +228,8 @@ __device__ __forceinline__ void arrive(uint64_t* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(shared_address(barrier)) : "memory");
 }
 
-// Whether the phase of this parity is over. Of the phase before a barrier's first, whose parity is 1, it is.
+// Whether the phase of this parity is over. On a fresh barrier parity 1 counts as over: the first wait for a free slot
+// passes.
 __device__ __forceinline__ bool is_over(uint64_t* barrier, unsigned parity) {
     unsigned over;
     asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
@@ -335,8 +336,8 @@ __device__ __forceinline__ void leave_registers() {
 // ------------------------------------------------------------------------------------------------------
 // Mail: a block's moments for all other blocks of its team.
 
-// Memory is all ones before. Each word says by itself whether it has come, so nothing is asked of the order or the
-// unity of the four.
+// Memory is all ones before. Each word says by itself whether it has come, so neither the order of the four matters nor
+// whether they come together.
 struct alignas(16) Mail {
     float mean, correction, squares, unused;
 };
@@ -392,17 +393,16 @@ constexpr int kStoresUnderWay = 2;
 constexpr int kChunksAhead = 3;
 constexpr int kNapNs = 20;  // between two looks at the mail, which is in L2, where all that is copied passes
 
-// Loads wait for one that set out kLoadsUnderWay before. A barrier tells this phase from the last, no more, so that one
-// must not be a whole round of the ring behind.
+constexpr int kTaken = 4;  // of a row's chunks, into the writers' registers
+
+// A load waits for the one that set out kLoadsUnderWay before. A barrier tells a phase from the one before it, no more,
+// so that load must be less than a round of the ring behind.
 static_assert(kLoadsUnderWay < kSlots, "a load would wait for itself");
 // All of a row arrives before any of it is written.
-static_assert(kSlots >= kChunks, "a row must fit into the ring");
-// What is kept for a row is kept for two. The third is summed when its last chunk has arrived, so when one of the first
-// has been sent, whose statistics all writers then have read.
-static_assert(kSlots < 3 * kChunks, "a third row might arrive");
-// The same where that chunk is one that writers took: they take it when they have written the row before.
-constexpr int kTaken = 4;  // of a row's chunks
-static_assert(kTaken <= kChunks && kSlots < 2 * kChunks, "a row might be summed before its boxes are free");
+static_assert(kSlots >= kChunks && kTaken <= kChunks, "a row must fit into the ring");
+// What is kept of a row has two places: row r + 2 takes those of row r. Its last chunk takes the slot of the chunk kSlots
+// before, which is one of row r + 1 or later. Writers take or write that one when they have written row r.
+static_assert(kSlots < 2 * kChunks, "a row might be summed before its places are free");
 
 // Packs of weight in registers; the others come from L2, so many ahead. The two kinds alternate: what comes from L2 has
 // nearly twice the time that it would have one behind the other.
@@ -437,8 +437,8 @@ ring_rows(const P* x, const P* weight, const P* bias, P* y, float* mean_of, floa
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // bulk copies; nothing launches this elsewhere
     extern __shared__ __align__(kBulkAlignment) unsigned char ring_memory[];
     P* const ring = reinterpret_cast<P*>(ring_memory);
-    // Of a slot: x is there; it is summed, and y is in its place or writers have taken it; nothing is there any more.
-    __shared__ uint64_t arrived[kSlots], written[kSlots], left[kSlots];
+    // Of a slot: x is there; x is summed, and y is in its place or writers have taken it; it may be loaded again.
+    __shared__ uint64_t arrived[kSlots], written[kSlots], vacated[kSlots];
     __shared__ uint64_t summed[2], known[2];  // of even and odd rows: summers are done, all mail has come
     __shared__ Moments of_summers[2][kSummers];
     __shared__ float4 of_postmen[2][kPostmenWarps];  // the reference's mean and correction, and sums around it
@@ -448,7 +448,7 @@ ring_rows(const P* x, const P* weight, const P* bias, P* y, float* mean_of, floa
     if (threadIdx.x < kSlots) {
         make_barrier(&arrived[threadIdx.x], 1);
         make_barrier(&written[threadIdx.x], kWriters + kSummers);
-        make_barrier(&left[threadIdx.x], 1);
+        make_barrier(&vacated[threadIdx.x], 1);
         show_to_copies();
     } else if (threadIdx.x < kSlots + 2) {
         make_barrier(&summed[threadIdx.x - kSlots], kSummers);
@@ -608,7 +608,7 @@ ring_rows(const P* x, const P* weight, const P* bias, P* y, float* mean_of, floa
                     wait(&arrived[earlier.slot], earlier.parity);
                     earlier.advance();
                 }
-                wait(&left[place.slot], place.parity ^ 1);
+                wait(&vacated[place.slot], place.parity ^ 1);
                 bulk_load(ring + place.slot * kChunk, x + place_of(number), kChunkBytes, &arrived[place.slot], once);
                 const int later = number + kChunksAhead;
                 if (later < chunks) bulk_prefetch(x + place_of(later), kChunkBytes, once);
@@ -620,17 +620,17 @@ ring_rows(const P* x, const P* weight, const P* bias, P* y, float* mean_of, floa
             int oldest = 0, under_way = 0;
             const auto leave_oldest = [&]() {
                 wait_for_stores<kStoresUnderWay>(--under_way);
-                arrive(&left[oldest]);
+                arrive(&vacated[oldest]);
                 oldest = oldest + 1 < kSlots ? oldest + 1 : 0;
             };
 #pragma unroll 1
             for (int number = 0; number < chunks; number++) {
-                // Nothing to send: so slots are left as soon as they can be, and loads never wait for the next y.
+                // No y to send yet: slots are vacated as soon as they can be, and the loader never waits for the next y.
                 while (under_way > 0 && !is_over(&written[place.slot], place.parity)) leave_oldest();
                 wait(&written[place.slot], place.parity);
-                if (number % kChunks < kTaken) {  // written from registers
+                if (number % kChunks < kTaken) {  // x is in the writers' registers
                     while (under_way > 0) leave_oldest();
-                    arrive(&left[place.slot]);
+                    arrive(&vacated[place.slot]);
                     place.advance();
                     oldest = place.slot;
                     continue;
@@ -655,8 +655,8 @@ ring_rows(const P* x, const P* weight, const P* bias, P* y, float* mean_of, floa
                 own = whole(own, sums, kSummerCount, kSummers);
                 Mail* const box = mail + row_of(turn) * blocks;
                 if (postman == 0 && lane == 0) send(box + block, own);
-                // The block's own mean is the reference, as good as any other. A lane has two mails or three; it looks
-                // at two at a time.
+                // The block's own mean is the reference, as good as any other. Of 132 mails a
+                // lane has three at most, and looks at two at a time.
                 sums = make_float2(0.0f, 0.0f);
                 constexpr int kLanes = kPostmenWarps * kWarp;
                 for (int i = postman * kWarp + lane; i < blocks; i += 2 * kLanes) {

@@ -400,7 +400,8 @@ __device__ __forceinline__ void arrive(uint64_t* barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(shared_address(barrier)) : "memory");
 }
 
-// Whether the phase of this parity is over. Of the phase before a barrier's first, whose parity is 1, it is.
+// Whether the phase of this parity is over. On a fresh barrier parity 1 counts as over: the first wait for a free slot
+// passes.
 __device__ __forceinline__ bool is_over(uint64_t* barrier, unsigned parity) {
     unsigned over;
     asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
@@ -572,8 +573,8 @@ ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, k
     using P = Pack<T, kSize>;
     extern __shared__ __align__(128) unsigned char ring_memory[];  // other multiples of 16 work, and are slower
     P* const ring = reinterpret_cast<P*>(ring_memory);
-    // Of a slot: x is there; it is summed, and y is in its place or writers have taken it; nothing is there any more.
-    __shared__ uint64_t arrived[kSlots], written[kSlots], left[kSlots];
+    // Of a slot: x is there; x is summed, and y is in its place or writers have taken it; it may be loaded again.
+    __shared__ uint64_t arrived[kSlots], written[kSlots], vacated[kSlots];
     __shared__ uint64_t summed[2], known[2];  // of even and odd rows: summers are done, all mail has come
     __shared__ Moments of_summers[2][kSummers];
     __shared__ Statistics of_row[2];
@@ -583,7 +584,7 @@ ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, k
     if (threadIdx.x < kSlots) {
         make_barrier(&arrived[threadIdx.x], 1);
         make_barrier(&written[threadIdx.x], kWriters + kSummers);
-        make_barrier(&left[threadIdx.x], 1);
+        make_barrier(&vacated[threadIdx.x], 1);
         show_to_copies();
     } else if (threadIdx.x < kSlots + 2) {
         make_barrier(&summed[threadIdx.x - kSlots], kSummers);
@@ -709,7 +710,7 @@ ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, k
                     wait(&arrived[earlier.slot], earlier.parity);
                     earlier.advance();
                 }
-                wait(&left[place.slot], place.parity ^ 1);
+                wait(&vacated[place.slot], place.parity ^ 1);
                 bulk_load(ring + place.slot * kRingChunk, x + place_of(number), kChunkBytes, &arrived[place.slot],
                           once);
                 const int later = number + kChunksAhead;
@@ -722,17 +723,17 @@ ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, k
             int oldest = 0, under_way = 0;
             const auto leave_oldest = [&]() {
                 wait_for_stores(--under_way);
-                arrive(&left[oldest]);
+                arrive(&vacated[oldest]);
                 oldest = oldest + 1 < kSlots ? oldest + 1 : 0;
             };
 #pragma unroll 1
             for (int number = 0; number < chunks; number++) {
-                // Nothing to send: so slots are left as soon as they can be, and loads never wait for the next y.
+                // No y to send yet: slots are vacated as soon as they can be, and the loader never waits for the next y.
                 while (under_way > 0 && !is_over(&written[place.slot], place.parity)) leave_oldest();
                 wait(&written[place.slot], place.parity);
-                if (number % kRingChunks < kTaken) {  // written from registers
+                if (number % kRingChunks < kTaken) {  // x is in the writers' registers
                     while (under_way > 0) leave_oldest();
-                    arrive(&left[place.slot]);
+                    arrive(&vacated[place.slot]);
                     place.advance();
                     oldest = place.slot;
                     continue;
