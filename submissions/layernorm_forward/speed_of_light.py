@@ -400,8 +400,8 @@ constexpr int kTaken = 4;  // of a row's chunks, into the writers' registers
 static_assert(kLoadsUnderWay < kSlots, "a load would wait for itself");
 // All of a row arrives before any of it is written.
 static_assert(kSlots >= kChunks && kTaken <= kChunks, "a row must fit into the ring");
-// What is kept of a row has two places: row r + 2 takes those of row r. Its last chunk takes the slot of the chunk kSlots
-// before, which is one of row r + 1 or later. Writers take or write that one when they have written row r.
+// What is kept of a row has two places: row r + 2 takes those of row r. Its last chunk takes the slot of the chunk
+// kSlots before, which is one of row r + 1 or later. Writers take or write that one when they have written row r.
 static_assert(kSlots < 2 * kChunks, "a row might be summed before its places are free");
 
 // Packs of weight in registers; the others come from L2, so many ahead. The two kinds alternate: what comes from L2 has
@@ -625,7 +625,7 @@ ring_rows(const P* x, const P* weight, const P* bias, P* y, float* mean_of, floa
             };
 #pragma unroll 1
             for (int number = 0; number < chunks; number++) {
-                // No y to send yet: slots are vacated as soon as they can be, and the loader never waits for the next y.
+                // No y to send yet: slots are vacated as soon as they can be. The loader never waits for the next y.
                 while (under_way > 0 && !is_over(&written[place.slot], place.parity)) leave_oldest();
                 wait(&written[place.slot], place.parity);
                 if (number % kChunks < kTaken) {  // x is in the writers' registers

@@ -728,7 +728,7 @@ ring_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, k
             };
 #pragma unroll 1
             for (int number = 0; number < chunks; number++) {
-                // No y to send yet: slots are vacated as soon as they can be, and the loader never waits for the next y.
+                // No y to send yet: slots are vacated as soon as they can be. The loader never waits for the next y.
                 while (under_way > 0 && !is_over(&written[place.slot], place.parity)) leave_oldest();
                 wait(&written[place.slot], place.parity);
                 if (number % kRingChunks < kTaken) {  // x is in the writers' registers
