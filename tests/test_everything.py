@@ -387,6 +387,7 @@ def test_variants_of_constants_are_timed_against_the_file_as_it_is(tmp_path):
     with machine.alone():
         ended = subprocess.run(run, cwd=ROOT, capture_output=True, text=True)
     printed = ended.stdout
+    assert ended.returncode == 0, printed + ended.stderr
     over = json.loads((tmp_path / "v.json").read_text())["cases"]["relu"]["called"]["over"]
     assert list(over) == ["REPEATS_1"], printed + ended.stderr
     ratio, low, high = over["REPEATS_1"]

@@ -100,6 +100,7 @@ def test_a_training_step_is_compared_with_its_operator(problem, tmp_path):
     run = run_timed(control, "--problem", problem, "-k", "32x128x768", "--device", "cpu", "--against", "unfused")
     assert run.code == 0, run.stderr
     (timed,) = [case for case in run.results["evaluations"][0]["cases"] if case["timing"]]
+    assert len(timed["parts"]) == 2
     for part in (timed["timing"], *timed["parts"].values()):
         assert part["baselines"]["unfused"]["median_us"] > 0
 
@@ -198,7 +199,7 @@ def quack(monkeypatch):
     monkeypatch.setitem(sys.modules, "quack.rmsnorm", kernels)
     monkeypatch.delitem(sys.modules, "harness.peers.quack", raising=False)
     yield importlib.import_module("harness.peers.quack")
-    monkeypatch.delitem(sys.modules, "harness.peers.quack")
+    sys.modules.pop("harness.peers.quack", None)
 
 
 def test_of_quack_a_training_step_takes_what_has_a_backward(quack):

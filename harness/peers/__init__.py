@@ -4,8 +4,8 @@ A peer is a file in this folder; its name is what `--against` takes. The file se
 
     DISTRIBUTION      the distribution whose version is reported, a string literal
     NEEDS_GPU         True where its kernels run on a GPU alone; may be left out
-    IMPLEMENTATIONS   operator -> what takes the constructor arguments of the problem's Model and gives a module
-                      with its parameters
+    IMPLEMENTATIONS   operator -> what takes the constructor arguments of the problem's Model, and its defaults by
+                      their names, and gives a module with its parameters
 
 and imports the public functions of its package. Nothing else names it, but the extra `peers` in pyproject.toml, which
 installs the package. Peers run in workers of their own, are judged like a submission on each case before they are

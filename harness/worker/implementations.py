@@ -139,21 +139,21 @@ class Copied(torch.nn.Module):
 
 
 def peer(name: str, problem: Path) -> tuple[Factory, str]:
-    """A peer's implementation of the problem in that file, and its version. It gets `Model`'s defaults too: its own may
-    be others. Raises LoadFailed."""
+    """A peer's implementation of the problem in that file, and its version. Of `Model`'s defaults it gets those whose
+    names it has: its own may be others. Raises LoadFailed."""
     module = _load_module(problem, "problem")
     try:
         found = peers.load(name, getattr(module, "OPERATOR", name_of(problem)))
     except peers.NotAvailable as error:
         raise LoadFailed(str(error)) from error
-    signature = inspect.signature(module.Model)
+    return lambda *init: found.build(*init, **_shared_defaults(module.Model, found.build, init)), found.version
 
-    def build(*init: Any) -> torch.nn.Module:
-        given = signature.bind(*init)
-        given.apply_defaults()
-        return found.build(*given.args, **given.kwargs)
 
-    return build, found.version
+def _shared_defaults(model: Factory, peer: Factory, init: Sequence[Any]) -> dict[str, Any]:
+    """The defaults that `model` adds to `init`, as far as `peer` knows their names."""
+    parameters = list(inspect.signature(model).parameters.values())[len(init) :]
+    known = inspect.signature(peer).parameters
+    return {p.name: p.default for p in parameters if p.default is not p.empty and p.name in known}
 
 
 class NullKernel(torch.nn.Module):

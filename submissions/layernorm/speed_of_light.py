@@ -849,8 +849,8 @@ ring_rows(const P* x, const P* weight, const P* bias, P* y, Mail* mail, int rows
                 own = whole(own, sums, kSummerCount, kSummers);
                 Mail* const box = mail + row_of(turn) * blocks;
                 if (postman == 0 && lane == 0) send(box + block, own);
-                // The block's own mean is the reference, as good as any other. Of 132 mails a
-                // lane has three at most, and looks at two at a time.
+                // The block's own mean is the reference, as good as any other. A lane has three mails of 132 at most.
+                // It looks at two at a time.
                 sums = make_float2(0.0f, 0.0f);
                 constexpr int kLanes = kPostmenWarps * kWarp;
                 for (int i = postman * kWarp + lane; i < blocks; i += 2 * kLanes) {
@@ -1257,17 +1257,19 @@ int64_t count_ring_blocks(int device) {
     return int64_t(together) * attribute(cudaDevAttrMultiProcessorCount);
 }
 
-// The same, asked once for a device, since each call wants to know.
+// The same, asked once for a device, since each call wants to know. `static`: of two such files each asks for its own
+// kernel.
 template <typename P>
-int64_t ring_blocks(int device) {
+static int64_t ring_blocks(int device) {
     static std::atomic<int64_t> known[64] = {};  // one more than the answer, of devices that were asked for
-    std::atomic<int64_t>& answer = known[device % 64];
+    if (device >= 64) return count_ring_blocks<P>(device);
+    std::atomic<int64_t>& answer = known[device];
     if (!answer) answer = count_ring_blocks<P>(device) + 1;
     return answer - 1;
 }
 
-constexpr int64_t kManyTurns = 4;     // rows of a team: nothing hides the first one's loads and the last one's stores
-constexpr int64_t kMostPercent = 90;  // of all places in all turns
+constexpr int64_t kManyTurns = 4;  // rows of a team: nothing hides the first one's loads and the last one's stores
+constexpr int64_t kLeastUsedPercent = 90;  // so many of all places in all turns have a row
 
 // Whether the ring could take the rows; then it has. With `many` only if they are many, and leave few places idle.
 template <typename P>
@@ -1278,7 +1280,7 @@ bool ring(const Call& call, bool many) {
     const int64_t teams = std::min(call.rows, resident / across);
     if (teams == 0) return false;
     const int64_t turns = (call.rows + teams - 1) / teams;
-    if (many && (turns < kManyTurns || call.rows * across * 100 < turns * resident * kMostPercent)) return false;
+    if (many && (turns < kManyTurns || call.rows * across * 100 < turns * resident * kLeastUsedPercent)) return false;
     const auto mail = torch::empty({call.rows * across * int64_t(sizeof(Mail))},
                                    torch::device(call.device).dtype(torch::kByte));
     auto* boxes = reinterpret_cast<Mail*>(mail.data_ptr<uint8_t>());

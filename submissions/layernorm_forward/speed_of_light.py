@@ -655,8 +655,8 @@ ring_rows(const P* x, const P* weight, const P* bias, P* y, float* mean_of, floa
                 own = whole(own, sums, kSummerCount, kSummers);
                 Mail* const box = mail + row_of(turn) * blocks;
                 if (postman == 0 && lane == 0) send(box + block, own);
-                // The block's own mean is the reference, as good as any other. Of 132 mails a
-                // lane has three at most, and looks at two at a time.
+                // The block's own mean is the reference, as good as any other. A lane has three mails of 132 at most.
+                // It looks at two at a time.
                 sums = make_float2(0.0f, 0.0f);
                 constexpr int kLanes = kPostmenWarps * kWarp;
                 for (int i = postman * kWarp + lane; i < blocks; i += 2 * kLanes) {

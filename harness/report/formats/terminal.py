@@ -234,5 +234,6 @@ def _bank_conflicts(count: KernelCounts) -> str:
 
 def _not_followed(count: KernelCounts) -> str:
     megabytes = count.not_followed_bytes / 1e6
+    shown = f"{megabytes:,.0f}" if megabytes >= 10 else f"{max(megabytes, 0.01):.2f}"
     where = "to large tensors, or after a million flags"
-    return f"; races were not looked for in {megabytes:,.3g} MB of accesses: {where}" if megabytes else ""
+    return f"; races were not looked for in {shown} MB of accesses: {where}" if megabytes else ""
