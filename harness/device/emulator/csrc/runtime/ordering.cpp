@@ -1,5 +1,5 @@
-// Synchronisation through memory: an atomic or volatile write, an arrival at an mbarrier or a bulk copy that signals one
-// releases what its thread may know; an atomic or volatile read of the same word, or a wait, acquires it. What is meant for other blocks needs a fence besides, between the
+// Synchronisation through memory: an atomic or volatile write releases what its thread may know, an atomic or
+// volatile read of the same word acquires it. What is meant for other blocks needs a fence besides, between the
 // write and the flag. Followed only when two accesses are about to be called a race.
 #include <algorithm>
 #include <unordered_map>
@@ -26,7 +26,7 @@ struct Fence {
 };
 struct Word {
     std::vector<Release> releases;
-    uint32_t told = 0;   // so many of the first belong to phases that are over: no later release is merged into them
+    uint32_t told = 0;   // so many of them are a phase's that is over: no later one joins them
 };
 struct Acquire {
     Moment at;
@@ -43,7 +43,7 @@ struct Acquires {   // of a block, in order of time
 
 struct Reached {
     Release release;
-    Moment through;   // where the reading block acquired what leads to it
+    Moment reader;   // who has acquired it
 };
 
 constexpr size_t kTooMany = 1 << 20;
@@ -97,7 +97,7 @@ struct Wanted {
     const Touch& touch;
     bool with_fence;
     bool nearby;   // only by way of the touch's block
-    Reached found;
+    Release found;
     std::unordered_set<const void*> seen;
     // What needs no second look. A kernel whose threads wait for each other at every step has thousands of both.
     std::unordered_map<uint64_t, Scanned> scanned;   // by block and thread
@@ -128,19 +128,11 @@ struct Wanted {
         return 0;
     }
 };
-// A moment whose block's first `limit` acquires are still to be followed, and where the chain to it began.
-struct Pending {
-    Moment at;
-    uint32_t limit;
-    const Acquire* through;   // none where it begins here
-};
-
 // What came before the touch does not order it, and neither does what that had acquired. Ticks grow along a block's
-// acquires and a word's releases, so both are followed from their ends, as far as the touch. Chains are as long as a
-// grid has blocks, and a thread's stack is small: what is still to be followed waits in a list.
-bool search_by(const Acquire& acquire, const Pending& from, Wanted& wanted, std::vector<Pending>& pending) {
-    const Moment& at = from.at;
-    const Acquire* through = from.through ? from.through : &acquire;
+// acquires and a word's releases, so both are followed from their ends, as far as the touch.
+bool search(const Moment& at, uint32_t limit, Wanted& wanted);
+
+bool search_by(const Acquire& acquire, const Moment& at, Wanted& wanted) {
     const uint32_t walked = wanted.walked_before(acquire, at.block);
     for (uint32_t k = acquire.releases; k-- > walked;) {
         const Release& release = acquire.word->releases[k];
@@ -149,18 +141,16 @@ bool search_by(const Acquire& acquire, const Pending& from, Wanted& wanted, std:
         if (wanted.nearby && release.at.block != wanted.touch.block) continue;
         if (!wanted.seen.insert(&release).second) continue;
         if (covers(release, wanted.touch, wanted.with_fence)) {
-            wanted.found = {release, through->at};
+            wanted.found = release;
             return true;
         }
-        if (release.acquires) pending.push_back({release.at, release.acquires, through});
+        if (release.acquires && search(release.at, release.acquires, wanted)) return true;
     }
     return false;
 }
 
 // Of the block's first `limit` acquires: those of the same warp, and those before the last barrier.
-bool search_from(const Pending& from, Wanted& wanted, std::vector<Pending>& pending) {
-    const Moment& at = from.at;
-    const uint32_t limit = from.limit;
+bool search(const Moment& at, uint32_t limit, Wanted& wanted) {
     const auto own = acquires_of_block.find(at.block);
     if (own == acquires_of_block.end() || wanted.has_scanned(at, limit)) return false;
     const auto& all = own->second.all;
@@ -170,7 +160,7 @@ bool search_from(const Pending& from, Wanted& wanted, std::vector<Pending>& pend
         for (auto i = std::lower_bound(which.begin(), which.end(), limit); i != which.begin();) {
             const Acquire& acquire = all[*--i];
             if (acquire.tick <= wanted.touch.tick) break;
-            if (before(acquire.at, at) && search_by(acquire, from, wanted, pending)) return true;
+            if (before(acquire.at, at) && search_by(acquire, at, wanted)) return true;
         }
     }
     const auto earlier = [&](const Acquire& acquire) { return acquire.at.epoch < at.epoch; };
@@ -178,17 +168,7 @@ bool search_from(const Pending& from, Wanted& wanted, std::vector<Pending>& pend
          i != all.begin();) {
         const Acquire& acquire = *--i;
         if (acquire.tick <= wanted.touch.tick) break;
-        if (acquire.at.thread / 32 != warp && search_by(acquire, from, wanted, pending)) return true;
-    }
-    return false;
-}
-
-bool search(const Moment& at, uint32_t limit, Wanted& wanted) {
-    std::vector<Pending> pending{{at, limit, nullptr}};
-    while (!pending.empty()) {
-        const Pending next = pending.back();
-        pending.pop_back();
-        if (search_from(next, wanted, pending)) return true;
+        if (acquire.at.thread / 32 != warp && search_by(acquire, at, wanted)) return true;
     }
     return false;
 }
@@ -287,7 +267,7 @@ Path ordered_by_release(const Touch& touch, bool was_write) {
     const auto memory = known.find(key);
     // A release known to reach this block orders the touch too if it covers it, for the thread that acquired it and for
     // all that a barrier puts after that one; asking again would find the same.
-    if (memory != known.end() && at.block != touch.block && before(memory->second.through, at) &&
+    if (memory != known.end() && at.block != touch.block && before(memory->second.reader, at) &&
         covers(memory->second.release, touch, with_fence)) {
         return Path::Complete;
     }
@@ -300,7 +280,7 @@ Path ordered_by_release(const Touch& touch, bool was_write) {
     }
     Wanted wanted(touch, with_fence, false);
     if (search(at, limit, wanted)) {
-        known[key] = wanted.found;
+        known[key] = {wanted.found, at};
         return Path::Complete;
     }
     Wanted without_fence(touch, false, false);
