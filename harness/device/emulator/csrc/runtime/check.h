@@ -83,7 +83,7 @@ Path ordered_by_release(const Touch& before, bool was_write);
 void remember_fence();   // the running thread executed a fence of the device
 // `in_block`: by an atomic that reaches the own block only
 void release(uintptr_t address, bool in_block = false);
-void acquire(uintptr_t address, bool in_block = false, uint32_t most = UINT32_MAX);   // of the first `most` releases
+void acquire(uintptr_t address, bool in_block = false, uint32_t most = UINT32_MAX);   // sees the first `most` releases alone
 uint32_t releases_so_far(uintptr_t address);
 bool fenced_before();   // a fence of the device, of a thread that a barrier orders before this one
 void begin_ordering();

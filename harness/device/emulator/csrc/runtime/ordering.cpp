@@ -26,7 +26,7 @@ struct Fence {
 };
 struct Word {
     std::vector<Release> releases;
-    uint32_t told = 0;   // so many of them are a phase's that is over: no later one joins them
+    uint32_t told = 0;   // so many of the first belong to phases that are over: no later release is merged into them
 };
 struct Acquire {
     Moment at;
@@ -43,7 +43,7 @@ struct Acquires {   // of a block, in order of time
 
 struct Reached {
     Release release;
-    Moment reader;   // who has acquired it
+    Moment reader;   // whose access it has ordered: that thread had acquired it by then
 };
 
 constexpr size_t kTooMany = 1 << 20;

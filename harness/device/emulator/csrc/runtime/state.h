@@ -73,7 +73,7 @@ struct Mbarrier {
     int64_t bytes = 0;                    // announced and not yet delivered
     uint64_t phase = 0;
     std::vector<AsyncCopy> copies;
-    std::array<uint32_t, 2> releases{};   // made until the last even and the last odd phase were over: see ordering.cpp
+    std::array<uint32_t, 2> releases{};   // of its word, when the last even and the last odd phase were over
 };
 
 struct Worker;
