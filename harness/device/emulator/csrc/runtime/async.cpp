@@ -111,7 +111,10 @@ void mbarrier_invalidate(void* address, int line) { owner(address, line)->mbarri
 
 uint64_t mbarrier_arrive(void* address, uint32_t count, int64_t bytes, int line) {
     Mbarrier& barrier = find(address, line);
-    if (options.check) release(reinterpret_cast<uintptr_t>(address));
+    if (options.check) {
+        if (owner(address, line) != current_block()) remember_fence();   // .release.cluster: for the whole cluster
+        release(reinterpret_cast<uintptr_t>(address));
+    }
     if (count > barrier.pending) {
         fail("divergent_barrier", line, "More threads arrive at an mbarrier than the %u it was initialised for.",
              barrier.expected);

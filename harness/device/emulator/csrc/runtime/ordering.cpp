@@ -1,6 +1,7 @@
-// Synchronisation through memory: an atomic or volatile write releases what its thread may know, an atomic or
-// volatile read of the same word acquires it. What is meant for other blocks needs a fence besides, between the
-// write and the flag. Followed only when two accesses are about to be called a race.
+// Synchronisation through memory: an atomic or volatile write, an arrival at an mbarrier or a bulk copy that signals one
+// releases what its thread may know; an atomic or volatile read of the same word, or a wait, acquires it. What is meant
+// for other blocks needs a fence besides, between the write and the flag. Followed only when two accesses are about to
+// be called a race.
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
@@ -43,7 +44,7 @@ struct Acquires {   // of a block, in order of time
 
 struct Reached {
     Release release;
-    Moment reader;   // whose access it has ordered: that thread had acquired it by then
+    Moment through;   // where the reading block acquired what leads to it
 };
 
 constexpr size_t kTooMany = 1 << 20;
@@ -97,7 +98,7 @@ struct Wanted {
     const Touch& touch;
     bool with_fence;
     bool nearby;   // only by way of the touch's block
-    Release found;
+    Reached found;
     std::unordered_set<const void*> seen;
     // What needs no second look. A kernel whose threads wait for each other at every step has thousands of both.
     std::unordered_map<uint64_t, Scanned> scanned;   // by block and thread
@@ -128,11 +129,19 @@ struct Wanted {
         return 0;
     }
 };
-// What came before the touch does not order it, and neither does what that had acquired. Ticks grow along a block's
-// acquires and a word's releases, so both are followed from their ends, as far as the touch.
-bool search(const Moment& at, uint32_t limit, Wanted& wanted);
+// A moment whose block's first `limit` acquires are still to be followed, and where the chain to it began.
+struct Pending {
+    Moment at;
+    uint32_t limit;
+    const Acquire* through;   // none where it begins here
+};
 
-bool search_by(const Acquire& acquire, const Moment& at, Wanted& wanted) {
+// What came before the touch does not order it, and neither does what that had acquired. Ticks grow along a block's
+// acquires and a word's releases, so both are followed from their ends, as far as the touch. Chains are as long as a
+// grid has blocks, and a thread's stack is small: what is still to be followed waits in a list.
+bool search_by(const Acquire& acquire, const Pending& from, Wanted& wanted, std::vector<Pending>& pending) {
+    const Moment& at = from.at;
+    const Acquire* through = from.through ? from.through : &acquire;
     const uint32_t walked = wanted.walked_before(acquire, at.block);
     for (uint32_t k = acquire.releases; k-- > walked;) {
         const Release& release = acquire.word->releases[k];
@@ -141,16 +150,18 @@ bool search_by(const Acquire& acquire, const Moment& at, Wanted& wanted) {
         if (wanted.nearby && release.at.block != wanted.touch.block) continue;
         if (!wanted.seen.insert(&release).second) continue;
         if (covers(release, wanted.touch, wanted.with_fence)) {
-            wanted.found = release;
+            wanted.found = {release, through->at};
             return true;
         }
-        if (release.acquires && search(release.at, release.acquires, wanted)) return true;
+        if (release.acquires) pending.push_back({release.at, release.acquires, through});
     }
     return false;
 }
 
 // Of the block's first `limit` acquires: those of the same warp, and those before the last barrier.
-bool search(const Moment& at, uint32_t limit, Wanted& wanted) {
+bool search_from(const Pending& from, Wanted& wanted, std::vector<Pending>& pending) {
+    const Moment& at = from.at;
+    const uint32_t limit = from.limit;
     const auto own = acquires_of_block.find(at.block);
     if (own == acquires_of_block.end() || wanted.has_scanned(at, limit)) return false;
     const auto& all = own->second.all;
@@ -160,7 +171,7 @@ bool search(const Moment& at, uint32_t limit, Wanted& wanted) {
         for (auto i = std::lower_bound(which.begin(), which.end(), limit); i != which.begin();) {
             const Acquire& acquire = all[*--i];
             if (acquire.tick <= wanted.touch.tick) break;
-            if (before(acquire.at, at) && search_by(acquire, at, wanted)) return true;
+            if (before(acquire.at, at) && search_by(acquire, from, wanted, pending)) return true;
         }
     }
     const auto earlier = [&](const Acquire& acquire) { return acquire.at.epoch < at.epoch; };
@@ -168,7 +179,17 @@ bool search(const Moment& at, uint32_t limit, Wanted& wanted) {
          i != all.begin();) {
         const Acquire& acquire = *--i;
         if (acquire.tick <= wanted.touch.tick) break;
-        if (acquire.at.thread / 32 != warp && search_by(acquire, at, wanted)) return true;
+        if (acquire.at.thread / 32 != warp && search_by(acquire, from, wanted, pending)) return true;
+    }
+    return false;
+}
+
+bool search(const Moment& at, uint32_t limit, Wanted& wanted) {
+    std::vector<Pending> pending{{at, limit, nullptr}};
+    while (!pending.empty()) {
+        const Pending next = pending.back();
+        pending.pop_back();
+        if (search_from(next, wanted, pending)) return true;
     }
     return false;
 }
@@ -267,7 +288,7 @@ Path ordered_by_release(const Touch& touch, bool was_write) {
     const auto memory = known.find(key);
     // A release known to reach this block orders the touch too if it covers it, for the thread that acquired it and for
     // all that a barrier puts after that one; asking again would find the same.
-    if (memory != known.end() && at.block != touch.block && before(memory->second.reader, at) &&
+    if (memory != known.end() && at.block != touch.block && before(memory->second.through, at) &&
         covers(memory->second.release, touch, with_fence)) {
         return Path::Complete;
     }
@@ -280,7 +301,7 @@ Path ordered_by_release(const Touch& touch, bool was_write) {
     }
     Wanted wanted(touch, with_fence, false);
     if (search(at, limit, wanted)) {
-        known[key] = {wanted.found, at};
+        known[key] = wanted.found;
         return Path::Complete;
     }
     Wanted without_fence(touch, false, false);
