@@ -51,13 +51,13 @@ def judged_by_its_ring(path, folder, *options, changes=()):
         text = text.replace(found, instead)
     submission = folder / path.name
     submission.write_text(text)
-    return run_eval(submission, "--problem", SLICES[path], *options)
+    return run_eval(submission, "--problem", SLICES[path], *options, timeout_s=1500)
 
 
 @pytest.mark.parametrize("path", SLICES, ids=lambda p: p.parent.name)
 def test_a_ring_is_accepted_when_it_has_come_round(path, tmp_path):
     """A team's later rows find the slots, the barriers and the places for sums that the first had."""
-    run = judged_by_its_ring(path, tmp_path, *ALL_DETECTORS, "--timeout", "400")
+    run = judged_by_its_ring(path, tmp_path, *ALL_DETECTORS, "--timeout", "900")
     assert run.code == 0, run.results
 
 

@@ -134,11 +134,16 @@ struct Pending {
     Moment at;
     uint32_t limit;
     const Acquire* through;   // none where it begins here
+    int depth;   // of the calls that follow it
 };
 
+// Chains are as long as a grid has blocks, and a thread's stack is small: what lies deeper waits in a list.
+constexpr int kDeepest = 32;
+
 // What came before the touch does not order it, and neither does what that had acquired. Ticks grow along a block's
-// acquires and a word's releases, so both are followed from their ends, as far as the touch. Chains are as long as a
-// grid has blocks, and a thread's stack is small: what is still to be followed waits in a list.
+// acquires and a word's releases, so both are followed from their ends, as far as the touch.
+bool search_from(const Pending& from, Wanted& wanted, std::vector<Pending>& pending);
+
 bool search_by(const Acquire& acquire, const Pending& from, Wanted& wanted, std::vector<Pending>& pending) {
     const Moment& at = from.at;
     const Acquire* through = from.through ? from.through : &acquire;
@@ -153,7 +158,12 @@ bool search_by(const Acquire& acquire, const Pending& from, Wanted& wanted, std:
             wanted.found = {release, through->at};
             return true;
         }
-        if (release.acquires) pending.push_back({release.at, release.acquires, through});
+        if (!release.acquires) continue;
+        if (from.depth == kDeepest) {
+            pending.push_back({release.at, release.acquires, through, 0});
+        } else if (search_from({release.at, release.acquires, through, from.depth + 1}, wanted, pending)) {
+            return true;
+        }
     }
     return false;
 }
@@ -185,7 +195,7 @@ bool search_from(const Pending& from, Wanted& wanted, std::vector<Pending>& pend
 }
 
 bool search(const Moment& at, uint32_t limit, Wanted& wanted) {
-    std::vector<Pending> pending{{at, limit, nullptr}};
+    std::vector<Pending> pending{{at, limit, nullptr, 0}};
     while (!pending.empty()) {
         const Pending next = pending.back();
         pending.pop_back();
