@@ -522,7 +522,8 @@ def test_outputs_that_cannot_be_compared_are_the_problems_fault(computes, said, 
     text = f"import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return {computes}\n"
     (tmp_path / "odd.py").write_text(f"{text}\nCASES = [dict(name='a', shapes=[(64, 8)])]\n")
     (tmp_path / "mine.py").write_text(text.replace("Model", "ModelNew"))
-    run = run_eval(tmp_path / "mine.py", "--problem", tmp_path / "odd.py")
+    # By chance two draws have equally many positive elements, once in forty seeds.
+    run = run_eval(tmp_path / "mine.py", "--problem", tmp_path / "odd.py", "--seed", "1")
     assert (run.code, said in run.stderr, "Traceback" in run.stderr) == (2, True, False), run.stderr
 
 
