@@ -29,6 +29,24 @@ __global__ void counted(float* y) {
     atomicAdd(y + 1, 1.f);
     __syncthreads();
 }
+namespace of_a_name {
+template <class T, int kTimes>
+__global__ void scaled(T* y) { y[threadIdx.x] *= kTimes; }
+}
+__global__ void doubled(float* y) { y[threadIdx.x] *= 2.f; }
+namespace {
+__global__ void unseen(float* y) { y[threadIdx.x] *= 3.f; }
+}
+// Launches by names that are not the kernels' own.
+void launch(void (*kernel)(float*), float* y) {
+    kernel<<<1, 32>>>(y);
+    void* arguments[] = {&y};
+    cudaLaunchKernel(kernel, dim3(1), dim3(32), arguments, 0, nullptr);
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(1);
+    config.blockDim = dim3(32);
+    cudaLaunchKernelEx(&config, kernel, y);
+}
 void run(torch::Tensor x, torch::Tensor y) {
     const float* from = x.data_ptr<float>();
     float* to = y.data_ptr<float>();
@@ -40,6 +58,9 @@ void run(torch::Tensor x, torch::Tensor y) {
     transposed<<<1, 32>>>(from, to);
     padded<<<1, 32>>>(from, to);
     counted<<<2, 64>>>(to);
+    launch(of_a_name::scaled<float, 2>, to);
+    launch(doubled, to);
+    launch(unseen, to);
 }
 """
 extension = load_inline(

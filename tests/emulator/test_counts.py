@@ -46,3 +46,12 @@ def test_bank_conflicts_and_their_line(answer, counts):
 def test_atomics_and_barriers(counts):
     assert counts["counted"]["atomics"] == 2 * 2 * 64
     assert counts["counted"]["barriers"] == 2 * 2
+
+
+def test_a_kernel_launched_through_a_parameter_has_its_own_name(counts):
+    """One of a namespace without a name is no symbol of the module, and keeps the parameter's."""
+    assert {name: counts[name]["launches"] for name in ("scaled", "doubled", "kernel")} == {
+        "scaled": 3,
+        "doubled": 3,
+        "kernel": 3,
+    }

@@ -78,7 +78,9 @@ def _rewrite_launch(source: Source, edits: Edits, kernels: Kernels, i: int) -> N
     name = re.sub(r"<.*", "", callee).split("::")[-1].strip("() ")
     if name not in kernels.by_name and _is_plain_function(source, name):
         raise NvccRefuses(i, f"'{name}' is launched, and is no kernel: write __global__ before its void.")
-    typed = kernels.has_address(name, arguments)
+    typed = kernels.has_address(name, arguments) or (
+        callee == name and name not in kernels.by_name and _is_pointer(source, name)
+    )
     address = f"(const void*)({callee})" if typed else "nullptr"
     cluster = kernels.cluster(name)
     clustered = f".in_clusters(dim3({cluster}))" if cluster else ""
@@ -103,6 +105,21 @@ def _is_plain_function(source: Source, name: str) -> bool:
                 before -= 1
             if before < 0 or source.at(before) in (";", "}", ">"):
                 return True
+    return False
+
+
+def _is_pointer(source: Source, name: str) -> bool:
+    """Whether the text declares a pointer to a function so: `(*name)(`, `auto name =`, `auto* const name =`."""
+    for i, token in enumerate(source.tokens):
+        if token.text != name:
+            continue
+        if [source.at(i + k) for k in (-2, -1, 1, 2)] == ["(", "*", ")", "("]:
+            return True
+        before = i - 1
+        while source.at(before) in ("const", "*"):
+            before -= 1
+        if source.at(before) == "auto" and source.at(i + 1) == "=":
+            return True
     return False
 
 

@@ -15,7 +15,8 @@ inline void check_argument(const LaunchConfig& config, unsigned number, const T&
 }
 
 template <class F, class... A>
-inline cudaError_t run(const LaunchConfig& config, F kernel, A... arguments) {
+inline cudaError_t run(LaunchConfig config, F kernel, A... arguments) {
+    config.kernel = kernel_name(config.kernel, config.function);
     unsigned number = 0;
     (check_argument(config, ++number, arguments), ...);
     // Kernels may change their parameters, so that each thread gets its own copy. A lambda takes the compiler less time

@@ -26,6 +26,8 @@ struct Context {   // what a kernel is called with
     void (*drop)(void* copied);
 };
 
+// The name of a kernel that is launched by the name `written`.
+const char* kernel_name(const char* written, const void* function);
 // Runs the grid to its end, or keeps the launch where its stream is captured. Throws std::runtime_error when the kernel
 // has a defect.
 cudaError_t launch(const LaunchConfig& config, void (*call)(void*), const Context& context);
