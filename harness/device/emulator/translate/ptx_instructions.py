@@ -231,7 +231,8 @@ def _mbarrier(b: Block, i: Instruction) -> str:
         address = b.address(i.operands[1], space)
         extra = b.read(i.operands[2][0], "u32") if len(i.operands) > 2 else ""
         count, size = ("1", extra) if "expect_tx" in i.words else (extra or "1", "0")
-        return result(b, i, f"::emu::mbarrier_arrive({address}, {count}, {size}, __LINE__)")
+        relaxed = "true" if "relaxed" in i.words else "false"
+        return result(b, i, f"::emu::mbarrier_arrive({address}, {count}, {size}, __LINE__, {relaxed})")
     if i.words[1] in ("test_wait", "try_wait"):
         call = "mbarrier_parity_passed" if "parity" in i.words else "mbarrier_passed"
         phase = b.read(i.operands[2][0], "u32" if "parity" in i.words else "u64")

@@ -109,10 +109,11 @@ void mbarrier_init(void* address, uint32_t count, int line) {
 
 void mbarrier_invalidate(void* address, int line) { owner(address, line)->mbarriers.erase(address); }
 
-uint64_t mbarrier_arrive(void* address, uint32_t count, int64_t bytes, int line) {
+uint64_t mbarrier_arrive(void* address, uint32_t count, int64_t bytes, int line, bool relaxed) {
     Mbarrier& barrier = find(address, line);
     if (options.check) {
-        if (owner(address, line) != current_block()) remember_fence();   // .release.cluster: for the whole cluster
+        const bool of_a_peer = owner(address, line) != current_block();
+        if (of_a_peer && !relaxed) remember_fence();   // .release.cluster: for the whole cluster
         release(reinterpret_cast<uintptr_t>(address));
     }
     if (count > barrier.pending) {

@@ -71,7 +71,8 @@ void bulk_copy_to_shared(void* to, const void* from, size_t bytes, void* barrier
 void bulk_copy_to_global(void* to, const void* from, size_t bytes, int line);
 void mbarrier_init(void* address, uint32_t count, int line);
 void mbarrier_invalidate(void* address, int line);
-uint64_t mbarrier_arrive(void* address, uint32_t count, int64_t bytes, int line);
+// `relaxed`: what the thread wrote before is not ordered by it for other blocks, unless by a fence.
+uint64_t mbarrier_arrive(void* address, uint32_t count, int64_t bytes, int line, bool relaxed = false);
 void mbarrier_expect(void* address, int64_t bytes, int line);
 bool mbarrier_passed(void* address, uint64_t phase, int line);
 bool mbarrier_parity_passed(void* address, uint32_t parity, int line);
