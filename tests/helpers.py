@@ -14,6 +14,8 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import psutil
+
 from tests import machine
 from tests.eval_server import EvalServer
 
@@ -105,6 +107,18 @@ def run_eval(*arguments, json_results=True, timeout_s=580, env=None, alone=None,
             )  # fmt: skip
     results = json.loads(process.stdout) if json_results and process.stdout.startswith("{") else {}
     return EvalRun(process.returncode, process.stdout, process.stderr, results)
+
+
+def is_alive(process):
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def is_compiler(process):
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return "cc1plus" in process.name()
+    return False
 
 
 def run_timed(*arguments, quiet=False, **options):

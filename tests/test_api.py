@@ -23,7 +23,7 @@ from harness.plan import Arguments
 from harness.reasons import Reason
 from harness.report.formats import json as results_json
 from harness.verdict import SCHEMA, Accepted, Errored, Rejected, Results
-from tests.helpers import ROOT
+from tests.helpers import ROOT, is_alive
 
 PROBLEM = ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py"
 RIGHT = (ROOT / "tests" / "hostile" / "form" / "control.py").read_text()
@@ -65,12 +65,6 @@ def lanes(beside=()):
 def is_lane(process):
     with contextlib.suppress(psutil.NoSuchProcess):  # it may end while it is looked at
         return is_alive(process) and "harness.lanes.judging" in process.cmdline()
-    return False
-
-
-def is_alive(process):
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     return False
 
 

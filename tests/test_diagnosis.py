@@ -7,6 +7,7 @@ all the way through eval.py.
 import copy
 import math
 import re
+import sys
 import time
 from typing import get_args
 from unittest.mock import Mock
@@ -449,6 +450,14 @@ class ModelNew(nn.Module):
 """
 RIGHT = "y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * self.weight"
 
+# eval.py with time for all hypotheses, also on a busy machine.
+PATIENT = [
+    sys.executable,
+    "-c",
+    "from harness import diagnosis; diagnosis.LIMIT_S = 60.0; "
+    "from harness.cli import main; import sys; sys.exit(main(sys.argv[1:]))",
+]
+
 # Of each submission, what it does, and words of its report.
 THROUGH = {
     "without_bias": (f"return {RIGHT}", "'ln.bias' is left out."),
@@ -478,7 +487,7 @@ def told(tmp_path_factory):
     for name, (forward, _) in THROUGH.items():
         (folder / f"{name}.py").write_text(SUBMISSION.replace("FORWARD", forward))
     problem = ROOT / "tests/fixtures/problems/small_layernorm.py"
-    run = run_eval(folder, "--problem", problem, "--report", f"terminal={folder / 'report.txt'}")
+    run = run_eval(folder, "--problem", problem, "--report", f"terminal={folder / 'report.txt'}", program=PATIENT)
     return {e["submission"]: e for e in run.results["evaluations"]}, (folder / "report.txt").read_text()
 
 
@@ -529,7 +538,9 @@ def test_faults_of_kernels_are_named_on_the_emulator(tmp_path):
         assert KERNEL.count(right) == 1
         (tmp_path / f"{name}.py").write_text(KERNEL.replace(right, wrong))
     problem = ROOT / "tests/fixtures/problems/small_layernorm.py"
-    run = run_eval(tmp_path, "--problem", problem, "-k", "large eps", "--device", "emulator", json_results=False)
+    run = run_eval(
+        tmp_path, "--problem", problem, "-k", "large eps", "--device", "emulator", json_results=False, program=PATIENT
+    )
     said = [line.removeprefix("  why: ") for line in run.stdout.splitlines() if line.startswith("  why: ")]
     assert said == [KERNELS[name][2] for name in sorted(KERNELS)], run.stdout
 

@@ -3,6 +3,7 @@
 import importlib
 import importlib.util
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 
 from tests import machine
-from tests.helpers import ROOT
+from tests.helpers import BUSY, PATIENCE, ROOT
 from tests.sites import KEPT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -332,13 +333,22 @@ def test_a_mutant_has_one_place_in_the_code(mutant):
     assert (ROOT / mutant.file).read_text().count(mutant.old) == 1
 
 
+def timed_alone(command):
+    """What a command ended with that times something: another try where the machine was too busy."""
+    with machine.alone():
+        for _ in range(PATIENCE):
+            ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+            if not re.search(BUSY, ended.stdout + ended.stderr):
+                break
+    return ended
+
+
 @pytest.mark.alone
 def test_what_a_round_costs_is_shown_for_everybody_who_is_timed():
     words = ["submissions/layernorm/cpu_vectorised.py", "--problem", "layernorm", "--device", "cpu", "--quick"]
     words += ["--against", "eager", "-k", "32x128x768"]
     run = [sys.executable, "benchmarks/round_costs.py", *words]
-    with machine.alone():
-        ended = subprocess.run(run, cwd=ROOT, capture_output=True, text=True)
+    ended = timed_alone(run)
     printed = ended.stderr
     shown = [line.split() for line in printed.splitlines() if " rounds " in line]
     assert [words[0] for words in shown] == ["submission", "eager", "null_kernel"], ended.stdout + printed
@@ -384,8 +394,7 @@ def test_variants_of_constants_are_timed_against_the_file_as_it_is(tmp_path):
         file.write_text(text)
     words = [files[0], "REPEATS=1", "ADDED=1", "--problem", files[1], "--device", "cpu", "--json", tmp_path / "v.json"]
     run = [sys.executable, "benchmarks/variants.py", *map(str, words)]
-    with machine.alone():
-        ended = subprocess.run(run, cwd=ROOT, capture_output=True, text=True)
+    ended = timed_alone(run)
     printed = ended.stdout
     assert ended.returncode == 0, printed + ended.stderr
     over = json.loads((tmp_path / "v.json").read_text())["cases"]["relu"]["called"]["over"]

@@ -86,7 +86,7 @@ def test_integers_fill_their_range_evenly(below):
 
 def test_integers_below_a_tensor_stay_below_each_of_it():
     below = torch.tensor([1, 2, 1024, 7])
-    drawn = unpredictable.integers(below, (10_000, 4), CPU)
+    drawn = unpredictable.integers(below, (40_000, 4), CPU)
     assert (drawn.amax(0) == below - 1).all() and (drawn.amin(0) == 0).all()
 
 
@@ -134,7 +134,7 @@ def case(rows=64):
 def test_the_same_data_get_other_deals_changes_and_samples_each_time():
     """Torch's, NumPy's and Python's generators are where they were, as they would be if a seed could repeat them."""
     deals, positions, values = [], [], []
-    for _ in range(2):
+    for _ in range(3):
         torch.manual_seed(3)
         data = case()
         data.pool.fill()
@@ -143,7 +143,7 @@ def test_the_same_data_get_other_deals_changes_and_samples_each_time():
         deals += [contents.numbers]
         positions += [change.positions]
         values += [change.values]
-    assert deals[0] != deals[1]  # but for one in 3^9 times two data sets
+    assert not deals[0] == deals[1] == deals[2]  # but for one in 3^18 times
     assert (positions[0] == positions[1]).double().mean() < 0.1
     assert (values[0] == values[1]).double().mean() < 0.5
 

@@ -33,7 +33,7 @@ from harness.verdict import (
     Rejected,
     Worst,
 )
-from tests.helpers import ROOT, run_eval
+from tests.helpers import ROOT, is_alive, run_eval
 
 PROBLEM = ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py"
 RIGHT = (ROOT / "tests" / "hostile" / "form" / "control.py").read_text()
@@ -121,17 +121,11 @@ def served():
         assert [child for child in children if is_alive(child)] == []
 
 
-def is_alive(process):
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
-
-
 def test_each_request_gets_one_answer_whatever_its_submission_does(served):
     sources = {"right": RIGHT, "wrong": WRONG, "crashes": CRASHES, "no model": NO_MODEL, "no Python": "def ("}
     for name, source in sources.items():
         served.say({"id": name, "source": source})
-    served.say({"id": "hangs", "source": HANGS, "limit_s": 1})
+    served.say({"id": "hangs", "source": HANGS, "limit_s": 10})
     found = served.answers(*sources, "hangs")
     said = {name: (line["status"], line.get("reason"), line["stage"]) for name, line in found.items()}
     assert said == {

@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from tests.helpers import ROOT
+from tests.helpers import ROOT, is_alive, is_compiler
 
 CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
 SMALL = ("--problem", ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py")
@@ -66,13 +66,13 @@ def test_who_is_ended_ends_the_compilers_that_build_the_emulator(end, number, tm
     environment = {**os.environ, "KERNELGATE_CACHE": str(tmp_path)}
     with subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True, **heard) as process:
         assert "The emulator is built" in process.stderr.readline()
-        compilers = wait_for(lambda: [c for c in psutil.Process(process.pid).children(True) if "cc1plus" in c.name()])
+        compilers = wait_for(lambda: [c for c in psutil.Process(process.pid).children(True) if is_compiler(c)])
         end(process.pid, number)
         _, stderr = process.communicate(timeout=120)
     assert [*tmp_path.glob("emulator-*")] == []  # it was not built first
     assert process.returncode == 3
     assert stderr == "eval.py: Stopped by the keyboard or by SIGTERM; what had not finished says nothing.\n"
-    assert [c for c in compilers if c.is_running() and c.status() != psutil.STATUS_ZOMBIE] == []
+    assert [c for c in compilers if is_alive(c)] == []
 
 
 def wait_for(found, limit_s=30.0):

@@ -509,7 +509,7 @@ def test_a_hundred_kills_while_eight_write_lose_nothing_that_was_reported(path):
     writers = []
     for _ in range(8):
         writers.append(start_writer(path, number := number + 1))
-    for _ in range(100):
+    while number < 108 or len(reported) <= 100:
         time.sleep(drawn.uniform(0.0, 0.04))
         reported |= end_writer(writers.pop(drawn.randrange(len(writers))))
         writers.append(start_writer(path, number := number + 1))
@@ -519,7 +519,6 @@ def test_a_hundred_kills_while_eight_write_lose_nothing_that_was_reported(path):
         kept = {stored.evaluation.source_sha256 for stored in store.stored()}
         assert store.select("PRAGMA integrity_check")[0][0] == "ok"
         assert store.select("PRAGMA foreign_key_check") == []
-    assert len(reported) > 100
     assert reported <= kept
 
 

@@ -231,7 +231,7 @@ def test_what_is_not_timed_takes_no_longer_than_a_few_timeouts(tmp_path):
         frame = in_a_round()
         if frame and "results" not in frame.f_locals and frame.f_locals["request"].handshake not in rounds:
             rounds.add(frame.f_locals["request"].handshake)
-            time.sleep(2)
+            time.sleep(1.5)
         """,
         "rounds = set()",
     )
@@ -516,7 +516,8 @@ def test_a_changed_element_that_was_put_back_is_found_and_so_is_one_that_is_wort
     assert pool.written_by_others([1]) and not pool.written_by_others([0, 2])
     views[1, position] = now
     assert not pool.written_by_others([1])
-    other = (position + 5) % 1024  # of the same stretch, and not the changed one
+    start = position // 512 * 512
+    other = start + (position - start + 5) % 512  # of the same stretch, and not the changed one
     kept = float(views[1, other])
     tensor.buffers.bank[contents.numbers[1]].view(-1)[other] = views[1, other] = 0.0
     assert not pool.written_by_others([1])
@@ -526,6 +527,7 @@ def test_a_changed_element_that_was_put_back_is_found_and_so_is_one_that_is_wort
 
 
 def test_what_is_late_is_zero_until_the_early_part_is_done_and_only_it_changes():
+    torch.manual_seed(1)  # for numbers of which none is zero
     device, shape = HostDevice("cpu", MemoryFile()), (64, 512)
     model = torch.nn.Bilinear(512, 512, 2)
     sets = [DataSet(x, oracle.expect(model, x, 0)) for x in ([torch.randn(shape) for _ in range(2)] for _ in range(3))]

@@ -18,7 +18,7 @@ import pytest
 from harness.reasons import Reason
 from harness.verdict import Accepted, CaseFailed, CaseNotRun, CasePassed, Errored, Rejected
 from harness.watch.changes import Change, Turn, change_of_times, changes
-from tests.helpers import ROOT, run_eval
+from tests.helpers import ROOT, is_alive, is_compiler, run_eval
 
 PROBLEM = ROOT / "tests" / "fixtures" / "problems" / "small_layernorm.py"
 RIGHT = (ROOT / "tests" / "hostile" / "form" / "control.py").read_text()
@@ -194,23 +194,12 @@ def left_behind(watch):
         yield
         children = watch.descendants
         assert watch.end() == 0, watch.said
+        psutil.wait_procs(children, timeout=20)  # who was ended may take a moment to give its memory back
         assert [child for child in children if is_alive(child)] == []
         assert "Traceback" not in watch.said
     finally:
         watch.process.kill()
         watch.process.wait()
-
-
-def is_alive(process):
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
-
-
-def is_compiler(process):
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return "cc1plus" in process.name()
-    return False
 
 
 def save_as_a_new_file(path, text):

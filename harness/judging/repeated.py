@@ -139,22 +139,21 @@ class _Calls:
 
     def models(self) -> None:
         """A second model on other weights, then the first again; and once more, when one has been built with another
-        case's arguments of the constructor. At least one of the first two calls is in evaluation: which, and whether
-        both are, nobody knows."""
+        case's arguments of the constructor. The first model's call after the second's is in evaluation; whether the
+        second's is as well, nobody knows."""
         assert self._further is not None
         variant = self._further.weights
         with self._said("a second model beside the first"):
             number = self._observation.construct_beside()
         differentiated = bool(self._drawn.reference.differentiation)
-        trains = self._chance.choice(["the second", "the first", "neither"])
-        may_evaluate = not differentiated and trains != "the second"
+        may_evaluate = not differentiated and self._chance.choice([True, True, False])
         evaluates = may_evaluate and variant.reference.holds_in_evaluation(variant.data)
         self._stage(variant, number, train=not evaluates)
         # What a model keeps from inference mode cannot be used outside of it: a program calls it in one of the two.
         mode: GradMode = "" if differentiated else "inference"
         of = f"a second model with other weights{_EVALUATES * evaluates}{self._rows(variant)}"
         self._judge(of, variant.compare, mode, variant=variant)
-        evaluates = not differentiated and trains != "the first" and self._holds_in_evaluation
+        evaluates = not differentiated and self._holds_in_evaluation
         self._stage(train=not evaluates)
         self._judge(f"the first model{_EVALUATES * evaluates}, after a second was called", self._as_first)
         self._stage()

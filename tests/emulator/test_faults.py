@@ -44,12 +44,12 @@ def _matches(seen: dict[str, Any], file: Path, expected: str) -> str:
 
 @pytest.fixture(scope="module")
 def checked(emulator) -> dict[str, Any]:
-    return emulator.run(HERE / "corpus.py", "--check", "--timeout", "1.5")["result"]
+    return emulator.run(HERE / "corpus.py", "--check", "--timeout", "5")["result"]
 
 
 @pytest.fixture(scope="module")
 def fast(emulator) -> dict[str, Any]:
-    return emulator.run(HERE / "corpus.py", "--timeout", "1.5")["result"]
+    return emulator.run(HERE / "corpus.py", "--timeout", "5")["result"]
 
 
 def test_the_corpus_is_large_and_has_both_sorts():

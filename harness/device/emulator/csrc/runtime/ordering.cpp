@@ -27,7 +27,7 @@ struct Fence {
 };
 struct Word {
     std::vector<Release> releases;
-    uint32_t told = 0;   // so many of the first belong to phases that are over: no later release is merged into them
+    uint32_t told = 0;   // others know so many of the first: no later release is merged into them
 };
 struct Acquire {
     Moment at;
@@ -40,6 +40,7 @@ struct Acquire {
 struct Acquires {   // of a block, in order of time
     std::vector<Acquire> all;
     std::unordered_map<uint16_t, std::vector<uint32_t>> of_warp;   // which of them
+    uint32_t told = 0;   // releases tell of so many of the first: what is seen later is not merged into them
 };
 
 struct Reached {
@@ -243,7 +244,8 @@ void release(uintptr_t address, bool in_block) {
     Word& word = words[address & ~uintptr_t(3)];
     auto& releases = word.releases;
     const Moment at = now();
-    const uint32_t acquired = uint32_t(acquires_of_block[at.block].all.size());
+    Acquires& own = acquires_of_block[at.block];
+    const uint32_t acquired = own.told = uint32_t(own.all.size());
     const uint32_t fence = last_fence(at);
     if (releases.size() > word.told && same_place(releases.back().at, at)) {
         releases.back().tick = ++ticks;
@@ -266,14 +268,19 @@ uint32_t releases_so_far(uintptr_t address) {
 void acquire(uintptr_t address, bool in_block, uint32_t most) {
     const auto word = words.find(address & ~uintptr_t(3));
     if (gave_up || word == words.end()) return;
-    auto& [acquires, of_warp] = acquires_of_block[current_block()->serial];
+    auto& [acquires, of_warp, told] = acquires_of_block[current_block()->serial];
     const Moment at = now();
-    const uint32_t count = std::min(most, uint32_t(word->second.releases.size()));
+    const auto& releases = word->second.releases;
+    const uint32_t count = std::min(most, uint32_t(releases.size()));
+    if (count && !same_place(releases[count - 1].at, at)) word->second.told = std::max(word->second.told, count);
     if (!acquires.empty() && acquires.back().word == &word->second && same_place(acquires.back().at, at)) {
-        acquires.back().tick = ticks;
-        acquires.back().releases = std::max(acquires.back().releases, count);
-        acquires.back().in_block &= in_block;
-        return;
+        Acquire& last = acquires.back();
+        if (acquires.size() > told || (count <= last.releases && last.in_block <= in_block)) {
+            last.tick = ticks;
+            last.releases = std::max(last.releases, count);
+            last.in_block &= in_block;
+            return;
+        }
     }
     of_warp[at.thread / 32].push_back(uint32_t(acquires.size()));
     acquires.push_back(Acquire{at, &word->second, ticks, count, in_block});
