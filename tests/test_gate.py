@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import msgspec
 import numpy as np
+import psutil
 import pytest
 from rich.console import Console
 
@@ -36,7 +37,7 @@ from harness.timing.stats import median_interval, speedup
 from harness.tools import compiling
 from harness.verbs.gating.runner import Runner, choose_device
 from harness.verdict import Baseline, CasePassed, CaseTiming, Speedup, digest_of_cases
-from tests.helpers import ROOT, forked_eval
+from tests.helpers import ROOT, forked_eval, is_alive
 from tests.sample_results import FAST, NOISY, UNTIMED, WRONG
 from tests.test_workflow_log import commands, loud
 
@@ -706,6 +707,36 @@ def test_each_kernel_has_a_row_for_each_architecture(nvcc, tmp_path, monkeypatch
     page = Console(width=200, file=io.StringIO())
     print_outcome(page, decide([candidate(UNTIMED, compiled=compiled)], Config()), quiet=False)
     assert re.search(r"sm_120 +42 +12 +128", page.file.getvalue())
+
+
+def kept_build(extension):
+    """As a submission's process may have left it: nobody knows that `load_inline` was given this."""
+    path = compiling.build_cache("a" * 64) / "one" / compiling.SOURCES
+    path.parent.mkdir(parents=True)
+    path.write_bytes(msgspec.json.encode(extension))
+
+
+@pytest.mark.parametrize("line", ['#include "/etc/hostname"', '#include "../../secret"', "#include NAME", "%: embed X"])
+def test_a_build_that_a_submission_made_up_reads_no_file_of_the_runners(line, nvcc, tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNELGATE_CACHE", str(tmp_path / "cache"))
+    kept_build(compiling.Extension(name="x", cpp_sources=(), cuda_sources=(SourceText(f"int a;\n{line}\n", "", 0),)))
+    ((_, said),) = compiling.compile_for(nvcc, "a" * 64, ["sm_90"])
+    assert said.error == f"`{line}` may read a file beside the submission, which is one file."
+    assert not (tmp_path / "log").exists()
+
+
+def test_nothing_is_left_of_a_compiler_that_takes_too_long(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERNELGATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(compiling, "TIMEOUT_S", 1)
+    slow = tmp_path / "nvcc"
+    slow.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {tmp_path / 'child'}\nsleep 600\n")
+    slow.chmod(0o755)
+    kept_build(compiling.Extension(name="x", cpp_sources=(), cuda_sources=(SourceText("int a;", "", 0),)))
+    ((_, said),) = compiling.compile_for(slow, "a" * 64, ["sm_90"])
+    assert said.error == "The compiler did not finish within 1 s."
+    child = int((tmp_path / "child").read_text())
+    _, alive = psutil.wait_procs([p for p in psutil.process_iter() if p.pid == child], timeout=20)
+    assert not [p for p in alive if is_alive(p)]
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,19 @@
 
 The sources are those that its `load_inline` was given when a worker built it for another device. nvcc reads text and
 runs none of it: of the flags that a submission gives only those are kept that start no other program and name no file
-to write. The options are nvcc's own: CUDA Compiler Driver NVCC, "NVCC Command Options".
+to write, and sources that may read a file by its path are refused. A submission's process can write what is believed to
+be its build, so both are looked at here again. The options are nvcc's own: CUDA Compiler Driver NVCC, "NVCC Command
+Options".
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import resource
 import shutil
+import signal
 import subprocess
 import sysconfig
 import tempfile
@@ -22,6 +27,7 @@ from pathlib import Path
 import msgspec
 
 from harness.build.compiler_output import kernel_resources, short_errors
+from harness.errors import one_line
 from harness.paths import build_cache
 from harness.protocol.extension import SOURCES, Extension
 from harness.records import KernelResources
@@ -46,6 +52,9 @@ USUAL_HOME = "/usr/local/cuda"
 
 # torch's headers alone take a compiler 10 s; one that needs longer than this is taken to hang.
 TIMEOUT_S = 900
+
+# Of each process of a compiler. torch's headers take 2 GiB.
+_LIMITS = {resource.RLIMIT_AS: 16 << 30, resource.RLIMIT_FSIZE: 1 << 30, resource.RLIMIT_CPU: TIMEOUT_S}
 
 WITHOUT_NVCC = (
     "Nothing was compiled for {}: there is no nvcc here, neither a toolkit's nor that of PyPI's nvidia-cuda-nvcc."
@@ -97,6 +106,8 @@ def _extensions(cache: Path) -> list[Extension]:
 def _compiled(nvcc: Path, extensions: Sequence[Extension], architecture: str) -> Kernels:
     found: list[KernelResources] = []
     for extension in extensions:
+        if line := extension.reads_by_path:
+            return Kernels(error=f"`{one_line(line[:100])}` may read a file beside the submission, which is one file.")
         code, output = _run(nvcc, extension, architecture)
         if code:
             return Kernels(error=short_errors(output))
@@ -112,12 +123,24 @@ def _run(nvcc: Path, extension: Extension, architecture: str) -> tuple[int, str]
         source.write_text("\n".join([*([] if extension.no_implicit_headers else [_HEADERS]), *pieces]))
         words = [*_FLAGS, f"-arch={architecture}", *_includes(nvcc, folder), *kept_flags(extension.extra_cuda_cflags)]
         command = [str(nvcc), *words, "-o", str(folder / "cuda.cubin"), str(source)]
+        return _ended(command, folder)
+
+
+def _ended(command: Sequence[str], folder: Path) -> tuple[int, str]:
+    """The exit code of a compiler and what it printed. Nothing that it started is left."""
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          text=True, errors="replace", cwd=folder, start_new_session=True) as process:  # fmt: skip
         try:
-            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder,
-                                  timeout=TIMEOUT_S)  # fmt: skip
+            for limit, most in _LIMITS.items():  # its compilers begin later, and inherit them
+                with contextlib.suppress(ProcessLookupError):
+                    resource.prlimit(process.pid, limit, (most, most))
+            output, _ = process.communicate(timeout=TIMEOUT_S)
+            return process.returncode, output
         except subprocess.TimeoutExpired:
             return 1, f"The compiler did not finish within {TIMEOUT_S} s."
-        return done.returncode, done.stdout
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def kept_flags(flags: Sequence[str]) -> list[str]:
