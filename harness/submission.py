@@ -86,7 +86,8 @@ def _needs(path: Path, source: bytes) -> dict[str, Any]:
     return {
         "uses_cuda": _uses_cuda(nodes),
         "builds": any(_builds(node) for node in nodes),
-        "gpu_language": languages[0] if languages else "",
+        # An import takes no file that gives CUDA sources away from the emulator.
+        "gpu_language": languages[0] if languages and not any(map(_gives_cuda, nodes)) else "",
         "also_for": _also_for(path, nodes[0], source),
     }
 
@@ -140,18 +141,27 @@ def _is_load_inline(function: ast.expr) -> bool:
     return "load_inline" in (getattr(function, "id", ""), getattr(function, "attr", ""))
 
 
+def _gives_cuda(node: ast.AST) -> bool:
+    """Whether it gives load_inline CUDA sources."""
+    if isinstance(node, ast.keyword) and node.arg == "cuda_sources":
+        return not (isinstance(node.value, ast.Constant) and not node.value.value)
+    return isinstance(node, ast.Call) and _is_load_inline(node.func) and len(node.args) > _CUDA_SOURCES
+
+
+def _speaks_of_cuda(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, str) and node.value.startswith("cuda")
+    return isinstance(node, ast.Attribute) and node.attr == "cuda"
+
+
 def _uses_cuda(nodes: list[ast.AST]) -> bool:
-    """Whether any code, comments aside, speaks of CUDA: a `cuda_sources` argument, `.cuda()`, "cuda"."""
-    for node in nodes:
-        if isinstance(node, ast.keyword) and node.arg == "cuda_sources":
-            return not (isinstance(node.value, ast.Constant) and not node.value.value)
-        if isinstance(node, ast.Call) and _is_load_inline(node.func) and len(node.args) > _CUDA_SOURCES:
-            return True
-        if isinstance(node, ast.Attribute) and node.attr == "cuda":
-            return True
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda"):
-            return True
-    return False
+    """Whether any code, comments aside, speaks of CUDA: a `cuda_sources` argument, `.cuda()`, "cuda". Where that
+    argument is always empty, what else speaks of CUDA decides nothing."""
+    if any(map(_gives_cuda, nodes)):
+        return True
+    if any(isinstance(node, ast.keyword) and node.arg == "cuda_sources" for node in nodes):
+        return False
+    return any(map(_speaks_of_cuda, nodes))
 
 
 def find_submissions(paths: list[Path], problems: Collection[Path] = ()) -> list[Path]:

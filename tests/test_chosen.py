@@ -56,6 +56,7 @@ WITH_A_GPU = {
     "from torch.utils.cpp_extension import load_inline\nload_inline('a', cpp_sources='x')": "cpu",
     "import torch.utils.cpp_extension as c\nc.load_inline('a', 'x')": "cpu",
     "import torch.utils.cpp_extension as c\nc.load_inline('a', 'x', 'y')": "cuda",
+    "import torch.utils.cpp_extension as c\nx = dict(cuda_sources='')\nc.load_inline('a', 'x', cuda_sources=y)": "cuda",
 }
 
 
@@ -197,3 +198,9 @@ def test_problems_and_submissions_are_those_of_the_folder_that_one_is_in(tmp_pat
         (evaluation,) = json.loads(run.stdout)["evaluations"]
         assert (evaluation["submission"], evaluation["status"]) == ("mine", "accepted")
         assert evaluation["problem_sha256"] == hashlib.sha256(problem.read_bytes()).hexdigest()
+
+
+def test_an_import_takes_no_kernel_in_cuda_away_from_the_emulator(tmp_path):
+    path = tmp_path / "submission.py"
+    path.write_text("import triton\n" + next(source for source in WITH_A_GPU if "cuda_sources='x'" in source))
+    assert read_submission(path).gpu_language == ""

@@ -527,6 +527,42 @@ def test_outputs_that_cannot_be_compared_are_the_problems_fault(computes, said, 
     assert (run.code, said in run.stderr, "Traceback" in run.stderr) == (2, True, False), run.stderr
 
 
+@pytest.mark.parametrize(
+    "computes",
+    [
+        "return (x * 2, x.sum()) if self.training else x * 2",  # a loss beside it, as mixtures of experts have one
+        "assert self.training, 'for training alone'; return x * 2",
+        "return self.weight[:2]",
+    ],
+)
+def test_what_a_reference_is_in_training_is_judged_whatever_it_is_in_evaluation(computes, tmp_path):
+    text = "import torch\nclass Model(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    text += f"        self.weight = torch.nn.Parameter(torch.ones(8))\n    def forward(self, x):\n        {computes}\n"
+    (tmp_path / "odd.py").write_text(f"{text}\nCASES = [dict(name='a', shapes=[(64, 8)], batch=True)]\n")
+    (tmp_path / "mine.py").write_text(text.replace("Model", "ModelNew"))
+    run = run_eval(tmp_path / "mine.py", "--problem", tmp_path / "odd.py", "--device", "cpu", "--no-timing")
+    assert run.code == 0, run.stdout + run.stderr
+
+
+def test_a_reference_that_fails_on_further_data_alone_is_the_problems_fault(tmp_path):
+    file = tmp_path / "odd.py"
+    file.write_text(
+        "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
+        "        assert x[0, 0] < 0.5, 'too large'\n        return x * 2\n\nCASES = [dict(name='a', shapes=[(4, 4)])]\n"
+    )
+    problem = load_problem(file, 0)
+    fails = 0
+    for seed in range(20):
+        with contextlib.suppress(UsageError):
+            drawn = draw_case(problem, problem.cases[0], HostDevice("cpu", MemoryFile()), seed)
+            try:
+                assert drawn.further.inputs.expected_in_full and drawn.further.weights.expected
+            except UsageError as error:
+                fails += 1
+                assert str(error).endswith("cannot be run on case 'a': AssertionError: too large (line 5).")
+    assert fails
+
+
 def test_a_reference_that_fails_is_told_with_its_line(tmp_path):
     file = tmp_path / "halved.py"
     file.write_text(

@@ -134,6 +134,27 @@ def test_weights_are_random_and_repeat_with_their_seed():
     assert not torch.equal(weight, other.ln.weight)
 
 
+def test_saved_statistics_are_random_and_a_variance_stays_positive(tmp_path):
+    """Kernels that leave the statistics of a frozen batch norm out would be right otherwise."""
+    text = """
+import torch
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(64)
+        self.register_buffer("scale", torch.tensor([0.125]))
+        self.register_buffer("mask", torch.ones(64), persistent=False)
+        self.register_buffer("order", torch.arange(64.0))
+CASES = [dict(name="a", shapes=[(4, 64)])]
+"""
+    problem = load_problem(write(tmp_path, text), 0)
+    model, again, other = (problem.build_model(problem.cases[0], seed, torch.device("cpu")) for seed in (1, 1, 2))
+    mean, variance = model.norm.running_mean, model.norm.running_var
+    assert mean.std() > 0.1 and variance.std() > 0.1 and (variance >= 0.5).all()
+    assert torch.equal(variance, again.norm.running_var) and not torch.equal(variance, other.norm.running_var)
+    assert model.scale.item() == 0.125 and model.mask.eq(1).all() and torch.equal(model.order, torch.arange(64.0))
+
+
 def test_random_shapes_repeat_with_their_seed():
     def shapes(seed):
         cases = load_problem(PROBLEMS / "layernorm.py", seed).cases

@@ -46,7 +46,7 @@ def judged(tmp_path, init, forward, inputs):
         ("pass", "return x.square()", "300 * torch.rand(16, 24).half()"),
         ("pass", "return torch.exp(x)", "60 * torch.randn(16, 24)"),
         ('self.register_buffer("calls", torch.zeros(()))', "self.calls += 1; return 2 * x", PLAIN),
-        ("pass", "return (x > 0).long() << 53", PLAIN),
+        ("pass", "return ((x > 0).long() << 53) - 1", PLAIN),
     ],
     ids=[
         "an input returned", "a view of an input", "a table drawn at random", "a buffer in no state_dict",
@@ -67,10 +67,11 @@ def test_the_reference_itself_is_right(init, forward, inputs, tmp_path):
             PLAIN,
             "keeps something from call to call",
         ),
-        ("pass", "return (x > 0).long() << 54", PLAIN, "integers beyond 2^53"),
+        ("pass", "return (x > 0).long() << 53", PLAIN, "integers of 2^53 or more"),
+        ("pass", "return ((x > 0).long() - 2).view(torch.uint64)", PLAIN, "integers of 2^53 or more"),
         ("pass", "return 2 * x", "torch.randn(24, 16).t()", "with the strides (1, 16) for the shape (16, 24)"),
     ],
-    ids=["an average kept", "larger integers", "a transposed input"],
+    ids=["an average kept", "larger integers", "integers without a sign", "a transposed input"],
 )
 def test_what_cannot_be_judged_is_said_to_be_the_problems(init, forward, inputs, said, tmp_path):
     run = judged(tmp_path, init, forward, inputs)

@@ -14,12 +14,11 @@ from harness.errors import UsageError, out_of_memory
 from harness.oracle.ahead import FEWEST, Ahead, Known
 from harness.oracle.data import Data, draw_upstream, in_layout
 from harness.oracle.differentiate import differentiation
-from harness.oracle.error_bound import RandomReference, StatefulReference
+from harness.oracle.faults import told
 from harness.oracle.further import Further, cases_called, draw_further
 from harness.oracle.outputs import Expected, Form, form_of
 from harness.oracle.reference import Reference
 from harness.problem import Case, Problem
-from harness.problem.file import said
 from harness.protocol.values import encode_value
 from harness.protocol.wire import Differentiation
 from harness.settings import sub_seed
@@ -60,33 +59,13 @@ def draw_case(problem: Problem, case: Case, device: Device, seed: int, known: Kn
     """Draw a case's weights and inputs and compute what must come out, if that is not `known`.
 
     Raises UsageError when the reference cannot be run on them."""
-    try:
+    with told(problem.path, case.name):
         reference, data = _draw(problem, case, device, seed)
         encode_value(reference.init)
         expected = known.expected if known else reference.expect(data, sub_seed(seed, case.name, "signs"))
         further = draw_further(problem, reference, data, expected, sub_seed(seed, case.name, "further"), device.name)
         further = further.with_known(known.further) if further and known else further
         return Drawn(reference, data, expected, further)
-    except UsageError:
-        raise
-    except RandomReference as error:
-        raise UsageError(
-            f"The reference of {problem.path} draws random numbers in case '{case.name}': two calls on the same data "
-            "differ, so that nothing can be compared with it. Name what a dropout makes random in RANDOM "
-            "(docs/problems.md), or draw the numbers with the inputs."
-        ) from error
-    except StatefulReference as error:
-        raise UsageError(
-            f"The reference of {problem.path} keeps something from call to call in case '{case.name}': a second call "
-            "on the same data gives other outputs, so that they say nothing of one call. Give it what it keeps with "
-            "the inputs, and return it."
-        ) from error
-    except Exception as error:  # whatever a problem's author may have written
-        if out_of_memory(error):
-            raise
-        raise UsageError(
-            f"The reference of {problem.path} cannot be run on case '{case.name}': {said(problem.path, error)}."
-        ) from error
 
 
 def _draw(problem: Problem, case: Case, device: Device, seed: int) -> tuple[Reference, Data]:

@@ -218,7 +218,7 @@ def expect(
     own, alone = outputs_of(returned), isinstance(returned, torch.Tensor)
     named = zip(own, names(len(own)), strict=True)
     between = coarsest(own_run.seen, than=SUMS_EPS)
-    given = {t.untyped_storage().data_ptr() for t in inputs if t.numel()}
+    given = {t.untyped_storage().data_ptr() for t in (*inputs, *model.parameters(), *model.buffers()) if t.numel()}
     forms = [
         Form(
             tuple(o.shape), o.stride(), o.dtype, name, alone=alone, between=between,

@@ -7,12 +7,15 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from harness.oracle.comparison import Comparison, compare_all
 from harness.oracle.data import Data, draw_upstream
+from harness.oracle.error_bound import MOST_DRAWS
+from harness.oracle.faults import told
 from harness.oracle.outputs import Expected
 from harness.oracle.reference import Reference
 from harness.problem import Case, Problem
@@ -28,8 +31,10 @@ SELDOM = 0.25
 
 @dataclass(frozen=True)
 class Variant:
-    """A reference on data, and the comparison with what must come out."""
+    """A reference on data, and the comparison with what must come out. Raises UsageError where the reference cannot be
+    run on them."""
 
+    problem: Path
     reference: Reference
     data: Data
     seed: int
@@ -39,7 +44,7 @@ class Variant:
     @cached_property
     def expected(self) -> list[Expected]:
         """With the tolerance of a single perturbation, which costs a fraction and is no larger than the whole."""
-        return self.known or self.reference.expect(self.data, self.seed, draws=1)
+        return self.known or self._expect(draws=1)
 
     def compare(self, tensors: Sequence[torch.Tensor]) -> list[Comparison]:
         """Each result with what it should be. What is within the smaller tolerance is within the whole one."""
@@ -49,7 +54,11 @@ class Variant:
     @cached_property
     def expected_in_full(self) -> list[Expected]:
         """With the whole tolerance."""
-        return self.reference.expect(self.data, self.seed)
+        return self._expect(MOST_DRAWS)
+
+    def _expect(self, draws: int) -> list[Expected]:
+        with told(self.problem, self.reference.case.name):
+            return self.reference.expect(self.data, self.seed, draws)
 
 
 @dataclass(frozen=True)
@@ -87,8 +96,9 @@ def draw_further(
     nbytes = sum(t.nbytes for t in data.given) + sum(e.values.nbytes for e in expected)
     if nbytes > MOST_BYTES:
         return None
+    inputs = _draw(problem, reference, data, sub_seed(seed, "inputs"))
     return Further(
-        inputs=Variant(reference, _draw(problem, reference, data, sub_seed(seed, "inputs")), sub_seed(seed, "signs")),
+        inputs=Variant(problem.path, reference, inputs, sub_seed(seed, "signs")),
         weights=_other_weights(problem, reference, data, sub_seed(seed, "weights")),
         init=other_init(problem, reference.case, sub_seed(seed, "init"), device),
     )
@@ -106,7 +116,7 @@ def other_init(problem: Problem, own: Case, seed: int, device: str) -> tuple[Any
 def _other_weights(problem: Problem, own: Reference, data: Data, seed: int) -> Variant:
     case = _other_batch(own.case, seed) if own.case.batch else own.case
     reference = replace(own, case=case, model=_other_model(problem, own, data, seed))
-    return Variant(reference, _draw(problem, reference, data, seed), sub_seed(seed, "signs"))
+    return Variant(problem.path, reference, _draw(problem, reference, data, seed), sub_seed(seed, "signs"))
 
 
 def _other_model(problem: Problem, own: Reference, data: Data, seed: int) -> torch.nn.Module:

@@ -30,7 +30,7 @@ class Form:
     alone: bool = False
     """Whether the reference returns it as it is, and not in a tuple or list."""
     of_input: bool = False
-    """Whether the reference returns an input's memory, so that it changes where that input does."""
+    """Whether the reference returns the memory of an input or a weight, so that it changes where that does."""
     between: torch.dtype | None = None
     """The coarsest dtype of results on the way to all outputs, where that has 16 bits or fewer: under autocast."""
 
@@ -81,12 +81,15 @@ def exact_outputs(
 
 
 def _as_float64(tensor: torch.Tensor) -> torch.Tensor:
-    """Raises TypeError for integers that float64 does not have."""
-    is_wide = tensor.dtype == torch.int64 and tensor.numel()
-    if is_wide and max(int(tensor.max()), -int(tensor.min())) > EXACT_INTEGERS:
-        raise TypeError(
-            "the reference returned integers beyond 2^53, which are not compared: float64 has not all of them"
-        )
+    """Raises TypeError for integers that float64 cannot tell from the next ones."""
+    if tensor.dtype in (torch.int64, torch.uint64) and tensor.numel():
+        signed = tensor.view(torch.int64)
+        least, most = int(signed.min()), int(signed.max())
+        beyond_signed = tensor.dtype == torch.uint64 and least < 0  # 2^63 and more
+        if beyond_signed or max(most, -least) >= EXACT_INTEGERS:
+            raise TypeError(
+                "the reference returned integers of 2^53 or more, which are not compared: float64 has not all of them"
+            )
     return tensor.double()
 
 

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import torch
 
+from harness.errors import out_of_memory
 from harness.oracle.data import Data
 from harness.oracle.differentiate import Differentiated, output_names
 from harness.oracle.error_bound import MOST_DRAWS, expect, expect_more
@@ -109,15 +110,21 @@ class Reference:
     @torch.no_grad()
     def holds_in_evaluation(self, data: Data) -> bool:
         """Whether what it gives is right in evaluation: where outputs are random it was computed so, and elsewhere they
-        must be the same to the bit in training. Sums whose threads end in another order differ, too, and nothing is
-        asked of a submission then."""
+        must be the same to the bit in training. Nothing is asked of a submission where they are not, as in sums whose
+        threads end in another order, nor where the reference returns other outputs then, or fails."""
         if self.random:
             return True
         found = []
-        for trains in (True, False):
-            model = copy.deepcopy(self.model).train(trains)
-            found.append(outputs_of(model(*(t.clone(memory_format=torch.preserve_format) for t in data.inputs))))
-        return all(torch.equal(one.nan_to_num(), other.nan_to_num()) for one, other in zip(*found, strict=True))
+        try:
+            for trains in (True, False):
+                model = copy.deepcopy(self.model).train(trains)
+                found.append(outputs_of(model(*(t.clone(memory_format=torch.preserve_format) for t in data.inputs))))
+            pairs = zip(*found, strict=True)
+            return len(found[0]) == len(found[1]) and all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
+        except Exception as error:
+            if out_of_memory(error):
+                raise
+            return False
 
     @property
     def _stores(self) -> bool:

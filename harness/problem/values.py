@@ -153,13 +153,19 @@ class Problem:
         return with_constants(self.model, case.constants)(*init)
 
     def build_model(self, case: Case, seed: int, device: torch.device) -> torch.nn.Module:
-        """The reference on `device`, its weights random: drawn from `seed`, never all ones or zeros."""
+        """The reference on `device`, its weights and saved statistics random: drawn from `seed`, never all ones or
+        zeros."""
         _seed_torch(seed, device)
         model = self.new_model(case, self.init_args(case, seed))
         with torch.no_grad():
             for parameter in model.parameters():
                 if parameter.is_floating_point() and _is_constant(parameter):
                     parameter.add_(torch.randn(parameter.shape), alpha=0.5)
+            for buffer in _saved_statistics(model):
+                if buffer.any():  # a variance stays one
+                    buffer.mul_(torch.rand(buffer.shape) + 0.5)
+                else:
+                    buffer.add_(torch.randn(buffer.shape), alpha=0.5)
         if not case.from_functions:
             model = model.to(case.parameter_dtype)
         return model.to(device)
@@ -198,6 +204,14 @@ def _seed_torch(seed: int, device: torch.device) -> None:
         torch.default_generator.manual_seed(seed)
     else:
         torch.manual_seed(seed)
+
+
+def _saved_statistics(model: torch.nn.Module) -> list[torch.Tensor]:
+    """The buffers of a state dict that hold one number throughout, such as a batch norm's mean and variance. One of a
+    single element may be a constant of the formula."""
+    saved = model.state_dict(keep_vars=True)
+    named = [buffer for name, buffer in model.named_buffers() if name in saved]
+    return [b for b in named if b.is_floating_point() and b.numel() > 1 and _is_constant(b)]
 
 
 def _is_constant(parameter: torch.Tensor) -> bool:
