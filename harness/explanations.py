@@ -62,6 +62,16 @@ class Constant(_Explanation, frozen=True, tag="constant"):
     value: float
 
 
+class Unwritten(_Explanation, frozen=True, tag="unwritten"):
+    """Each element is NaN, as memory is that nothing was written to."""
+
+
+class Returned(_Explanation, frozen=True, tag="returned"):
+    """It is an input or the upstream gradient, unchanged."""
+
+    what: str
+
+
 class Displaced(_Explanation, frozen=True, tag="displaced"):
     """Each element stands so many places after its own, in memory."""
 
@@ -182,6 +192,8 @@ Explanation = (
     | Multiple
     | Offset
     | Constant
+    | Unwritten
+    | Returned
     | Displaced
     | VarianceDivisor
     | EpsOutsideRoot

@@ -40,10 +40,12 @@ from harness.explanations import (
     PartOfRow,
     Places,
     Region,
+    Returned,
     Rounded,
     SumLeftOut,
     Swapped,
     Unexplained,
+    Unwritten,
     VarianceDivisor,
 )
 from harness.judging import diagnosed
@@ -209,6 +211,8 @@ PLANTED = {
         "layernorm", "4x128", lambda x, w, b: norm(x, w, b).flatten().roll(1).reshape(x.shape), Displaced(by=1),
     ),
     "nothing computed": ("layernorm", "4x128", lambda x, w, b: torch.zeros_like(x), Constant(value=0.0)),
+    "nothing written": ("layernorm", "4x128", lambda x, w, b: torch.full_like(x, math.nan), Unwritten()),
+    "the input": ("layernorm", "4x128", lambda x, w, b: x.clone(), Returned(what="input 'x'")),
     "the last rows never written": (
         "layernorm", "16x1024", changed(slice(12, None), math.nan),
         Region(content="nan", split=1, rows=Places(start=12, stop=16, count=16)),

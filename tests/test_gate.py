@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import msgspec
@@ -692,10 +693,12 @@ def test_each_kernel_has_a_row_for_each_architecture(nvcc, tmp_path, monkeypatch
     flags = ("-O3", "--use_fast_math", "-arch=sm_70", "-ccbin=/tmp/evil")
     source = SourceText("int a;", "x.py", 3)
     extension = compiling.Extension(name="x", cpp_sources=(), cuda_sources=(source,), extra_cuda_cflags=flags)
-    for folder in ("one", "two"):  # of two versions of a device: the same sources
+    renamed = replace(extension, cuda_sources=(replace(source, file="y.py"),))
+    built = {"one": extension, "two": extension, "three": renamed}  # for two versions of a device, and as another file
+    for folder, of in built.items():
         kept = compiling.build_cache("a" * 64) / folder / compiling.SOURCES
         kept.parent.mkdir(parents=True)
-        kept.write_bytes(msgspec.json.encode(extension))
+        kept.write_bytes(msgspec.json.encode(of))
     found = dict(compiling.compile_for(nvcc, "a" * 64, ["sm_80", "sm_120"]))
     assert list(found) == ["sm_80", "sm_120"]
     assert [(k.registers, k.shared_bytes, k.spill_store_bytes + k.spill_load_bytes)

@@ -39,6 +39,7 @@ LIMIT_S = 2.0
 HYPOTHESES: tuple[Hypothesis, ...] = (
     calls.earlier_call,
     scale.constant,
+    operands.input_returned,
     operands.parameter_left_out,
     operands.parameters_swapped,
     operands.parameter_negated,
@@ -59,6 +60,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     normalisation.sum_left_out,
     normalisation.part_of_row,
     calls.not_deterministic,
+    scale.unwritten,
     regions.region,
     normalisation.large_mean,
     rounding.output_rounded,
@@ -72,11 +74,13 @@ OF_CALLS: tuple[Hypothesis, ...] = (calls.not_deterministic,)
 GENERIC = frozenset(h for h in HYPOTHESES if not h.__module__.endswith(("normalisation", "activations")))
 
 # What is tried on whole numbers and booleans, too.
-_FOR_ANY_DTYPE = {calls.earlier_call, scale.constant, calls.not_deterministic, regions.region}
+_FOR_ANY_DTYPE = {calls.earlier_call, scale.constant, operands.input_returned, calls.not_deterministic, regions.region}
 
 # What neither runs the reference nor makes results to compare with, and so takes no time worth a limit.
 _RUNS_NOTHING = {
     scale.constant,
+    scale.unwritten,
+    operands.input_returned,
     calls.not_deterministic,
     regions.region,
     rounding.output_rounded,

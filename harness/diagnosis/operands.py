@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import torch
 
 from harness.diagnosis.evidence import Candidate, Evidence
-from harness.explanations import LeftOut, Negated, Swapped
+from harness.explanations import LeftOut, Negated, Returned, Swapped
 
 # Of more parameters, or inputs, pairs are not tried.
 MOST_PAIRED = 8
@@ -45,6 +45,12 @@ def parameter_negated(evidence: Evidence) -> Iterator[Candidate]:
     """A parameter has the other sign: it is taken off where it should be added."""
     for name, value in evidence.parameters.items():
         yield Candidate(Negated(what=f"'{name}'"), evidence.outputs(parameters={name: -value}))
+
+
+def input_returned(evidence: Evidence) -> Iterator[Candidate]:
+    """The result is an input or the upstream gradient, unchanged."""
+    for name, tensor in zip(evidence.names, evidence.given, strict=True):
+        yield Candidate(Returned(what=name), [tensor.double()] * len(evidence.got))
 
 
 def input_left_out(evidence: Evidence) -> Iterator[Candidate]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from harness.diagnosis.evidence import Candidate, Evidence
-from harness.explanations import Constant, Multiple, Offset
+from harness.explanations import Constant, Multiple, Offset, Unwritten
 
 # With fewer, one number fits by chance.
 FEWEST_ELEMENTS = 8
@@ -22,6 +22,13 @@ def constant(evidence: Evidence) -> Iterator[Candidate]:
             return
     value = float(evidence.got[evidence.wrong[0]].flatten()[0])
     yield Candidate(Constant(value=value))
+
+
+def unwritten(evidence: Evidence) -> Iterator[Candidate]:
+    """Every element is NaN, as memory is that nothing was written to."""
+    got = [evidence.got[position] for position in evidence.wrong]
+    if all(tensor.numel() >= FEWEST_ELEMENTS and bool(tensor.isnan().all()) for tensor in got):
+        yield Candidate(Unwritten())
 
 
 def multiple(evidence: Evidence) -> Iterator[Candidate]:

@@ -64,6 +64,13 @@ def cause(explanation: Explanation) -> str:
             return f"the result is {amount:.6g} more than it should be, everywhere."
         case explanations.Constant(value=value):
             return f"every element is {value:.6g}, as where nothing is computed."
+        case explanations.Unwritten():
+            return (
+                "every element is NaN, as where nothing was written: look whether a kernel is launched, how large its "
+                "grid is, and which threads return early."
+            )
+        case explanations.Returned(what=what):
+            return f"the result is {what}, unchanged."
         case explanations.Displaced(by=by):
             places = f"{abs(by):,} element{'s' * (abs(by) > 1)}"
             return f"the values are right and stand {places} too {'late' if by > 0 else 'early'}."

@@ -20,6 +20,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -92,15 +93,23 @@ def compile_for(nvcc: Path, source_sha256: str, architectures: Sequence[str]) ->
 
 
 def _extensions(cache: Path) -> list[Extension]:
-    """What was built, each once: other devices and other versions built the same."""
+    """What was built, each once: other devices, other versions and files of other names built the same."""
     found: dict[str, Extension] = {}
     for path in sorted(cache.glob(f"*/{SOURCES}")):
         try:
             extension = msgspec.json.decode(path.read_bytes(), type=Extension)
         except (OSError, msgspec.MsgspecError):
             continue
-        found.setdefault(extension.digest(""), extension)
+        found.setdefault(_without_files(extension).digest(""), extension)
     return list(found.values())
+
+
+def _without_files(extension: Extension) -> Extension:
+    """The same, whatever the submission's file is called."""
+    cpp, cuda = (
+        tuple(replace(s, file="") for s in sources) for sources in (extension.cpp_sources, extension.cuda_sources)
+    )
+    return replace(extension, cpp_sources=cpp, cuda_sources=cuda)
 
 
 def _compiled(nvcc: Path, extensions: Sequence[Extension], architecture: str) -> Kernels:
