@@ -67,6 +67,10 @@ def test_what_calls_the_reference_says_so(tmp_path):
     run = new(problem, tmp_path / "mine.py")
     assert run.code == 0, run.stderr
     assert "Put your kernel in place of super().forward(*inputs)" in run.stdout
+    assert "norm names no FORBIDDEN_OPS" in run.stdout
+    problem.write_text("FORBIDDEN_OPS = ['native_group_norm']\n" + problem.read_text())
+    run = new(problem, tmp_path / "another.py")
+    assert "Put your kernel" in run.stdout and "names no FORBIDDEN_OPS" not in run.stdout
 
 
 def test_nothing_is_overwritten_and_a_problem_must_be_one(tmp_path):

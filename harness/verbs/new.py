@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,9 +21,16 @@ from harness.report.files import require_writable, write
 from harness.submission import read_submission, shipped_for
 from harness.verbs.shared.completion import problems_like
 
+if TYPE_CHECKING:
+    from harness.problem import Problem
+
 CALLS_THE_REFERENCE = (
     "It calls the reference and copies its result. Put your kernel in place of super().forward(*inputs): until then it "
     "is rejected where the problem forbids the reference's operators."
+)
+FORBIDS_NOTHING = (
+    "{} names no FORBIDDEN_OPS, so what its reference calls may be called, unless it normalises, and the file may be "
+    "accepted as it is (docs/problems.md)."
 )
 
 # For a problem without shipped submissions: the reference, behind a kernel that copies its result.
@@ -84,7 +92,7 @@ def begin(problem: str, file: Path) -> Exit:
     path = named_problem(problem)
     if file.exists():
         raise UsageError(f"{file} exists; name a file that does not, or remove it.")
-    _require_loads(path)
+    loaded = _loaded(path)
     with contextlib.suppress(OSError):  # what is in the way is said next
         file.parent.mkdir(parents=True, exist_ok=True)
     require_writable(file, "FILE")
@@ -96,13 +104,15 @@ def begin(problem: str, file: Path) -> Exit:
     print(f"{file} is written. Judge it: python eval.py {file} --problem {problem}")
     if text.endswith(_BEHIND_THE_REFERENCE):
         print(CALLS_THE_REFERENCE)
+        if not loaded.forbidden_ops:
+            print(FORBIDS_NOTHING.format(loaded.name))
     return Exit.ACCEPTED
 
 
-def _require_loads(problem: Path) -> None:
+def _loaded(problem: Path) -> Problem:
     from harness.problem import load_problem
 
-    load_problem(problem, random_seed=0)
+    return load_problem(problem, random_seed=0)
 
 
 def _submission(problem: Path) -> str:
