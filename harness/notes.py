@@ -164,6 +164,12 @@ class NoKernel(_Note, frozen=True, tag="no_kernel"):
     """The file builds no extension, and imports no language of kernels that is known: others' operators do its work."""
 
 
+class SameInEachDraw(_Note, frozen=True, tag="same_in_each_draw"):
+    """Inputs or weights whose numbers the problem's file fixes: a submission may leave out what is in them."""
+
+    names: list[str]
+
+
 class SmallerBatch(_Note, frozen=True, tag="smaller_batch"):
     """A case was judged with a smaller first dimension, since there is no room for all of it."""
 
@@ -199,6 +205,7 @@ Note = (
     | DetectorsSilent
     | MayRun
     | NoKernel
+    | SameInEachDraw
     | SmallerBatch
     | Sentence
 )

@@ -100,3 +100,20 @@ def test_a_buffer_in_no_state_dict_needs_no_place(tmp_path):
     submission.write_text(NO_MASK)
     run = run_eval(submission, "--problem", problem, "--no-timing")
     assert run.code == 0, run.results["evaluations"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "inputs", "alike"),
+    [
+        ("self.rates = nn.Parameter(torch.arange(24.0).log1p())", "return x * self.rates", PLAIN, ["'rates'"]),
+        ("pass", "return x.relu()", "torch.ones(16, 24)", ["input 'x'"]),
+        ("self.norm = nn.BatchNorm1d(24).eval()", "return x * self.norm.running_var", PLAIN, []),
+        ("self.linear = nn.Linear(24, 4)", "return self.linear(x)", PLAIN, []),
+    ],
+)
+def test_what_a_problem_never_draws_is_said(init, forward, inputs, alike, tmp_path):
+    """A submission could leave it out, and be right."""
+    (evaluation,) = judged(tmp_path, init, forward, inputs).results["evaluations"]
+    assert evaluation["status"] == "accepted"
+    noted = [note["names"] for note in evaluation["noted"] if note["note"] == "same_in_each_draw"]
+    assert noted == ([alike] if alike else [])

@@ -21,7 +21,7 @@ from harness.judging.observe import Observation, Seen, same_bits
 from harness.judging.printed import printed_since
 from harness.judging.runner import Runner
 from harness.oracle import dropout
-from harness.oracle.draw import Drawn, Draws
+from harness.oracle.draw import Drawn, Draws, held_alike
 from harness.paths import ROOT
 from harness.problem import Case, Problem
 from harness.protocol.wire import Ran
@@ -173,6 +173,7 @@ class Correctness:
         self._witness = Witness()
         self._endless = 0
         """Cases in which a kernel did not end."""
+        self._alike: dict[str, bool] = {}
         self.out_of_time = False
         """Whether cases were left out since all of them together took too long."""
         self.not_judged: Inconclusive | None = None
@@ -187,6 +188,11 @@ class Correctness:
         reason = self.first_failure.reason if self.first_failure else None
         failed = [case for case in self.results if isinstance(case, verdict.CaseFailed)]
         return next((case for case in failed if case.reason == reason), failed[0] if failed else None)
+
+    @property
+    def alike(self) -> list[str]:
+        """Weights and inputs that held the same numbers in every draw."""
+        return [name for name, is_alike in self._alike.items() if is_alike]
 
     def judge_again(self, runner: Runner, case: Case) -> verdict.Case:
         """One case once more, by a worker whose extensions are built for all detectors."""
@@ -260,6 +266,8 @@ class Correctness:
     def _judge(self, runner: Runner, case: Case) -> verdict.Case:
         seed = self._settings.seed
         drawn = self._draws.draw(case)
+        for name, is_alike in held_alike(drawn).items():
+            self._alike[name] = self._alike.get(name, True) and is_alike
         check = self._settings.check
         repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed, check=check)
         before, known = runner.worker.home.printed_bytes(), self.first_failure

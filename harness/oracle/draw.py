@@ -13,7 +13,7 @@ from harness.device.base import Device
 from harness.errors import UsageError, out_of_memory
 from harness.oracle.ahead import FEWEST, Ahead, Known
 from harness.oracle.data import Data, draw_upstream, in_layout
-from harness.oracle.differentiate import differentiation
+from harness.oracle.differentiate import argument_names, differentiation
 from harness.oracle.faults import told
 from harness.oracle.further import Further, cases_called, draw_further
 from harness.oracle.outputs import Expected, Form, form_of
@@ -53,6 +53,28 @@ def forms_of(drawn: Drawn) -> CaseForms:
         [form_of(tensor) for tensor in drawn.data.upstream],
         [expected.form for expected in drawn.expected],
     )
+
+
+def held_alike(drawn: Drawn) -> dict[str, bool]:
+    """Whether weights, and the inputs of a problem's own `get_inputs`, hold the same numbers in another draw, by how
+    reports call them."""
+    if drawn.further is None:
+        return {}
+    reference, other = drawn.reference, drawn.further.weights.reference
+    found: dict[str, bool] = {}
+    if reference.case.from_functions:
+        pairs = zip(drawn.data.inputs, drawn.further.inputs.data.inputs, strict=True)
+        names = argument_names(reference.model)
+        found |= {f"input '{name}'": _are_alike(*pair) for name, pair in zip(names, pairs, strict=False)}
+    if other.model is not reference.model:
+        weights = {name: held for name, held in reference.state.items() if name not in reference.needless}
+        found |= {f"'{name}'": _are_alike(held, other.state[name]) for name, held in weights.items()}
+    return found
+
+
+def _are_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """A single element may be a constant of the formula."""
+    return one.numel() > 1 and torch.equal(one, other)
 
 
 def draw_case(problem: Problem, case: Case, device: Device, seed: int, known: Known | None = None) -> Drawn:

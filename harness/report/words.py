@@ -95,6 +95,11 @@ def sentence(note: Note) -> str:
                 "No kernel of its own was built. To refuse operators that a submission is to replace, list them in "
                 "FORBIDDEN_OPS of the problem's file."
             )
+        case notes.SameInEachDraw():
+            return (
+                f"The same in each draw: {', '.join(note.names)}. A submission may leave out what is in there and "
+                "be right; have the problem's file draw it."
+            )
         case notes.SmallerBatch():
             return (
                 f"'{note.case}' was judged with a first dimension of {note.batch} in place of {note.whole}: for all of "
