@@ -78,7 +78,7 @@ def test_a_folder_is_judged_against_a_folder_and_scored(levels, tmp_path):
         ("1_problem_1_sample", "1_Double", "rejected"),
         ("2_problem_1_sample", "1_Triple", "accepted"),
     ]
-    assert "\n4 submissions to 3 problems on cpu: 75% correct\n" in run.stdout
+    assert "\n4 submissions to 3 problems on cpu: 75% correct (3 of 4)\n" in run.stdout
 
 
 def test_a_file_that_fits_no_problem_and_a_folder_without_one_are_sentences(levels, tmp_path):

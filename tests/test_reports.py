@@ -15,10 +15,11 @@ import pytest
 
 from harness import options
 from harness.errors import UsageError
-from harness.notes import SUBMISSION, BaselineEnded, BaselineLeftOut, TooNoisyToRank
+from harness.notes import SUBMISSION, BaselineEnded, BaselineLeftOut, FasterThanMemory, TooNoisyToRank
 from harness.records import KernelCounts
 from harness.report import files, formats, words
 from harness.report.formats import json as results_json
+from harness.report.ranking import scores
 from harness.report.view import View
 from harness.verdict import SCHEMA, CasePassed, Worst
 from tests.helpers import ROOT
@@ -92,6 +93,33 @@ def test_cases_that_are_too_noisy_share_a_sentence():
     assert first.startswith("'a', 'b' and 2 more: too noisy to rank: ") and "reaches up to 300%." in first
     assert [second, last] == [words.sentence(left_out), words.sentence(whole)]
     assert [*words.as_sentences(of_cases[:1])] == [words.sentence(of_cases[0])]
+
+
+def of_problems(*evaluations):
+    """Each to a problem of its own."""
+    return [msgspec.structs.replace(each, problem=f"problem {n}") for n, each in enumerate(evaluations)]
+
+
+def test_all_submissions_count_whichever_device_they_went_to():
+    """A generation without CUDA goes to the CPU where there is no GPU, and is as wrong there."""
+    emulated = msgspec.structs.replace(FAST, device="emulator", geomean_speedup=None, geomean_interval=None)
+    wrong = msgspec.structs.replace(WRONG, device="cpu")
+    said = [*scores(of_problems(emulated, emulated, emulated, wrong))]
+    assert said == ["4 submissions to 4 problems on emulator, cpu: 75% correct (3 of 4)"]
+
+
+def test_only_what_is_ranked_is_fast():
+    wrong = msgspec.structs.replace(WRONG, device="cuda")
+    noisy = msgspec.structs.replace(FAST, geomean_interval=(2.0, 4.0))
+    doubted = msgspec.structs.replace(FAST, notes=[FasterThanMemory(case="headline")])
+    untimed = msgspec.structs.replace(FAST, geomean_speedup=None, geomean_interval=None)
+    _, line = scores(of_problems(FAST, wrong, noisy, noisy, doubted, untimed))
+    assert line == (
+        "On cuda: fast_1 50%, fast_1.5 50%, fast_2 50% of 2 (correct, and over p times as fast as eager); "
+        "2 too noisy to count; 1 with times in doubt; 1 not timed"
+    )
+    _, line = scores(of_problems(noisy, noisy, wrong))
+    assert line == "On cuda: 2 too noisy to count"
 
 
 def test_an_unknown_format_is_answered_with_those_that_there_are():

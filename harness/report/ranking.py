@@ -46,22 +46,42 @@ def ranking(evaluations: Sequence[Evaluation]) -> list[Column]:
 
 
 def scores(evaluations: Sequence[Evaluation]) -> Iterator[str]:
-    """For each device on which submissions to several problems were judged, what shares of them are correct and fast:
-    fast_p of KernelBench (Ouyang et al. 2025, arXiv:2502.10517), where a speedup over eager counts with the whole
-    interval. What has no verdict does not count."""
-    for device in dict.fromkeys(evaluation.device for evaluation in evaluations):
-        judged = [e for e in evaluations if e.device == device and isinstance(e, Accepted | Rejected)]
-        problems = {evaluation.problem for evaluation in judged}
-        if len(problems) < 2:
-            continue
-        correct = [evaluation for evaluation in judged if isinstance(evaluation, Accepted)]
-        line = f"{len(judged)} submissions to {len(problems)} problems on {device}: "
-        line += f"{len(correct) / len(judged):.0%} correct"
-        lows = [evaluation.geomean_interval[0] for evaluation in correct if evaluation.geomean_interval]
-        if lows:
-            shares = (f"fast_{p:g} {sum(low > p for low in lows) / len(judged):.0%}" for p in FAST)
-            line += f"; {', '.join(shares)} (correct, and over p times as fast as eager)"
-        yield line
+    """Of submissions to several problems: which share of all of them is correct, wherever each was judged, and what
+    share of those on each device is fast. What has no verdict does not count."""
+    judged = [evaluation for evaluation in evaluations if isinstance(evaluation, Accepted | Rejected)]
+    problems = {evaluation.problem for evaluation in judged}
+    if len(problems) < 2:
+        return
+    devices = list(dict.fromkeys(evaluation.device for evaluation in judged))
+    correct = sum(isinstance(evaluation, Accepted) for evaluation in judged)
+    line = f"{len(judged)} submissions to {len(problems)} problems on {', '.join(devices)}: "
+    yield line + f"{correct / len(judged):.0%} correct ({correct} of {len(judged)})"
+    for device in devices:
+        if said := _fast([evaluation for evaluation in judged if evaluation.device == device]):
+            yield f"On {device}: {said}"
+
+
+def _fast(judged: Sequence[Accepted | Rejected]) -> str:
+    """The fast_p of KernelBench (Ouyang et al. 2025, arXiv:2502.10517) on one device, where a speedup over eager counts
+    with the whole interval; nothing where none was timed. Of the correct ones those that are not ranked are left out,
+    which is said."""
+    correct = [evaluation for evaluation in judged if isinstance(evaluation, Accepted)]
+    timed = [evaluation for evaluation in correct if evaluation.geomean_interval]
+    if not timed:
+        return ""
+    lows = [each.geomean_interval[0] for each in timed if each.geomean_interval and each.is_ranked]
+    noisy = sum(evaluation.is_too_noisy for evaluation in timed)
+    left_out = {
+        "too noisy to count": noisy,
+        "with times in doubt": len(timed) - len(lows) - noisy,
+        "not timed": len(correct) - len(timed),
+    }
+    parts = [f"{count} {why}" for why, count in left_out.items() if count]
+    if lows:
+        of = len(judged) - len(correct) + len(lows)
+        shares = ", ".join(f"fast_{p:g} {sum(low > p for low in lows) / of:.0%}" for p in FAST)
+        parts.insert(0, f"{shares} of {of} (correct, and over p times as fast as eager)")
+    return "; ".join(parts)
 
 
 def _ranking_cells(evaluation: Evaluation, place: int | None) -> tuple[Text, ...]:
