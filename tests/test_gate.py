@@ -534,9 +534,9 @@ def git(folder, *words):
     return done.stdout.strip()
 
 
-def commit(folder):
+def commit(folder, *words):
     git(folder, "add", "-A")
-    git(folder, "commit", "-q", "-m", "change")
+    git(folder, "commit", "-q", "-m", "change", *words)
     return git(folder, "rev-parse", "HEAD")
 
 
@@ -653,10 +653,25 @@ def test_a_branch_is_compared_from_where_it_parted(history):
     assert names(history, "main") == ["mine on tiny"]
 
 
-@pytest.mark.parametrize("ref", ["no-such-ref", "--output=x"])
-def test_a_commit_that_is_not_there_is_said_with_what_helps(history, ref):
-    with pytest.raises(UsageError, match=r"--since: git merge-base in .* fetch-depth: 0"):
+@pytest.mark.parametrize("ref", ["no-such-ref", "--output=x", "HEAD:kernelgate.toml"])
+def test_a_commit_that_is_not_there_is_said_and_no_checkout_is_blamed(history, ref):
+    with pytest.raises(UsageError, match=f"there is no commit or branch '{ref}' in ") as raised:
         changed_since(ref, history)
+    assert "shallow" not in str(raised.value)
+
+
+def test_a_shallow_checkout_is_said_with_what_helps(history, tmp_path):
+    commit(history, "--allow-empty")
+    git(tmp_path, "clone", "-q", "--depth=1", f"file://{history}", "shallow")
+    with pytest.raises(UsageError, match=r"no commit or branch 'HEAD~1' in .* shallow checkout, .* fetch-depth: 0"):
+        changed_since("HEAD~1", tmp_path / "shallow")
+
+
+def test_branches_without_a_commit_in_common_are_what_git_says(history):
+    git(history, "checkout", "-q", "--orphan", "apart")
+    commit(history, "-m", "apart")  # else the same commit, if in the same second
+    with pytest.raises(UsageError, match=r"--since: git merge-base in .* says: exit code 1\.$"):
+        changed_since("main", history)
 
 
 def test_listed_problems_leave_out_others_and_a_file_for_none_is_refused(history):
@@ -954,7 +969,7 @@ def test_a_gate_that_finds_no_submission_is_closed(toy, tmp_path):
     [
         (["--min-speedup", "-1"], "eval.py: The command line: min-speedup: "),
         (["--devices", "gpu"], "eval.py: The command line: each of devices is one of cuda, cpu, emulator, and 'gpu'"),
-        (["--since", "nowhere"], "eval.py: --since: git merge-base in "),
+        (["--since", "nowhere"], "eval.py: --since: there is no commit or branch 'nowhere' in "),
         (["--config", "none.toml"], "eval.py: none.toml cannot be read: No such file or directory."),
         (["--report", "junit=no/such/folder.xml"], "there is no folder"),
         (["nothing.py"], "eval.py: There is no file or folder nothing.py."),
