@@ -111,6 +111,7 @@ def test_a_name_of_several_sources_is_refused_with_what_tells_them_apart(tmp_pat
 @pytest.mark.parametrize(("words", "said"), [
     (("bundle", "x", "--db", "/nowhere/a.db"), "there is no database /nowhere/a.db"),
     (("bundle", "/nowhere/a.json"), "The results /nowhere/a.json cannot be read"),
+    (("bundle", "/nowhere/a.json:mine"), "The results /nowhere/a.json cannot be read: No such file or directory."),
     (("verify", "/nowhere/a.zip"), "it cannot be read: No such file or directory"),
     (("verify", "/"), "it is no file"),
 ])  # fmt: skip

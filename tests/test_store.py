@@ -299,6 +299,21 @@ def test_results_of_json_are_imported_as_lines_are(tmp_path, path):
     assert only_board(path).entries[0].submission == "fast"
 
 
+def test_a_folder_without_results_is_refused_and_the_others_read(tmp_path, path):
+    file, empty, other = tmp_path / "full" / "results.json", tmp_path / "empty", tmp_path / "other"
+    for folder in (file.parent, empty, other):
+        folder.mkdir()
+    (other / "package.json").write_text("{}")
+    file.write_bytes(
+        results_json.dumps(Results(schema=SCHEMA, environment=ENVIRONMENT, evaluations=[accepted("a", 2)]))
+    )
+    run = verb("import", empty, other, file.parent, "--db", path)
+    assert run.returncode == 2
+    assert run.stdout == "1 new, 0 known before, 2 refused. 1 files hold something else.\n"
+    said = "no .json or .jsonl file in it has results. Give a folder or a file that has some."
+    assert run.stderr == f"{empty}: {said}\n{other}: {said}\n"
+
+
 # ---------------------------------------------------------------------- what a file may be
 
 

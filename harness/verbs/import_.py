@@ -32,11 +32,11 @@ def read_files(files: Sequence[Path], db: Path) -> Exit:
     a run had from its store, and did not judge, is left out: it was made with another date, and counts once."""
     ours = {hashlib.sha256(text).hexdigest(): text for text in shipped()}
     new, known, refused, kept_elsewhere = 0, 0, 0, 0
-    in_folders = [path for folder in files if folder.is_dir() for path in sorted(folder.rglob("*.json*"))]
-    chosen = [path for path in in_folders if _holds_results(path)]
-    other = len(in_folders) - len(chosen)
+    in_folders = {folder: sorted(folder.rglob("*.json*")) for folder in files if folder.is_dir()}
+    chosen = {folder: [path for path in found if _holds_results(path)] for folder, found in in_folders.items()}
+    other = sum(len(found) - len(chosen[folder]) for folder, found in in_folders.items())
     with open_store(db) as store:
-        for file in [*(path for path in files if not path.is_dir()), *chosen]:
+        for file in [part for path in files for part in chosen.get(path) or [path]]:
             for place, found in _results_in(file):
                 if isinstance(found, str):
                     refused += 1
@@ -76,7 +76,11 @@ def shipped() -> Iterator[bytes]:
 
 
 def _results_in(file: Path) -> Iterator[tuple[str, tuple[Results, dict[str, bytes]] | str]]:
-    """The place of each part of a file, and its results with texts by their SHA-256, or what is wrong with it."""
+    """The place of each part of a file, and its results with texts by their SHA-256, or what is wrong with it. A
+    folder is one that holds none."""
+    if file.is_dir():
+        yield str(file), "no .json or .jsonl file in it has results. Give a folder or a file that has some."
+        return
     try:
         data = file.read_bytes()
     except OSError as error:

@@ -52,12 +52,16 @@ def _of(wanted: Wanted) -> str:
 # ---------------------------------------------------------------------- files of results
 
 
+# How the names of such files end.
+_RESULTS = (".json", ".jsonl")
+
+
 def _file_of_results(word: str) -> tuple[Path, str] | None:
-    """The file that `word` names, and a submission in it or nothing."""
+    """The file that `word` names, and a submission in it or nothing. It may not be there."""
     path, _, submission = word.rpartition(":")
-    if path and Path(path).is_file():
+    if path and (Path(path).is_file() or path.endswith(_RESULTS)):
         return Path(path), submission
-    is_results = word.endswith((".json", ".jsonl")) or (Path(word).is_file() and not word.endswith(".py"))
+    is_results = word.endswith(_RESULTS) or (Path(word).is_file() and not word.endswith(".py"))
     return (Path(word), "") if is_results else None
 
 
