@@ -1,5 +1,6 @@
 """Which files and cases are judged, and on which device."""
 
+import errno
 import hashlib
 import json
 import os
@@ -10,6 +11,7 @@ import pytest
 
 import harness.run
 from harness.device import choose
+from harness.errors import HarnessError
 from harness.run import _Beside
 from harness.submission import read_submission
 from tests.helpers import ROOT, forked_eval, run_eval
@@ -103,6 +105,28 @@ def test_who_waits_for_the_emulator_to_be_built_is_told(tmp_path, monkeypatch):
         choose.prepare_device(device, [], check=False, on_build=lambda: announced.append("building again"))
     assert announced == ["building"]
     assert built == [tmp_path, tmp_path]
+
+
+def test_a_cache_that_cannot_be_written_is_said_to_be_that(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    cache = tmp_path / "file" / "cache"
+    monkeypatch.setenv("KERNELGATE_CACHE", str(cache))
+    with pytest.raises(HarnessError) as raised:
+        choose.prepare_device("emulator", [], check=False, on_build=lambda: None)
+    assert str(raised.value) == (
+        f"The emulator cannot be used here: it is built in the cache {cache}, which cannot be written: Not a directory "
+        f"({cache}/emulator). Set KERNELGATE_CACHE to another folder."
+    )
+
+
+def test_what_else_the_system_refuses_blames_no_cache(monkeypatch):
+    def refuse(*given, **options):
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "g++")
+
+    monkeypatch.setattr("harness.device.emulator.prepare", refuse)
+    monkeypatch.setattr("harness.device.emulator.is_prepared", lambda *given, **options: False)
+    with pytest.raises(HarnessError, match=r"here: \[Errno 2\] No such file or directory: 'g\+\+'$"):
+        choose.prepare_device("emulator", [], check=False, on_build=lambda: None)
 
 
 def test_groups_for_which_the_device_lacks_least_are_judged_first_and_who_takes_the_processors_last(monkeypatch):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.device.memory_file import MemoryFile
 from harness.errors import HarnessError
-from harness.paths import emulator_cache
+from harness.paths import cache_root, emulator_cache
 from harness.storage.disk import full_is_said
 from harness.submission import Submission
 
@@ -126,7 +126,19 @@ def prepare_device(name: str, submissions: Sequence[Path], *, check: bool, on_bu
         said = "\n".join(error.log.strip().splitlines()[:5])
         raise HarnessError(f"The emulator cannot be used here, since it does not compile:\n{said}") from error
     except (Missing, OSError) as error:
-        raise HarnessError(f"The emulator cannot be used here: {error}") from error
+        why = _of_the_cache(error) if isinstance(error, OSError) else ""
+        raise HarnessError(f"The emulator cannot be used here: {why or error}") from error
+
+
+def _of_the_cache(error: OSError) -> str:
+    """What to say where the cache cannot be made or written; nothing where the error is about something else."""
+    root, place = cache_root(), Path(str(error.filename))
+    if not (place.is_relative_to(root) or root.is_relative_to(place)):
+        return ""
+    return (
+        f"it is built in the cache {root}, which cannot be written: {error.strerror} ({place}). Set "
+        "KERNELGATE_CACHE to another folder."
+    )
 
 
 class Preparing:
