@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from harness import crash, exits, process
-from harness.errors import HarnessError, UsageError, name_of
+from harness.errors import INTERRUPTED, HarnessError, UsageError, name_of
 from harness.events import OnEvent
 from harness.exits import Exit
 from harness.options import Judge, Output, parse
@@ -24,7 +24,7 @@ from harness.report.paragraphs import wrapped
 from harness.report.progress import listening
 from harness.report.view import View, console
 from harness.report.workflow import no_commands, would_command
-from harness.run import INTERRUPTED, RunStopped
+from harness.run import RunStopped
 from harness.shares import most_gpus, run_side_by_side, usual_jobs
 from harness.storage import cache
 from harness.storage.disk import full_is_said

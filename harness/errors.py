@@ -12,6 +12,9 @@ from typing import Any, Literal, get_args, get_origin
 from harness.reasons import Reason
 from harness.records import Place
 
+# What is said where somebody ends a run, by the keyboard or by SIGTERM.
+INTERRUPTED = "Stopped by the keyboard or by SIGTERM; what had not finished says nothing."
+
 
 class KernelgateError(Exception):
     """The base of every error that the harness raises. Its text is a sentence."""

@@ -24,7 +24,7 @@ from harness.device.choose import (
     unprepared,
 )
 from harness.device.memory_file import MemoryFile
-from harness.errors import HarnessError, Interrupted, JudgeFailed, KernelgateError, UsageError, name_of
+from harness.errors import INTERRUPTED, HarnessError, Interrupted, JudgeFailed, KernelgateError, UsageError, name_of
 from harness.events import Building, EmulatorBuilding, Finished, LeftOut, Loading, OnEvent, Queued, nobody
 from harness.garbage import no_garbage_collection
 from harness.isolation.sandbox import PROCESSORS
@@ -39,9 +39,6 @@ from harness.verdict import SCHEMA, Accepted, Errored, Evaluation, Results, dige
 
 if TYPE_CHECKING:
     from harness.problem import Case, Problem
-
-INTERRUPTED = "Stopped by the keyboard or by SIGTERM; what had not finished says nothing."
-
 
 # Times are taken once the next submissions' workers have loaded, which takes longer than most verdicts. Several that
 # load together are waited for once. Each has a CUDA context, and keeps some processors busy while it loads.

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from harness import crash, process
 from harness.device.choose import visible_gpus
-from harness.errors import HarnessError, Interrupted, UsageError, name_of
+from harness.errors import INTERRUPTED, HarnessError, Interrupted, UsageError, name_of
 from harness.events import Building, Event, Finished, LeftOut, Loading, OnEvent, Queued
 from harness.lanes.lane import how_it_ended
 from harness.lanes.loading import ends_with_its_caller
 from harness.plan import Group, RunPlan
 from harness.reasons import Reason
-from harness.run import INTERRUPTED, RunStopped, fields_of_one, run
+from harness.run import RunStopped, fields_of_one, run
 from harness.submission import Submission
 from harness.verdict import SCHEMA, Errored, Evaluation, Results
 

@@ -38,6 +38,19 @@ def test_of_several_each_is_said_when_it_is_judged_and_kept_when_the_rest_is_sto
     assert files["markdown"].read_text().startswith("**Stopped before its end**: 1 of 2 were not judged.")
 
 
+def test_who_is_stopped_while_it_imports_says_so(tmp_path):
+    (tmp_path / "click.py").write_text("import time\nprint('imported', flush=True)\ntime.sleep(60)\n")
+    heard = dict(preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
+    pipes = dict(stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen([sys.executable, ROOT / "eval.py", "list"], env=environment, **pipes, **heard) as process:
+        assert process.stdout.readline() == "imported\n"
+        process.send_signal(signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 3
+    assert stderr == "eval.py: Stopped by the keyboard or by SIGTERM; what had not finished says nothing.\n"
+
+
 def test_a_gate_that_is_stopped_goes_on_with_no_other_problem(tmp_path):
     for name in ("first", "second"):
         for folder in (tmp_path / "problems", tmp_path / "submissions" / name):

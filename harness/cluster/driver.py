@@ -18,14 +18,14 @@ from harness.cluster.places import BUILD_CPUS, builders, places, require_some, w
 from harness.cluster.seat import Seat
 from harness.cluster.wire import About, Task, encode
 from harness.device.choose import can_time
-from harness.errors import HarnessError, UsageError, name_of
+from harness.errors import INTERRUPTED, HarnessError, UsageError, name_of
 from harness.events import Finished, OnCluster, OnEvent, Queued, SeatLost, nobody
 from harness.lanes.options import Options, options
 from harness.paths import shown_path
 from harness.plan import Arguments, Group, RunPlan
 from harness.reasons import Reason
 from harness.report.formats import json as results_json
-from harness.run import INTERRUPTED, Chosen, RunStopped, fields_of_all, fields_of_one
+from harness.run import Chosen, RunStopped, fields_of_all, fields_of_one
 from harness.store.rows import evaluation_of
 from harness.submission import Submission
 from harness.verdict import SCHEMA, Errored, Evaluation, Results
