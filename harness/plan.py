@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness import against
-from harness.device.choose import NeedsGpu, can_time, choose_device
+from harness.device.choose import CannotRun, can_time, choose_device
 from harness.errors import HarnessError, UsageError, one_line
 from harness.events import LeftOut, WithoutEffect
 from harness.isolation.levels import Isolation, choose_isolation
@@ -214,7 +214,7 @@ def _groups(arguments: Arguments) -> tuple[tuple[Submission, ...], tuple[Group, 
         try:
             device = choose_device(arguments.device, submission)
             of = _problems_for(submission, asked, problems)
-        except (NeedsGpu, NoProblem) as error:
+        except (CannotRun, NoProblem) as error:
             if path in arguments.paths:
                 raise
             left_out.append(LeftOut(submission.name, error.why))

@@ -29,6 +29,7 @@ LANGUAGES = {"triton": "Triton", "cutlass": "CuTe DSL", "tilelang": "TileLang", 
 class Submission:
     """`name` is how reports call it. What it needs is read from its source: `uses_cuda` that it speaks of CUDA,
     `builds` that it calls load_inline, `gpu_language` the language of kernels that only a GPU runs.
+    `brings_cuda` that importing it gives CUDA sources to load_inline, whatever the device.
     `also_for` names the problems that it is judged on beside its folder's: its `ALSO_FOR`."""
 
     name: str
@@ -38,6 +39,7 @@ class Submission:
     builds: bool = False
     gpu_language: str = ""
     also_for: tuple[str, ...] = ()
+    brings_cuda: bool = False
 
     @property
     def is_host_code(self) -> bool:
@@ -89,6 +91,7 @@ def _needs(path: Path, source: bytes) -> dict[str, Any]:
         # An import takes no file that gives CUDA sources away from the emulator.
         "gpu_language": languages[0] if languages and not any(map(_gives_cuda, nodes)) else "",
         "also_for": _also_for(path, nodes[0], source),
+        "brings_cuda": _brings_cuda(nodes[0]),
     }
 
 
@@ -162,6 +165,38 @@ def _uses_cuda(nodes: list[ast.AST]) -> bool:
     if any(isinstance(node, ast.keyword) and node.arg == "cuda_sources" for node in nodes):
         return False
     return any(map(_speaks_of_cuda, nodes))
+
+
+def _brings_cuda(module: ast.AST) -> bool:
+    """Whether a statement of the module's own is a call of load_inline with CUDA sources, texts that stand there or
+    that another such statement names. What stands under a condition or in a function may never be run."""
+    assert isinstance(module, ast.Module)
+    assigned = [statement for statement in module.body if isinstance(statement, ast.Assign)]
+    texts = {
+        target.id
+        for statement in assigned
+        if _is_text(statement.value, set())
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+    values = [statement.value for statement in module.body if isinstance(statement, ast.Assign | ast.Expr)]
+    calls = [value for value in values if isinstance(value, ast.Call) and _is_load_inline(value.func)]
+    return any(_is_text(sources, texts) for call in calls for sources in _cuda_sources(call))
+
+
+def _cuda_sources(call: ast.Call) -> list[ast.expr]:
+    """What a call of load_inline has in that place."""
+    named = [keyword.value for keyword in call.keywords if keyword.arg == "cuda_sources"]
+    return named + call.args[_CUDA_SOURCES : _CUDA_SOURCES + 1]
+
+
+def _is_text(value: ast.expr, names: Collection[str]) -> bool:
+    """Whether it is a text that is not empty, the name of one, or a list that begins with one."""
+    if isinstance(value, ast.List | ast.Tuple):
+        return bool(value.elts) and _is_text(value.elts[0], names)
+    if isinstance(value, ast.Name):
+        return value.id in names
+    return isinstance(value, ast.Constant) and isinstance(value.value, str) and bool(value.value.strip())
 
 
 def find_submissions(paths: list[Path], problems: Collection[Path] = ()) -> list[Path]:

@@ -51,6 +51,46 @@ def test_the_shipped_triton_kernel_is_told_in_a_sentence_where_it_cannot_run():
     assert run.stderr.startswith("eval.py: row_in_triton cannot be judged here: its kernels are written in Triton,")
 
 
+INLINE = "from torch.utils.cpp_extension import load_inline\n"
+BRINGS_CUDA = {
+    "load_inline('a', '', 'x')": True,
+    "CUDA = 'x'\nextension = load_inline('a', cpp_sources='', cuda_sources=CUDA)": True,
+    "CUDA = 'x'\nextension = load_inline(name='a', cpp_sources='', cuda_sources=[CUDA])": True,
+    "load_inline('a', 'x', '')": False,
+    "load_inline('a', 'x', cuda_sources=[])": False,
+    "import torch\nif torch.cuda.is_available(): load_inline('a', '', 'x')": False,
+    "import torch\nCUDA = 'x' if torch.cuda.is_available() else ''\nload_inline('a', 'y', CUDA)": False,
+    "def build(): return load_inline('a', '', 'x')": False,
+    "import torch\nload_inline('a', 'x')\ntorch.cuda.is_available()": False,
+}
+
+
+@pytest.mark.parametrize("source", BRINGS_CUDA)
+def test_a_source_that_builds_cuda_kernels_whatever_the_device_is_none_for_the_cpu(source, tmp_path):
+    """What may build them elsewhere alone is judged there."""
+    path = tmp_path / "submission.py"
+    path.write_text(INLINE + source)
+    submission = read_submission(path)
+    assert submission.brings_cuda == BRINGS_CUDA[source]
+    if not submission.brings_cuda:
+        assert choose.choose_device("cpu", submission) == "cpu"
+
+
+def test_cuda_kernels_are_left_out_of_a_folder_on_the_cpu_and_refused_when_they_are_named(tmp_path):
+    cuda = tmp_path / "in_cuda.py"
+    cuda.write_text(INLINE + "extension = load_inline('a', '', 'x')\n")
+    (tmp_path / "control.py").write_text(CONTROL.read_text())
+    run = run_eval(tmp_path, *SMALL, "--device", "cpu", "--no-timing")
+    assert "Left out: in_cuda, which has CUDA kernels, and --device cpu cannot run them." in run.stderr
+    assert (run.code, [e["submission"] for e in run.results["evaluations"]]) == (0, ["control"])
+    run = run_eval(cuda, *SMALL, "--device", "cpu", json_results=False)
+    assert (run.code, run.stdout) == (3, "")
+    assert run.stderr == (
+        "eval.py: in_cuda cannot be judged here: it has CUDA kernels, which --device cpu cannot run. Leave "
+        "--device out: without a GPU the emulator runs them.\n"
+    )
+
+
 WITH_A_GPU = {
     "import torch\nclass ModelNew(torch.nn.Module): ...": "cuda",
     "import triton": "cuda",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from harness.again.folder import put
-from harness.device.choose import NeedsGpu, choose_device
+from harness.device.choose import CannotRun, choose_device
 from harness.errors import UsageError, name_of, one_line
 from harness.events import LeftOut
 from harness.paths import problem_called
@@ -151,7 +151,7 @@ def _prepared(store: Store, kept: Kept, asked: Asked, folder: Path, device: str 
     try:
         submission = read_submission(put(folder, latest.submission, text))
         where = choose_device(device, submission)
-    except NeedsGpu as error:
+    except CannotRun as error:
         return LeftOut(name, error.why)
     except UsageError as error:
         return LeftOut(name, f"since it is no submission: {error}")

@@ -28,7 +28,13 @@ WaitForDevice = Callable[[Callable[[], None]], None]
 """Waits until a device is prepared, and calls what it is given now and then meanwhile."""
 
 
-class NeedsGpu(HarnessError):
+class CannotRun(HarnessError):
+    """A submission that the device cannot run; `why` follows its name."""
+
+    why: str
+
+
+class NeedsGpu(CannotRun):
     """A submission whose kernels nothing but a GPU runs."""
 
     def __init__(self, submission: Submission) -> None:
@@ -39,11 +45,24 @@ class NeedsGpu(HarnessError):
         )
 
 
+class NeedsCuda(CannotRun):
+    """A submission with CUDA kernels, and the CPU was asked for."""
+
+    def __init__(self, submission: Submission) -> None:
+        self.why = "which has CUDA kernels, and --device cpu cannot run them"
+        super().__init__(
+            f"{submission.name} cannot be judged here: it has CUDA kernels, which --device cpu cannot run. Leave "
+            "--device out: without a GPU the emulator runs them."
+        )
+
+
 def choose_device(asked: str | None, submission: Submission) -> str:
     """`asked`, or: C++ without CUDA runs on the CPU; CUDA C++ on a GPU, else on the emulator; other kernels on a GPU;
-    what has no kernels of its own on a GPU, else on the CPU. Raises NeedsGpu."""
+    what has no kernels of its own on a GPU, else on the CPU. Raises CannotRun."""
     if asked != "cuda" and submission.gpu_language and (asked or not _has_gpu()):
         raise NeedsGpu(submission)
+    if asked == "cpu" and submission.brings_cuda:
+        raise NeedsCuda(submission)
     if asked:
         return asked
     if submission.is_host_code:

@@ -88,7 +88,7 @@ class Candidate:
     ran: tuple[Ran, ...] = ()
     without: tuple[NoVerdict, ...] = ()
     cannot: tuple[str, ...] = ()
-    """Devices that it can never run on: it is host code, or in a language that a GPU alone runs."""
+    """Devices that it can never run on: it is host code, has CUDA kernels, or some that a GPU alone runs."""
     compiled: tuple[Compiled, ...] = ()
     slower: tuple[Slower, ...] = ()
     """What the first run suspected and the decisive one has shown."""

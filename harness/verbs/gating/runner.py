@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from harness.device.choose import NeedsGpu, can_time, choose_device
+from harness.device.choose import CannotRun, can_time, choose_device
 from harness.errors import HarnessError, Interrupted, name_of
 from harness.gate.best import Best
 from harness.gate.config import Config
@@ -116,7 +116,7 @@ class Runner:
         for asked in self._config.devices or (None,):
             try:
                 devices.append(choose_device(asked, target.submission))
-            except NeedsGpu as error:
+            except CannotRun as error:
                 found.cannot += [asked] if asked else []
                 self._remark(target, f"left out: {error}")
         if self._config.require_check and _needs_check(target):
