@@ -24,7 +24,14 @@ from harness.gate import best, config, slower
 from harness.gate.changes import changed_since
 from harness.gate.config import Config
 from harness.gate.rules import decide
-from harness.gate.targets import find_targets, in_place_of_shipped, moved_measures, touched
+from harness.gate.targets import (
+    find_targets,
+    in_place_of_shipped,
+    moved_measures,
+    passed_over,
+    touched,
+    without_folders_problem,
+)
 from harness.gate.values import Candidate, Compiled, NoVerdict, Ran, Slower
 from harness.protocol.extension import SourceText
 from harness.records import KernelResources
@@ -684,6 +691,32 @@ def test_listed_problems_leave_out_others_and_a_file_for_none_is_refused(history
         find_targets([], Config(), history)
 
 
+def test_what_is_passed_over_is_said(history):
+    only = Config(problems=("second",))
+    assert passed_over([], Config(), history) == []
+    for name in "abcd":
+        (history / f"submissions/tiny/{name}.py").write_text("import torch\n")
+    one, folder = history / "submissions/tiny/mine.py", history / "submissions"
+    one.write_text("ALSO_FOR = ['third']\n")
+    assert [remark.line for remark in passed_over([one, folder], only, history)] == [
+        f"{one} was passed over: it is for third, tiny, and problems lists second.",
+        f"{folder}/tiny/a.py, {folder}/tiny/b.py, {folder}/tiny/c.py and 1 more were passed over: they are for tiny, "
+        "and problems lists second.",
+    ]
+
+
+def test_a_folder_that_no_problem_is_called_like_is_said(history):
+    (history / "submissions/many").mkdir()
+    (history / "submissions/many/x.py").write_text("ALSO_FOR = ['second', 'tiny']\n")
+    (remark,) = without_folders_problem(find_targets([], Config(), history), Config())
+    assert remark.line == (
+        f"{history}/submissions/many/x.py: No problem is named like its folder, 'many'; it is judged on second, tiny "
+        "alone, as its ALSO_FOR says."
+    )
+    chosen = Config(problems=("second",))
+    assert without_folders_problem(find_targets([], chosen, history), chosen) == []
+
+
 # ---------------------------------------------------------------------- compilers
 
 NVCC = """#!/bin/sh
@@ -956,6 +989,19 @@ def test_where_nothing_that_is_judged_differs_the_gate_is_open(toy):
     assert done.stdout.splitlines() == [
         "note: nothing that is judged differs since main.", "gate: passed: 0 of 0 judged, no rule broken.",
     ]  # fmt: skip
+
+
+def test_a_file_for_a_problem_that_is_not_listed_is_named(toy):
+    done = eval_gate(toy, "submissions/tiny/good.py", "--problems", "layernorm", code=5)
+    said = "note: submissions/tiny/good.py was passed over: it is for tiny, and problems lists layernorm."
+    assert said in done.stdout.splitlines()
+
+
+def test_what_is_passed_over_is_said_where_nothing_else_differs(history):
+    (history / "submissions/tiny/new.py").write_text("import torch\n")
+    done = eval_gate(history, "--since", "main", "--problems", "second", code=0)
+    assert "note: nothing that is judged differs since main." in done.stdout
+    assert "submissions/tiny/new.py were passed over: they are for tiny, and problems lists second." in done.stdout
 
 
 def test_a_gate_that_finds_no_submission_is_closed(toy, tmp_path):

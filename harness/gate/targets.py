@@ -12,6 +12,9 @@ from harness.gate.values import Remark
 from harness.paths import PROBLEMS, shown_path
 from harness.submission import Submission, find_submissions, read_submission
 
+# So many files are named that are passed over.
+SHOWN_FILES = 3
+
 
 @dataclass(frozen=True)
 class Target:
@@ -27,6 +30,14 @@ def find_targets(paths: Sequence[Path], config: Config, root: Path) -> list[Targ
 
     Raises UsageError for a path, a folder or a problem that does not exist, and for a file that is for none."""
     problems = _problems(config, root)
+    return [
+        Target(submission, problem)
+        for submission in _submissions(paths, problems, root)
+        for problem in _problems_of(submission, problems, listed=bool(config.problems))
+    ]
+
+
+def _submissions(paths: Sequence[Path], problems: Mapping[str, Path], root: Path) -> list[Submission]:
     own = root / "submissions"
     if not paths and not own.is_dir():
         raise UsageError(
@@ -34,12 +45,7 @@ def find_targets(paths: Sequence[Path], config: Config, root: Path) -> list[Targ
             "or folders that it is to judge."
         )
     found = find_submissions(list(paths) or [own])
-    files = [path for path in found if path.resolve() not in problems.values()]
-    return [
-        Target(submission, problem)
-        for submission in map(read_submission, files)
-        for problem in _problems_of(submission, problems, listed=bool(config.problems))
-    ]
+    return [read_submission(path) for path in found if path.resolve() not in problems.values()]
 
 
 def _problems(config: Config, root: Path) -> dict[str, Path]:
@@ -61,8 +67,7 @@ def _named(name: str, root: Path) -> Path:
 
 
 def _problems_of(submission: Submission, problems: Mapping[str, Path], *, listed: bool) -> list[Path]:
-    named = dict.fromkeys([submission.path.parent.name, *submission.also_for])
-    found = [problems[name] for name in named if name in problems]
+    found = [problems[name] for name in _names(submission) if name in problems]
     if not found and not listed:
         known = ", ".join(sorted(problems))
         raise UsageError(
@@ -71,6 +76,52 @@ def _problems_of(submission: Submission, problems: Mapping[str, Path], *, listed
             f"to problems/: {known}."
         )
     return found
+
+
+def _names(submission: Submission) -> list[str]:
+    """What the problems are called that it is for."""
+    return list(dict.fromkeys([submission.path.parent.name, *submission.also_for]))
+
+
+def passed_over(paths: Sequence[Path], config: Config, root: Path) -> list[Remark]:
+    """Of what `paths` hold, as `find_targets` takes them, and is for none of the problems that are listed: a remark for
+    each file that was named, and one for those of folders."""
+    if not config.problems:
+        return []
+    problems = _problems(config, root)
+    others = [each for each in _submissions(paths, problems, root) if problems.keys().isdisjoint(_names(each))]
+    named = {path.resolve() for path in paths}
+    together = [each for each in others if each.path not in named]
+    groups = [[each] for each in others if each.path in named] + ([together] if together else [])
+    return [_passed_over(group, config) for group in groups]
+
+
+def _passed_over(submissions: Sequence[Submission], config: Config) -> Remark:
+    files = [shown_path(each.path) for each in submissions]
+    more = f" and {len(files) - SHOWN_FILES} more" if len(files) > SHOWN_FILES else ""
+    was, is_for = ("were", "they are for") if len(files) > 1 else ("was", "it is for")
+    names = one_line(", ".join(sorted({name for each in submissions for name in _names(each)})))
+    return Remark(
+        "",
+        f"{', '.join(files[:SHOWN_FILES])}{more} {was} passed over: {is_for} {names}, and problems lists "
+        f"{', '.join(config.problems)}.",
+    )
+
+
+def without_folders_problem(targets: Sequence[Target], config: Config) -> list[Remark]:
+    """Of submissions that are judged on nothing but what their ALSO_FOR names, since their folders name no problem."""
+    judged: dict[Path, list[str]] = {}
+    for target in targets:
+        judged.setdefault(target.submission.path, []).append(target.problem.stem)
+    return [
+        Remark(
+            shown_path(path),
+            f"No problem is named like its folder, '{one_line(path.parent.name)}'; it is judged on "
+            f"{', '.join(names)} alone, as its ALSO_FOR says.",
+        )
+        for path, names in judged.items()
+        if path.parent.name not in names and not config.problems
+    ]
 
 
 def touched(targets: Sequence[Target], changed: Set[Path], config_file: Path) -> list[Target]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,15 @@ import click
 from harness.exits import Exit
 from harness.gate import config
 from harness.gate.changes import changed_since
-from harness.gate.targets import Target, find_targets, in_place_of_shipped, moved_measures, touched
+from harness.gate.targets import (
+    Target,
+    find_targets,
+    in_place_of_shipped,
+    moved_measures,
+    passed_over,
+    touched,
+    without_folders_problem,
+)
 from harness.gate.values import Outcome, Remark
 from harness.paths import results_db
 from harness.report import formats, writing
@@ -108,10 +116,11 @@ def run(asked: Asked, *, named_config: bool, keeps: bool) -> Exit:
     all_targets = find_targets(asked.paths, rules, root)
     targets, remarks = _touched(all_targets, asked, root)
     remarks += in_place_of_shipped(targets)
+    remarks += passed_over(asked.paths, rules, root) + without_folders_problem(targets, rules)
     with cache.in_use():
         runner = Runner(rules, asked.db or results_db(), keeps=keeps, color=asked.color, quiet=asked.quiet)
         with no_commands(sys.stderr):
-            found = _untouched(asked) if all_targets and not targets else runner.judge(targets, remarks)
+            found = _untouched(asked, remarks) if all_targets and not targets else runner.judge(targets, remarks)
         failed = _report(found, asked)
     for sentence in failed:
         print(f"eval.py: {sentence}", file=sys.stderr)
@@ -127,10 +136,10 @@ def _touched(targets: list[Target], asked: Asked, root: Path) -> tuple[list[Targ
     return judged, moved_measures(judged, changed, asked.config_file)
 
 
-def _untouched(asked: Asked) -> Gated:
+def _untouched(asked: Asked, remarks: Sequence[Remark]) -> Gated:
     """An open gate: there is something to judge, and a change touches none of it."""
     remark = Remark("", f"nothing that is judged differs since {asked.since}.")
-    return Gated(Results(schema=SCHEMA, environment={}, evaluations=[]), Outcome((), (), (remark,)), {}, {})
+    return Gated(Results(schema=SCHEMA, environment={}, evaluations=[]), Outcome((), (), (remark, *remarks)), {}, {})
 
 
 def _report(found: Gated, asked: Asked) -> list[str]:
