@@ -179,9 +179,14 @@ def _brings_cuda(module: ast.AST) -> bool:
         for target in statement.targets
         if isinstance(target, ast.Name)
     }
-    values = [statement.value for statement in module.body if isinstance(statement, ast.Assign | ast.Expr)]
+    values = [_whole(statement.value) for statement in module.body if isinstance(statement, ast.Assign | ast.Expr)]
     calls = [value for value in values if isinstance(value, ast.Call) and _is_load_inline(value.func)]
     return any(_is_text(sources, texts) for call in calls for sources in _cuda_sources(call))
+
+
+def _whole(value: ast.expr) -> ast.expr:
+    """`x` of `x.function`."""
+    return _whole(value.value) if isinstance(value, ast.Attribute) else value
 
 
 def _cuda_sources(call: ast.Call) -> list[ast.expr]:

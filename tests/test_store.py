@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import signal
 import sqlite3
@@ -557,18 +558,25 @@ def said_of(run, names):
 
 
 def test_without_a_path_only_what_has_no_verdict_is_judged_and_the_board_follows(tmp_path):
+    folder = tmp_path / "submissions" / "layernorm"
+    folder.mkdir(parents=True)
+    shutil.copy(ROOT / "submissions/layernorm/cpu_vectorised.py", folder / "right.py")
+    wrong = (ROOT / "tests/hostile/form/control.py").read_text()
+    (folder / "wrong.py").write_text(wrong.replace("self.weight + self.bias", "self.weight - self.bias"))
+    here = ["sh", "-c", f'cd {tmp_path} && exec {sys.executable} {ROOT}/eval.py "$@"', "sh"]
     words = ("--problem", "layernorm", "--device", "cpu", "--no-timing", "--db", tmp_path / "a.db")
-    first, second = run_eval(*words), run_eval(*words)
-    assert [e["kept_from"] for e in first.results["evaluations"]] == [""] * len(first.results["evaluations"])
+    first, second = run_eval(*words, program=here), run_eval(*words, program=here)
+    assert [e["kept_from"] for e in first.results["evaluations"]] == ["", ""]
     assert all(e["kept_from"] for e in second.results["evaluations"])
     verdicts = [
         [(e["submission"], e["status"], e["seed"]) for e in run.results["evaluations"]] for run in (first, second)
     ]
     assert verdicts[0] == verdicts[1]
+    assert {status for _, status, _ in verdicts[0]} == {"accepted", "rejected"}
     assert second.code == first.code == 1
-    told = run_eval(*words, json_results=False).stdout
-    assert "ACCEPTED  layernorm · cpu_vectorised" in told and "--again judges it anew" in told
-    assert "cpu_vectorised              unranked" in told  # the board
+    told = run_eval(*words, program=here, json_results=False).stdout
+    assert "ACCEPTED  layernorm · right" in told and "--again judges it anew" in told
+    assert re.search(r"right +unranked", told)  # the board
 
 
 PLANNED = Arguments(paths=(ROOT / "submissions" / "layernorm" / "cpu_vectorised.py",), problem="layernorm")
