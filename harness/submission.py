@@ -168,8 +168,9 @@ def _uses_cuda(nodes: list[ast.AST]) -> bool:
 
 
 def _brings_cuda(module: ast.AST) -> bool:
-    """Whether a statement of the module's own is a call of load_inline with CUDA sources, texts that stand there or
-    that another such statement names. What stands under a condition or in a function may never be run."""
+    """Whether a statement of the module's own is a call of load_inline, or an attribute of what that gives, with CUDA
+    sources: texts that stand there, or that another such statement names. What stands under a condition or in a
+    function may never be run."""
     assert isinstance(module, ast.Module)
     assigned = [statement for statement in module.body if isinstance(statement, ast.Assign)]
     texts = {
@@ -179,14 +180,17 @@ def _brings_cuda(module: ast.AST) -> bool:
         for target in statement.targets
         if isinstance(target, ast.Name)
     }
-    values = [_whole(statement.value) for statement in module.body if isinstance(statement, ast.Assign | ast.Expr)]
+    values = [
+        _without_attributes(statement.value)
+        for statement in module.body
+        if isinstance(statement, ast.Assign | ast.Expr)
+    ]
     calls = [value for value in values if isinstance(value, ast.Call) and _is_load_inline(value.func)]
     return any(_is_text(sources, texts) for call in calls for sources in _cuda_sources(call))
 
 
-def _whole(value: ast.expr) -> ast.expr:
-    """`x` of `x.function`."""
-    return _whole(value.value) if isinstance(value, ast.Attribute) else value
+def _without_attributes(value: ast.expr) -> ast.expr:
+    return _without_attributes(value.value) if isinstance(value, ast.Attribute) else value
 
 
 def _cuda_sources(call: ast.Call) -> list[ast.expr]:

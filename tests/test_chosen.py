@@ -56,6 +56,7 @@ BRINGS_CUDA = {
     "load_inline('a', '', 'x')": True,
     "CUDA = 'x'\nextension = load_inline('a', cpp_sources='', cuda_sources=CUDA)": True,
     "CUDA = 'x'\nextension = load_inline(name='a', cpp_sources='', cuda_sources=[CUDA])": True,
+    "apply = load_inline('a', '', 'x').apply": True,
     "load_inline('a', 'x', '')": False,
     "load_inline('a', 'x', cuda_sources=[])": False,
     "import torch\nif torch.cuda.is_available(): load_inline('a', '', 'x')": False,
