@@ -92,6 +92,13 @@ def test_modules_libraries_accessors_and_gradients(emulator, options):
     assert answer["result"]["check"] == "scale expects a CUDA matrix, but got 1 dimensions."
 
 
+@pytest.mark.parametrize("options", [(), ("--check",)], ids=["fast", "check"])
+def test_a_local_variable_that_nobody_set_is_no_zero(emulator, options):
+    answer = emulator.run(HERE / "unset_locals.py", *options)
+    assert "error" not in answer, answer
+    assert [value for value in answer["result"] if not value < -1e6] == []
+
+
 def test_functions_behave_alike_with_and_without_pybind11(emulator):
     answer = emulator.run(HERE / "plain_functions.py")
     assert "error" not in answer, answer
