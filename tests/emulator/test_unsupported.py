@@ -110,6 +110,54 @@ def test_lines_of_a_units_first_function_are_known(emulator, tmp_path):
     assert {(finding["kind"], finding["line"]) for finding in findings} == {("data_race", 6)}
 
 
+REFUSED = """
+from torch.utils.cpp_extension import load_inline
+
+load_inline("refused", "void run();", '''{}''', ["run"])
+"""
+REFUSED_BY_NVCC = {
+    "a local array": (
+        "__global__ void k(int n) {\n    float a[n];\n    a[threadIdx.x] = 1;\n}\nvoid run() { k<<<1, 1>>>(3); }",
+        "5: the array 'a' of a device function has a size that is known at run time alone: nvcc refuses this",
+    ),
+    "a local array of a template": (
+        "template <class T> __device__ int f(T n) {\n    T a[n];\n    a[0] = 1;\n    return a[n - 1];\n}\n"
+        "__global__ void k(int n) { f(n); }\nvoid run() { k<<<1, 1>>>(3); }",
+        "5: an array of a device function has a size that is known at run time alone: nvcc refuses this",
+    ),
+    "parameters": (
+        "struct Big { float v[8191], w; };\n__global__ void k(Big b, int n) {}\n"
+        "void run() {\n    k<<<1, 1>>>(Big{}, 3);\n}",
+        "7: static assertion failed: a kernel's parameters take 32,764 bytes at most, and these take more: nvcc "
+        "refuses this",
+    ),
+    "constants": (
+        "__constant__ float small[64 * 256];\n__constant__ float table[64 * 256 + 1];\nvoid run() {}",
+        "5: static assertion failed: __constant__ variables have 64 KiB in all, which this one alone exceeds: nvcc "
+        "refuses it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "said"), REFUSED_BY_NVCC.values(), ids=REFUSED_BY_NVCC)
+def test_what_nvcc_refuses_for_its_size_is_a_build_error_with_its_line(emulator, tmp_path, text, said):
+    file = tmp_path / "refused.py"
+    file.write_text(REFUSED.format(text))
+    assert emulator.run(file)["error"] == f"BuildFailed: {file}:{said}"
+
+
+def test_a_host_may_have_arrays_of_any_size_and_a_kernel_as_many_bytes_as_nvcc_takes(emulator, tmp_path):
+    file = tmp_path / "taken.py"
+    file.write_text(
+        REFUSED.format(
+            "struct Big { float v[8191]; };\n__global__ void k(Big b) { constexpr int n = 4; float a[n]; a[0] = 1; }\n"
+            "void f(int n) { float a[n]; a[0] = 1; }\nvoid run() { k<<<1, 1>>>(Big{}); f(3); }"
+        )
+        + "\ndef run(torch): pass\n"
+    )
+    assert "error" not in emulator.run(file)
+
+
 def test_a_name_that_nobody_knows_is_a_mistake_whatever_the_compiler_proposes():
     """g++ 12 proposes names of the emulator's own."""
     said = "'nothing' was not declared in this scope"

@@ -18,6 +18,7 @@ _TEMPLATE_LAUNCH = re.compile(r".*emu::Launcher::typed\(<unresolved overloaded f
 _INCOMPLETE_LAUNCH = "no matching function for call to 'emu::Launcher::Launcher("
 _RETURNS = re.compile(r"emu::Launcher::typed\((?!void |<)(?P<type>[^()]*?) ?\(&\)\(")
 _NOT_LAUNCHED = "the kernel cannot be launched with "
+_RUN_TIME_ARRAY = re.compile(r"variable length array (?:'(?P<name>[^']*)' )?is used.*")
 _CONVERSION = re.compile(r"'emu::identity<.*?>::type' \{aka ('[^']*')\}")
 _UNSUPPORTED = re.compile(r"unsupported_by_emulator: ([^\"\n]*?)[\"'’]*$", re.MULTILINE)
 
@@ -65,6 +66,9 @@ def _in_words_of_cuda(text: str) -> str:
     text = _COPIES.sub(lambda copy: _AS_WRITTEN[copy[1]], _PROPOSED.sub("", _CONVERSION.sub(r"\1", text)))
     if _INCOMPLETE_LAUNCH in text:
         return "a launch needs a grid and a block, as in name<<<grid, block>>>(...)"
+    if array := _RUN_TIME_ARRAY.fullmatch(text):
+        which = f"the array '{array['name']}'" if array["name"] else "an array"
+        return f"{which} of a device function has a size that is known at run time alone: nvcc refuses this"
     if returned := _RETURNS.search(text):
         return f"a kernel returns void, and this one returns {returned['type']}"
     launch = _LAUNCH.search(text)

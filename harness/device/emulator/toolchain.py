@@ -53,6 +53,8 @@ _DEVICE = ["-O1", "-ftree-pre"]
 _DEVICE += ["-fno-ipa-icf"]
 # A GPU leaves in a register what was there, which is seldom the 0 that the compiler would take.
 _DEVICE += ["-ftrivial-auto-var-init=pattern"]
+# What local_arrays.py makes an error is a warning, which -w hides. All else that -w hides stays hidden or unread.
+_DEVICE += ["-Wno-narrowing"]
 # Misaligned vectors and overrun arrays are common mistakes, and seen in either mode for a fifth of the compiler's time.
 _DEVICE += ["-fsanitize=bounds,alignment"]
 # Without detectors nobody sees which accesses are left: the compiler does less, in five sixths of its time, and kernels
@@ -246,10 +248,11 @@ class EmulatorToolchain:
         source.write_text(body + bound)
         include = [word for path in extension.extra_include_paths for word in ("-I", path)]
         extra = self._device_flags if unit.name == "cuda" else _HOST
+        common = [flag for flag in _COMMON if flag != "-w"] if unit.name == "cuda" else _COMMON
         undefined = [flag for flag in unit.flags if flag.startswith("-U__CUDA_NO_")]
         header = preludes.as_text(folder, prelude) if undefined else self._prelude(prelude, folder)
         return [
-            paths.compiler(), *_COMMON, *extra, *_kept_flags(unit.flags), *include,
+            paths.compiler(), *common, *extra, *_kept_flags(unit.flags), *include,
             f"-DTORCH_EXTENSION_NAME={module_name}",
             "-include", str(header), *preludes.include_flags(prelude),
             source.name,

@@ -10,6 +10,7 @@ from harness.device.emulator.translate import (
     dimensions,
     file_scope,
     launches,
+    local_arrays,
     memory,
     refuse,
     shared,
@@ -49,6 +50,7 @@ def translate(piece: SourceText, kernels: Kernels, *, is_cuda: bool = True, flag
         refuse.check(source)
         sides.check(source, flags)
         kernel_pass.mark_bodies(source, edits)
+        local_arrays.refuse(source, edits)
         dimensions.rewrite(source, edits)
         assembly.rewrite(source, edits)
         launches.rewrite(source, edits, kernels)

@@ -23,6 +23,8 @@ _NO_VARIABLE = {"extern", "template", "using", "typedef", "friend", "operator", 
 # What a variable is declared with that is not the host's, or may not be; `auto` may be a lambda.
 _CONSTANT = {"const", "constexpr"}
 _NOT_THE_HOSTS = {"constinit", "auto", "__shared__", "namespace", "concept", "goto", "__attribute__", *_WORDS}
+_CONSTANT_BYTES = 65_536
+_TOO_LARGE = "__constant__ variables have 64 KiB in all, which this one alone exceeds: nvcc refuses it"
 _BEHIND_A_VARIABLE = ("=", ";", "[", "{", ",")
 
 
@@ -81,7 +83,8 @@ def rewrite(source: Source, edits: Edits) -> None:
 def _registration(source: Source, name: int, constant: bool) -> str:
     variable = source.at(name)
     values = f'{variable}, "{variable}", {str(constant).lower()}'
-    return f" static ::emu::ModuleVariable emu_variable_{source.tokens[name].start}_{variable}({values});"
+    fits = f' static_assert(sizeof({variable}) <= {_CONSTANT_BYTES}, "{_TOO_LARGE}");' if constant else ""
+    return f"{fits} static ::emu::ModuleVariable emu_variable_{source.tokens[name].start}_{variable}({values});"
 
 
 @dataclass(frozen=True)

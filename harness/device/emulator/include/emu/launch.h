@@ -16,6 +16,8 @@ inline void check_argument(const LaunchConfig& config, unsigned number, const T&
 
 template <class F, class... A>
 inline cudaError_t run(LaunchConfig config, F kernel, A... arguments) {
+    static_assert((sizeof(A) + ... + 0) <= 32764,
+                  "a kernel's parameters take 32,764 bytes at most, and these take more: nvcc refuses this");
     config.kernel = kernel_name(config.kernel, config.function);
     unsigned number = 0;
     (check_argument(config, ++number, arguments), ...);
