@@ -167,6 +167,32 @@ def test_variables_of_ones_own_may_have_the_names_of_the_dimensions(text):
     assert _translated(text + kernel).endswith("{ h(::emu::block_dim().x * ::emu::grid_dim().x); }\n")
 
 
+@pytest.mark.parametrize(
+    "parameter", ["const float& f", "S && s", "float (&a)[4]", "A&&... a", "const std::array<float, 4>&", "int*& p"]
+)
+def test_a_parameter_of_a_kernel_is_no_reference(parameter):
+    text = f"template <class S, class... A>\n__global__ void __launch_bounds__(32) k(float* y,\n{parameter});"
+    with pytest.raises(BuildFailed, match=rf"^sub\.py:12: k is a kernel .* by reference \({re.escape(parameter)}\), "):
+        _translated(text)
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "float (*f)(const float&, S&&)",
+        "F<float(const float&)> f",
+        "T<decltype(a & b)> t",
+        "T<(sizeof(S) & 1)> t",
+        "float (*rows)[A & 3]",
+        "std::enable_if_t<std::is_same_v<S, float&>, int> n",
+    ],
+)
+def test_a_reference_within_a_parameters_type_is_left_alone(parameter):
+    assert _translated(
+        f"__device__ float f(const float& x, S&& s);\n__global__ void k({parameter}, int n = A & 3) {{}}"
+    )
+
+
 SHARED_OF_FILE = "__shared__ float s[4];\n"
 
 

@@ -19,4 +19,4 @@ class CannotRead(_AtToken):
 
 
 class NvccRefuses(_AtToken):
-    """What nvcc does not compile and a host compiler might."""
+    """What nvcc does not compile, or CUDA does not allow, and a host compiler might take."""

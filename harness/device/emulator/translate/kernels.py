@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from harness.device.emulator.translate.errors import NvccRefuses
 from harness.device.emulator.translate.lexer import Edits, Source, one_line
 
 # Attributes with an argument list that may stand between __global__ and the kernel's name.
@@ -86,6 +87,38 @@ def collect(source: Source, into: Kernels) -> None:
         kernel = Kernel(source.at(name), _template_parameters(source, first, i), _cluster(source, first, name))
         if kernel not in into.by_name.setdefault(kernel.name, []):
             into.by_name[kernel.name].append(kernel)
+
+
+def refuse_references(source: Source) -> None:
+    """Raise NvccRefuses at the first parameter of a kernel that is a reference."""
+    for i, token in enumerate(source.tokens):
+        name = name_index(source, i) if token.text == "__global__" else -1
+        if name < 0 or name + 1 not in source.partner:
+            continue
+        for first, last in source.split(name + 2, source.partner[name + 1]):
+            reference = _reference(source, first, last)
+            if reference >= 0:
+                raise NvccRefuses(
+                    reference,
+                    f"{source.at(name)} is a kernel and takes a parameter by reference ({source.slice(first, last)}), "
+                    f"which CUDA does not allow: the address would be the host's. Pass it by value, or pass a pointer "
+                    f"to memory of the device.",
+                )
+
+
+def _reference(source: Source, first: int, last: int) -> int:
+    """Index of the `&` that makes the parameter in these tokens a reference, or -1: one in the arguments of a template
+    or among the parameters of a function that it points to does not."""
+    i = first
+    while i < last and source.at(i) != "=":
+        if source.at(i) == "&" or (source.at(i) == "(" and source.at(i + 1) == "&"):
+            return i
+        if source.at(i) == "<":
+            i = max(i, source.closing_angle(i))
+        elif source.at(i) in ("(", "[", "{"):
+            i = source.partner.get(i, i)
+        i += 1
+    return -1
 
 
 def _launch_bounds(source: Source, first: int, last: int) -> str:

@@ -49,6 +49,7 @@ def translate(piece: SourceText, kernels: Kernels, *, is_cuda: bool = True, flag
         edits = Edits(source)
         refuse.check(source)
         sides.check(source, flags)
+        kernel_pass.refuse_references(source)
         kernel_pass.mark_bodies(source, edits)
         local_arrays.refuse(source, edits)
         dimensions.rewrite(source, edits)
