@@ -245,6 +245,15 @@ WRONG_SIDE = {
         "namespace a {\nint table[4] = {1, 2}, other;\n__device__ int f(int i) { return table[i]; }\n}",
         r"12: f runs on the device and uses table",
     ),
+    "a host assigns to a variable of the device": (
+        "__device__ float scale = 1;\n__global__ void k(float* y) { *y = scale; }\n"
+        "void run(float* y) {\nscale = 2; k<<<1, 1>>>(y); }",
+        r"13: run runs on the host and assigns to scale, which is a variable of the device",
+    ),
+    "a host assigns to a constant's element": (
+        "namespace a {\n__constant__ float w[2];\nvoid set(float x) { g(w); w[1] = x; }\n}",
+        r"12: set runs on the host and assigns to w",
+    ),
     "a kernel uses torch's check": (
         "__global__ void k(int n) { TORCH_CHECK(n > 0, n); }",
         r"10: k runs on the device and uses TORCH_CHECK, which is the host's",
@@ -292,7 +301,8 @@ NVCC = shutil.which("nvcc")
 @pytest.mark.skipif(NVCC is None, reason="NOT TESTED HERE: nvcc, which says what it refuses, is not on the path")
 def test_nvcc_refuses_it_too(tmp_path):
     """All in one compilation: nvcc says of each in which line it stands."""
-    texts = [text for name, (text, _) in WRONG_SIDE.items() if "torch" not in name and "stream" not in name]
+    not_refused = ("torch", "stream", "assigns")  # the last it warns of
+    texts = [text for name, (text, _) in WRONG_SIDE.items() if not any(word in name for word in not_refused)]
     for number, text in enumerate(texts):
         file = tmp_path / f"{number}.cu"
         file.write_text(
@@ -353,6 +363,16 @@ RIGHT_SIDE = {
     "a constant table at a known place": "constexpr float w[4] = {1, 2};\n__global__ void k(float* y) { *y = w[2]; }",
     "a shared array of a conditional type": "template <class T> __global__ void k() {\n"
     "__shared__ std::conditional_t<sizeof(T) <= 2, float, T> s[32]; __shared__ Buf<8, 3 == 3> b; }",
+    "a managed variable that the host sets": "__managed__ int n;\n__device__ __managed__ int m;\n"
+    "void f() { n = 1; m = 2; }",
+    "a host's local of the name of a device's": "__device__ float a, b;\n"
+    "void f(float a) { a = 1; float c = 2, b; b = 3; }",
+    "a device's variable of another namespace": "namespace a { __device__ int n; }\nint n;\nvoid f() { n = 2; }",
+    "a host that copies to a variable": "__device__ int n, m;\nvoid f() { cudaMemcpyToSymbol(n, g(m), 4); }",
+    "a lambda of the device that sets a variable": "__device__ int n;\n"
+    "void f() { each([=] __device__(int i) { n = i; }); }",
+    "a kernel and a function of both sides that set a variable": "__device__ int n;\n__global__ void k() { n = 1; }\n"
+    "__host__ __device__ void f() { n = 2; }",
     "a kernel that a macro makes, beside a function": "#define MAKE(name) __global__ void name(float* p, int n) {}\n"
     "MAKE(scale)\nvoid scale(float* p) { scale<<<1, 32>>>(p, 3); }",
     "a shared variable with an alignment": "__global__ void k() { __shared__ __align__(16) int a, b[2]; a = 1; }",

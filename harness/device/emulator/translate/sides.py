@@ -43,6 +43,7 @@ def check(source: Source, flags: Sequence[str] = ()) -> None:
     for body in found.device_bodies:
         _check_hosts_own(source, body)
     _check_variables(source, found.device_bodies, around)
+    _check_assignments(source, found.host_bodies, around)
     _check_lambdas(source, flags)
 
 
@@ -128,6 +129,45 @@ def _check_variables(source: Source, bodies: list[Body], around: list[int]) -> N
             here = [i for i in places[name] if first <= i < body.end and source.at(i - 1) not in (".", "->")]
             if here and variable.token < first and _encloses(around[variable.token], body.name, around):
                 _check_variable(source, variable, body, here, around)
+
+
+def _check_assignments(source: Source, bodies: list[Body], around: list[int]) -> None:
+    """Raise NvccRefuses at the first assignment of a host's function to a variable of the device."""
+    scopes = at_namespace_scope(source)
+    for first, _, names in variables.of_the_device(source):
+        if any(source.at(i) == "__managed__" for i in range(first, names[0])):
+            continue
+        for token in names:
+            name = source.at(token)
+            places = [i for i, other in enumerate(source.tokens) if other.text == name]
+            if len(places) == 1 or not _is_declared_once(source, places, scopes, around):
+                continue
+            for body in bodies:
+                here = [i for i in places if source.statement_start(body.name) <= i < body.end]
+                if body.name > token and _encloses(around[token], body.name, around):
+                    _check_assigned(source, body, here, around)
+
+
+def _check_assigned(source: Source, body: Body, places: list[int], around: list[int]) -> None:
+    """Raise NvccRefuses at the first assignment among the `places` where the name stands in a function, if all of them
+    are uses."""
+    if any(source.at(i) == "__device__" for i in range(body.opening, body.end)):
+        return  # a lambda of the device
+    assigned = [i for i in places if source.at(i - 1) in (";", "{", "}") and _is_assigned(source, i)]
+    if assigned and all(i in assigned or _is_plain(source, i, around) for i in places):
+        function, name = source.at(body.name), source.at(assigned[0])
+        raise NvccRefuses(
+            assigned[0],
+            f"{function} runs on the host and assigns to {name}, which is a variable of the device: no kernel sees "
+            f"this. Use cudaMemcpyToSymbol, or declare it as __managed__.",
+        )
+
+
+def _is_assigned(source: Source, name: int) -> bool:
+    after = name + 1
+    while source.at(after) == "[" and after in source.partner:
+        after = source.partner[after] + 1
+    return source.at(after) == "=" and source.at(after + 1) != "="
 
 
 def _check_variable(

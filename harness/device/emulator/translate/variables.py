@@ -63,8 +63,8 @@ def _is_variable(source: Source, first: int, word: int) -> bool:
     return word < head and source.at(head) not in ("(", "") and not words & _NO_VARIABLE
 
 
-def rewrite(source: Source, edits: Edits) -> None:
-    """Write a registration behind each declaration at namespace scope."""
+def of_the_device(source: Source) -> Iterator[tuple[int, int, list[int]]]:
+    """Declarations at namespace scope that are marked for the device: the first token, the last, and the names."""
     scopes, skipped = at_namespace_scope(source), in_directives(source)
     found: dict[int, tuple[int, list[int]]] = {}
     for i, token in enumerate(source.tokens):
@@ -76,6 +76,12 @@ def rewrite(source: Source, edits: Edits) -> None:
         if names and _is_variable(source, first, i):
             found[first] = (end, names)
     for first, (end, names) in found.items():
+        yield first, end, names
+
+
+def rewrite(source: Source, edits: Edits) -> None:
+    """Write a registration behind each declaration at namespace scope."""
+    for first, end, names in of_the_device(source):
         constant = any(source.at(k) == "__constant__" for k in range(first, names[0]))
         edits.insert_behind(end, "".join(_registration(source, name, constant) for name in names))
 
