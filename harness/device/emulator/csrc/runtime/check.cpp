@@ -445,6 +445,10 @@ void access_range(const void* address, size_t bytes, bool write, int line) {
     if (current && bytes) access_hint(address, bytes, write, line);
 }
 
+void narrow_atomics(bool narrow) {
+    if (current) current->narrow_atomics = narrow;
+}
+
 void fence(bool of_device) {
     if (!current) return;
     current->fenced = true;

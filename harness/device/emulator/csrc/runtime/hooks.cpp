@@ -23,8 +23,9 @@ void shared_between(const void* address, size_t bytes, bool write, uintptr_t pc)
 
 // What releases, or is sequentially consistent, fences what came before it.
 void before_ordered_atomic(const volatile void* address, size_t bytes, int order) {
-    if (emu::current && emu::options.check && order >= __ATOMIC_RELEASE) emu::remember_fence();
-    emu::before_atomic(address, bytes, 0);
+    const bool narrow = emu::current && emu::current->narrow_atomics;
+    if (emu::current && emu::options.check && order >= __ATOMIC_RELEASE && !narrow) emu::remember_fence();
+    emu::before_atomic(address, bytes, 0, narrow ? emu::Scope::Block : emu::Scope::Device);
 }
 
 struct SourceLocation {   // the layout of libubsan

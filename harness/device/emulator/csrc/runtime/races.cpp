@@ -116,7 +116,7 @@ Conflict conflict(const Touch& before, const Touch& now, uint32_t oldest, bool w
     return path == Path::Unfenced ? Conflict::Unfenced : Conflict::Unordered;
 }
 
-const char* const kBlockAtomic = " An atomic whose name ends in _block reaches its own block only.";
+const char* const kBlockAtomic = " An atomic of block scope, as those named _block, reaches its own block only.";
 const char* const kVolatile = " volatile makes the compiler read and write each time, and orders nothing: between threads "
                               "it takes a barrier, __syncwarp() within a warp, or a fence before the flag.";
 

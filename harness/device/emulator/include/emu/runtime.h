@@ -54,6 +54,7 @@ void before_volatile(const volatile void* address, size_t bytes, bool write, int
 void before_strong(const volatile void* address, size_t bytes, bool write, int line);   // relaxed, acquire, release
 void before_compare(const volatile void* address, size_t bytes, int line, Scope scope);    // compares and swaps
 void before_exchange(const volatile void* address, size_t bytes, int line, Scope scope);   // needs no earlier value
+void narrow_atomics(bool narrow);   // whether C++ atomics of the running thread have the scope of its block
 void access_hint(const void* address, size_t bytes, bool write, int line);  // a range the compiler's hooks do not see
 void access_range(const void* address, size_t bytes, bool write, int line);  // the same of any size, if a kernel runs
 void early_return();     // stands at every return statement of a kernel

@@ -50,6 +50,7 @@ struct Thread {
     struct {
         uintptr_t address, site;
     } recent[4];          // the last volatile reads that no volatile write stands behind
+    bool narrow_atomics;  // its C++ atomics have the scope of its block
     bool preempted;       // was interrupted in a loop that waits for others
 };
 
