@@ -2,10 +2,11 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
-from harness.device.emulator import building, explaining, libraries, paths
+from harness.device.emulator import building, explaining, libraries, paths, preludes
 
 CANNOT = "ld.gold: error: cannot open /opt/gcc/lib/libstdc++.so: No such file or directory"
 
@@ -46,3 +47,11 @@ def test_where_gold_finds_no_library_the_other_linker_does(made, tmp_path, monke
 def test_what_the_linker_lacks_is_said(said):
     log = f"/usr/bin/ld: warning: type changed\n{said}\ncollect2: error: ld returned 1 exit status\n"
     assert str(explaining.explained(log, [])).splitlines()[0] == said
+
+
+def test_what_was_built_with_one_environments_torch_is_not_taken_in_another(monkeypatch):
+    """It would load that one's libraries beside its own, and the process would end."""
+    here, version = (libraries.fingerprint(), preludes.headers()), paths.torch_version()
+    monkeypatch.setattr(paths, "torch_folder", lambda: Path("/elsewhere/lib/python3.11/site-packages/torch"))
+    monkeypatch.setattr(paths, "torch_version", lambda: version)
+    assert libraries.fingerprint() != here[0] and preludes.headers() != here[1]

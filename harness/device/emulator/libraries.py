@@ -47,6 +47,9 @@ def fingerprint() -> str:
         building.digest_of_files(sources),
         paths.compiler_version(),
         *paths.torch_version(),
+        str(
+            paths.torch_folder()
+        ),  # whose libraries they load: those of another environment would come beside torch's own
         *_FLAGS,
         *sorted(_ALONE),
         _WITH_GOLD * paths.has_gold(),

@@ -112,7 +112,9 @@ void mbarrier_invalidate(void* address, int line) { owner(address, line)->mbarri
 uint64_t mbarrier_arrive(void* address, uint32_t count, int64_t bytes, int line, bool relaxed) {
     Mbarrier& barrier = find(address, line);
     if (options.check) {
-        const bool of_a_peer = owner(address, line) != current_block();
+        const BlockState* holder = owner(address, line);
+        require_running(holder, "arrives at an mbarrier in", line);
+        const bool of_a_peer = holder != current_block();
         if (of_a_peer && !relaxed) remember_fence();   // .release.cluster: for the whole cluster
         release(reinterpret_cast<uintptr_t>(address));
     }

@@ -341,6 +341,14 @@ Kind kind_of_write(Kind kind) {
 }
 }  // namespace
 
+void require_running(const BlockState* owner, const char* does, int line, uintptr_t pc) {
+    if (owner->alive) return;
+    note(owner->launch, "data_race",
+         text("The kernel %s shared memory of a block of its cluster that has ended. Its memory goes with it: let all "
+              "blocks meet, as cluster.sync() does, before one that others still need returns.", does),
+         current, line, pc);
+}
+
 void checked_access(const Access& seen) {
     Thread* self = current;
     if (!self || !options.check || seen.address - reinterpret_cast<uintptr_t>(self->stack) < kStackBytes) return;
@@ -350,6 +358,7 @@ void checked_access(const Access& seen) {
     Access access = seen;
     if (seen.write) access.kind = kind_of_write(seen.kind);
     if (BlockState* owner = owner_of_shared(access.address)) {
+        require_running(owner, verb(access), access.line, access.pc);
         access_shared(access, owner);
     } else if (CachedRegion* known = known_region(access.address)) {
         access_global(access, *known);

@@ -28,6 +28,8 @@ constexpr uintptr_t kLineSite = uintptr_t(1) << 63;   // marks a place that is k
 
 // check.cpp: is the address the kernel's to use, aligned, initialised?
 void checked_access(const Access& access);
+// A block takes its shared memory with it when it ends: a finding where `owner`, a peer of the cluster, has.
+void require_running(const BlockState* owner, const char* does, int line, uintptr_t pc = 0);
 
 // races.cpp: which threads touched these bytes before
 struct Touch {
