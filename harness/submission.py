@@ -148,7 +148,7 @@ def _gives_cuda(node: ast.AST) -> bool:
     """Whether it gives load_inline CUDA sources."""
     if isinstance(node, ast.keyword) and node.arg == "cuda_sources":
         return not (isinstance(node.value, ast.Constant) and not node.value.value)
-    return isinstance(node, ast.Call) and _is_load_inline(node.func) and len(node.args) > _CUDA_SOURCES
+    return isinstance(node, ast.Call) and _is_load_inline(node.func) and bool(_by_place(node))
 
 
 def _speaks_of_cuda(node: ast.AST) -> bool:
@@ -196,7 +196,11 @@ def _without_attributes(value: ast.expr) -> ast.expr:
 def _cuda_sources(call: ast.Call) -> list[ast.expr]:
     """What a call of load_inline has in that place."""
     named = [keyword.value for keyword in call.keywords if keyword.arg == "cuda_sources"]
-    return named + call.args[_CUDA_SOURCES : _CUDA_SOURCES + 1]
+    return named + _by_place(call)
+
+
+def _by_place(call: ast.Call) -> list[ast.expr]:
+    return call.args[_CUDA_SOURCES : _CUDA_SOURCES + 1]
 
 
 def _is_text(value: ast.expr, names: Collection[str]) -> bool:

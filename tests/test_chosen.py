@@ -11,6 +11,7 @@ import pytest
 
 import harness.run
 from harness.device import choose
+from harness.device.emulator.building import compilers
 from harness.errors import HarnessError
 from harness.run import _Beside
 from harness.submission import read_submission
@@ -154,6 +155,7 @@ def test_a_cache_that_cannot_be_written_is_said_to_be_that(monkeypatch, tmp_path
     monkeypatch.setenv("KERNELGATE_CACHE", str(cache))
     with pytest.raises(HarnessError) as raised:
         choose.prepare_device("emulator", [], check=False, on_build=lambda: None)
+    compilers.begin()  # which the failure had ended, for this process's other tests as well
     assert str(raised.value) == (
         f"The emulator cannot be used here: it is built in the cache {cache}, which cannot be written: Not a directory "
         f"({cache}/emulator). Set KERNELGATE_CACHE to another folder."

@@ -46,10 +46,7 @@ def fingerprint() -> str:
     parts = [
         building.digest_of_files(sources),
         paths.compiler_version(),
-        *paths.torch_version(),
-        str(
-            paths.torch_folder()
-        ),  # whose libraries they load: those of another environment would come beside torch's own
+        *paths.which_torch(),
         *_FLAGS,
         *sorted(_ALONE),
         _WITH_GOLD * paths.has_gold(),

@@ -61,6 +61,12 @@ def torch_version() -> tuple[str, str]:
     return (version[1] if version else "unknown", cuda[1] if cuda else "")
 
 
+def which_torch() -> tuple[str, ...]:
+    """torch's version, that of its CUDA, and its folder. What is built loads the libraries of that folder: in another
+    environment they would come beside its own."""
+    return (*torch_version(), str(torch_folder()))
+
+
 def _from_toolkit() -> list[Path]:
     homes = [os.environ.get("CUDA_HOME", ""), os.environ.get("CUDA_PATH", ""), "/usr/local/cuda"]
     nvcc = shutil.which("nvcc")

@@ -88,8 +88,7 @@ def include_flags(prelude: str) -> list[str]:
 def headers() -> str:
     """A digest of all that a translated source is compiled against."""
     shims = (file for name in ("include", "lean") for file in (paths.HERE / name).rglob("*") if file.is_file())
-    torch = [*paths.torch_version(), str(paths.torch_folder())]
-    parts = [building.digest_of_files(shims), paths.compiler_version(), *torch]
+    parts = [building.digest_of_files(shims), paths.compiler_version(), *paths.which_torch()]
     return "\0".join([*parts, *(str(folder) for folder in paths.cuda_includes())])
 
 
