@@ -45,6 +45,16 @@ RING_IN_16_BITS = Change(  # moves no time of an older table: its rows in 16 bit
     "long rows of 16 bits in `layernorm/speed_of_light` went through its ring",
     _LAYERNORM,
 )
+RING_AND_WARPS = Change(
+    "2026-11-30T03:16:00+00:00",
+    "`layernorm/speed_of_light` gave a row of 1,024 in 16 bits to a warp, and many rows of 65,536 in fp32 to its ring",
+    _LAYERNORM,
+)
+RING_OF_STEPS = Change(
+    "2026-11-30T03:16:00+00:00",
+    "backwards took rows through a ring of bulk copies",
+    ("rmsnorm_train", "layernorm_train_dtypes"),
+)
 RING_OF_OPTIONS = Change(
     "2026-11-29T05:00:00+00:00",
     "long rows of `layernorm_options/read_once` went through a ring",
@@ -88,9 +98,10 @@ TIMING = (
     CLUSTERS,
     HELD,
     LAST_BLOCKS,
+    RING_AND_WARPS,
 )
 # What moves the times of a problem's submissions.
-OF_PROBLEMS = (*TIMING, AUTOGRAD, PARTIALS, RING_OF_OPTIONS, SHORT_ROWS, STEPS_OF_OTHERS, QUACK)
+OF_PROBLEMS = (*TIMING, AUTOGRAD, PARTIALS, RING_OF_STEPS, RING_OF_OPTIONS, SHORT_ROWS, STEPS_OF_OTHERS, QUACK)
 # What moves counts and what a sanitizer sees.
 KERNELS = (
     Change(
@@ -105,6 +116,8 @@ KERNELS = (
     RING_OF_OPTIONS,
     SHORT_ROWS,
     RING_IN_16_BITS,
+    RING_AND_WARPS,
+    RING_OF_STEPS,
 )
 # What moves verdicts.
 VERDICTS = (

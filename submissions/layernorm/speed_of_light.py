@@ -9,11 +9,12 @@ Rows of up to 65,536 fp32 elements (262,144 of 16 bits) that fall into equal par
 blocks or fewer, which tell each other the moments of their parts. So are few rows, though a block could hold them: more
 multiprocessors load sooner. Clusters are built for sm_90a alone, as is the ring.
 
-The ring takes longer fp32 rows, and all long 16-bit rows of which there are many, if they are whole slices of 128 KB
-and weights are like x. A row is spread over a team of blocks, one for each multiprocessor, and x is read once. A thread
-keeps a few bulk copies of x on their way into a ring in shared memory, four warps sum what has arrived, two exchange
-statistics with the other blocks, eight write y into the place of x, and a thread sends it by bulk copies. Writers hold
-bias and a quarter of weight in registers, which the other warps leave to them (`setmaxnreg`): without that they spill.
+The ring takes longer fp32 rows, and all rows of which there are many and that no block holds, if they are whole slices
+of 128 KB and weights are like x. A row is spread over a team of blocks, one for each multiprocessor, and x is read
+once. A thread keeps a few bulk copies of x on their way into a ring in shared memory, four warps sum what has arrived,
+two exchange statistics with the other blocks, eight write y into the place of x, and a thread sends it by bulk copies.
+Writers hold bias and a quarter of weight in registers, which the other warps leave to them (`setmaxnreg`): without
+that they spill.
 
 What else is long is split over blocks, and x is read twice. A block computes the output of a chunk of columns
 for all rows, so that weight and bias are read once: for each row they would move more bytes than x itself.
@@ -1153,9 +1154,11 @@ void block(const Call& call) {
                  call.rows, static_cast<int>(packs), call.eps);
 }
 
-// A lane's packs, where a warp has a row.
+// A lane's packs, where a warp has a row: at most, and where weight and bias are asked for with x.
 template <typename T>
-constexpr int kWarpRowLoads = sizeof(T) == 4 ? 6 : 3;
+constexpr int kWarpRowLoads = sizeof(T) == 4 ? 6 : 4;
+template <typename T>
+constexpr int kEarlyLoads = sizeof(T) == 4 ? 6 : 3;  // more would spill registers
 
 // A warp for each row: as many packs in a lane as the row needs.
 template <typename T, typename W, int kLoads = 1>
@@ -1163,7 +1166,8 @@ void warp(const Call& call) {
     if constexpr (kLoads < kWarpRowLoads<T>) {
         if (threads_for<kLoads>(call.width * sizeof(T) / 16) > kWarp) return warp<T, W, kLoads + 1>(call);
     }
-    block<T, W, 2 * kWarp, 16, kLoads, sizeof(W) == sizeof(T) || kLoads <= 2, true>(call);
+    constexpr bool kEarly = kLoads <= (sizeof(W) == sizeof(T) ? kEarlyLoads<T> : 2);
+    block<T, W, 2 * kWarp, 16, kLoads, kEarly, true>(call);
 }
 
 // Whether clusters could take the rows; then they have. They need a row that falls into equal parts.
@@ -1299,7 +1303,7 @@ bool ring(const Call& call, bool many) {
 }
 
 constexpr int64_t kFewPacks = 128 * 1024;  // of x: its rows leave a GPU idle, and none hides what another waits for
-constexpr int64_t kClusterPacks = 16 * 1024;  // of an fp32 row that clusters take before the ring: they begin sooner
+constexpr int64_t kClusterPacks = 16 * 1024;  // of an fp32 row that clusters take where the ring leaves places idle
 
 // The one place that chooses. The arguments of `block` and `cluster`: the most threads of a block, how many such blocks
 // share a multiprocessor's registers, 16-byte packs in a thread's registers, and whether weight and bias have room
@@ -1312,7 +1316,7 @@ void choose(const Call& call, bool aligned) {
         const int64_t packs = call.width / kSize;
         using P = Pack<T, kSize>;
         constexpr bool kWide = sizeof(T) == 4;
-        if (packs <= kWarpRowLoads<T> * kWarp) return warp<T, W>(call);
+        if (packs <= (few ? kEarlyLoads<T> : kWarpRowLoads<T>) * kWarp) return warp<T, W>(call);
         if (packs <= 256 || !fills<4>(packs)) return block<T, W, 256, kWide ? 6 : 3, 2, true>(call);
         if (few && packs <= 1024) return block<T, W, 512, 1, 2, true>(call);
         if (few && cluster<T, W, 256, 1, 8, true>(call)) return;
@@ -1321,12 +1325,8 @@ void choose(const Call& call, bool aligned) {
             if (packs <= 2048) return block<T, W, 256, 4, 8, false>(call);
         }
         if (packs <= 4096) return block<T, W, 512, 2, 8, false>(call);
-        if constexpr (!kWide && std::is_same_v<T, W>) {
-            if (ring<P>(call, true)) return;
-        }
-        if (packs <= kClusterPacks && cluster<T, W, 512, 2, 8, false>(call)) return;
-        if constexpr (kWide) {
-            if (ring<P>(call, false)) return;
+        if constexpr (std::is_same_v<T, W>) {
+            if (ring<P>(call, !kWide || packs <= kClusterPacks)) return;
         }
         if (cluster<T, W, 512, 2, 8, false>(call)) return;
         return split<T, W>(call);

@@ -2,16 +2,17 @@
 
 The idea: the backward needs x and dy for the row's mean of g xhat, for dx, and for the columns' sums. A block keeps
 its row of both in registers and goes on to the next row that is its own with the same threads on the same columns, so
-that dweight grows in registers, too. The next row is on its way while one is summed. A second kernel adds up one row
-of partial sums for each block, in a fixed order. Rows that do not fit are cut into chunks, a block for each: one
+that dweight grows in registers, too. The next rows are on their way while one is summed: in a ring of bulk copies in
+shared memory on Hopper and later, or one row in registers. A second kernel adds up one row of partial sums for each
+block, in a fixed order. Rows that do not fit are cut into chunks, a block for each: one
 kernel sums a chunk, the next adds up the chunks of its row and writes; in the backward that block goes down many
 rows, for the sake of the columns.
 
 Numerics: fp16 and bf16 are widened when they are read and narrowed when they are written. All sums are fp32, and fp64
 for fp64: a few dozen terms in a thread, then a tree.
 
-Bytes moved: forward x and y once, backward x, dy and dx once; for rows over 16,384 (backward 8,192) values x and
-dy twice.
+Bytes moved: forward x and y once, backward x, dy and dx once; for rows over 16,384 (backward 8,192, by the ring
+16,384) values x and dy twice.
 """
 
 import torch
@@ -109,16 +110,23 @@ __device__ T warp_sum(T value) {
     return value;
 }
 
-// The sum over the block's threads, returned to all of them.
+constexpr int kMaxWarps = kMaxThreads / kWarp;
+
+// The sum over the block's threads, returned to all of them. `of_warps` is shared memory that nobody reads any more.
 template <typename T>
-__device__ T block_sum(T value) {
-    __shared__ T sums[kMaxThreads / kWarp];
+__device__ T block_sum(T value, T* of_warps) {
     const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
     value = warp_sum(value);
-    __syncthreads();  // the previous sums may still be being read
-    if (lane == 0) sums[warp] = value;
+    if (lane == 0) of_warps[warp] = value;
     __syncthreads();
-    return warp_sum(lane < blockDim.x / kWarp ? sums[lane] : T(0));
+    return warp_sum(lane < blockDim.x / kWarp ? of_warps[lane] : T(0));
+}
+
+template <typename T>
+__device__ T block_sum(T value) {
+    __shared__ T of_warps[kMaxWarps];
+    __syncthreads();  // the previous sums may still be being read
+    return block_sum(value, of_warps);
 }
 
 // kPacks packs of a row for each thread, blockDim.x apart, as they lie in memory. A place behind the row's end has its
@@ -194,44 +202,149 @@ forward_rows(const T* x, const W* weight, T* y, A* inv_rms_of, int packs, A eps)
     if (threadIdx.x == 0) inv_rms_of[blockIdx.x] = inv_rms;
 }
 
+// One row of the backward: dx, and what the row adds to dweight. `taken()` is called when all threads have their parts.
+template <typename T, typename W, int kSize, int kPacks, typename A, typename Taken>
+__device__ __forceinline__ void backward_row(Held<T, kSize, kPacks> upstream, Held<T, kSize, kPacks> values,
+                                             const Loaded<W, kSize, kPacks>& scale, A inv_rms, int packs, T* dx,
+                                             A (&dweight)[kPacks][kSize], A* of_warps, Taken taken) {
+    A sum = 0;
+    upstream.for_each(packs, [&](int k, int j) {
+        A& xhat = values.kept[k][j];
+        A& g = upstream.kept[k][j];
+        xhat *= inv_rms;
+        dweight[k][j] += g * xhat;
+        g *= wide(scale.packs[k].at[j]);
+        sum += g * xhat;
+    });
+    const A mean = block_sum(sum, of_warps) / (A(packs) * kSize);
+    taken();
+    upstream.for_each(packs, [&](int k, int j) {
+        A& g = upstream.kept[k][j];
+        g = inv_rms * (g - values.kept[k][j] * mean);
+    });
+    upstream.store(dx, packs);
+}
+
+template <typename A, int kPacks, int kSize>
+__device__ __forceinline__ void write_columns(const A (&dweight)[kPacks][kSize], A* to, int packs) {
+    Held<A, kSize, kPacks>::for_each(packs, [&](int k, int j) {
+        to[(threadIdx.x + k * blockDim.x) * kSize + j] = dweight[k][j];
+    });
+}
+
 template <typename T, typename W, int kSize, int kPacks, typename A = Sum<T>>
 __global__ void __launch_bounds__(kMaxThreads)
 backward_rows(const T* dy, const T* x, const W* weight, const A* inv_rms_of, T* dx, A* dweight_of, int64_t rows,
               int packs) {
-    using H = Held<T, kSize, kPacks>;
+    __shared__ A of_warps[2][kMaxWarps];
     const int64_t width = int64_t(packs) * kSize;
-    const Held<W, kSize, kPacks> scale(weight, packs);
+    const Loaded<W, kSize, kPacks> scale(weight, packs);
     A dweight[kPacks][kSize] = {};
     // The next row is on its way while this one is summed.
     Loaded<T, kSize, kPacks> next_dy(dy + blockIdx.x * width, packs), next_x(x + blockIdx.x * width, packs);
+    unsigned turn = 0;
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-        H upstream(next_dy), values(next_x);
+        const Held<T, kSize, kPacks> upstream(next_dy), values(next_x);
         const int64_t next = row + gridDim.x;
         if (next < rows) {
             next_dy.load(dy + next * width, packs);
             next_x.load(x + next * width, packs);
         }
-        const A inv_rms = inv_rms_of[row];
-        A sum = 0;
-        H::for_each(packs, [&](int k, int j) {
-            A& xhat = values.kept[k][j];
-            A& g = upstream.kept[k][j];
-            xhat *= inv_rms;
-            dweight[k][j] += g * xhat;
-            g *= scale.kept[k][j];
-            sum += g * xhat;
-        });
-        const A mean = block_sum(sum) / width;
-        H::for_each(packs, [&](int k, int j) {
-            A& g = upstream.kept[k][j];
-            g = inv_rms * (g - values.kept[k][j] * mean);
-        });
-        upstream.store(dx + row * width, packs);
+        backward_row(upstream, values, scale, inv_rms_of[row], packs, dx + row * width, dweight, of_warps[turn++ % 2],
+                     [] {});
     }
-    const int64_t start = blockIdx.x * width;
-    H::for_each(packs, [&](int k, int j) {
-        dweight_of[start + (threadIdx.x + k * blockDim.x) * kSize + j] = dweight[k][j];
-    });
+    write_columns(dweight, dweight_of + blockIdx.x * width, packs);
+}
+
+// ------------------------------------------------------------------------------------------------------
+// The same backward where bulk copies are: rows of dy and x wait in the slots of a ring in shared memory, so that more
+// of them are on their way than registers have room for. Load 2 n is dy of the block's row n, load 2 n + 1 its x.
+
+constexpr int kMostSlots = 12, kLeastSlots = 3;  // dy and x of one row, and dy of the next
+
+__device__ __forceinline__ unsigned shared_address(const void* p) {
+    return static_cast<unsigned>(__cvta_generic_to_shared(p));
+}
+
+__device__ __forceinline__ void make_barrier(uint64_t* barrier) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" : : "r"(shared_address(barrier)) : "memory");
+}
+
+__device__ __forceinline__ void wait(uint64_t* barrier, unsigned parity) {
+    unsigned over = 0;
+    while (!over) {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
+                     : "=r"(over) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+    }
+}
+
+__device__ __forceinline__ void bulk_load(void* to, const void* from, unsigned bytes, uint64_t* arrived) {
+    const unsigned barrier = shared_address(arrived);
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" : : "r"(barrier), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 : : "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(barrier) : "memory");
+}
+
+// Threads of a block, at most, and blocks whose registers share a multiprocessor.
+constexpr int ring_threads(int packs) { return packs == 1 ? 256 : kMaxThreads; }
+constexpr int ring_blocks(int packs) { return packs == 1 ? 4 : 1; }
+
+template <typename T, typename W, int kSize, int kPacks, typename A = Sum<T>>
+__global__ void __launch_bounds__(ring_threads(kPacks), ring_blocks(kPacks))
+backward_ring(const T* dy, const T* x, const W* weight, const A* inv_rms_of, T* dx, A* dweight_of, int64_t rows,
+              int packs, int slots) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // nothing launches this elsewhere
+    using H = Held<T, kSize, kPacks>;
+    extern __shared__ __align__(128) unsigned char ring[];
+    __shared__ uint64_t arrived[kMostSlots];
+    __shared__ A of_warps[2][kMaxWarps];
+    const int64_t width = int64_t(packs) * kSize;
+    const unsigned bytes = packs * kSize * sizeof(T);
+    int64_t next = blockIdx.x;  // row of the next load
+    bool next_is_x = false;
+    const auto ask = [&](int slot) {
+        if (next < rows) bulk_load(ring + slot * bytes, (next_is_x ? x : dy) + next * width, bytes, &arrived[slot]);
+        if (next_is_x) next += gridDim.x;
+        next_is_x = !next_is_x;
+    };
+    if (threadIdx.x == 0) {
+        for (int slot = 0; slot < slots; slot++) make_barrier(&arrived[slot]);
+        asm volatile("fence.proxy.async.shared::cta;" : : : "memory");  // copies see the barriers
+        for (int slot = 0; slot < slots; slot++) ask(slot);
+    }
+    constexpr bool kHoldsScale = kPacks * kSize <= 16;  // in registers; else it is read for each row
+    Loaded<W, kSize, kPacks> scale(weight, packs);
+    A dweight[kPacks][kSize] = {};
+    A next_inv_rms = inv_rms_of[blockIdx.x];
+    __syncthreads();
+    int slot = 0;
+    unsigned parity = 0;
+    const auto take = [&] {  // this thread's part of what has come into the slot
+        wait(&arrived[slot], parity);
+        const H held(reinterpret_cast<const T*>(ring + slot * bytes), packs);
+        if (++slot == slots) {
+            slot = 0;
+            parity ^= 1;
+        }
+        return held;
+    };
+    unsigned turn = 0;
+    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+        const A inv_rms = next_inv_rms;
+        if (row + gridDim.x < rows) next_inv_rms = inv_rms_of[row + gridDim.x];
+        const int of_dy = slot;
+        const H upstream = take();
+        const int of_x = slot;
+        const H values = take();
+        if constexpr (!kHoldsScale) scale.load(weight, packs);
+        backward_row(upstream, values, scale, inv_rms, packs, dx + row * width, dweight, of_warps[turn++ % 2], [&] {
+            if (threadIdx.x > 0) return;
+            ask(of_dy);
+            ask(of_x);
+        });
+    }
+    write_columns(dweight, dweight_of + blockIdx.x * width, packs);
+#endif
 }
 
 // ------------------------------------------------------------------------------------------------------
@@ -319,10 +432,7 @@ backward_chunks(const T* dy, const T* x, const W* weight, const A* inv_rms_of, c
         });
         upstream.store(dx + row * width + column, count);
     }
-    const int64_t start = group * width + column;
-    H::for_each(count, [&](int k, int j) {
-        dweight_of[start + (threadIdx.x + k * blockDim.x) * kSize + j] = dweight[k][j];
-    });
+    write_columns(dweight, dweight_of + group * width + column, count);
 }
 
 // Adds up the partial sums of each column: blockDim.y threads share one, each in order, then one in order.
@@ -444,12 +554,14 @@ struct Backward {
     int64_t rows, width;
     cudaStream_t stream;
 
-    static int64_t multiprocessors() {
-        int device, count;
+    static int attribute(cudaDeviceAttr which) {
+        int device, value;
         C10_CUDA_CHECK(cudaGetDevice(&device));
-        C10_CUDA_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-        return count;
+        C10_CUDA_CHECK(cudaDeviceGetAttribute(&value, which, device));
+        return value;
     }
+
+    static int64_t multiprocessors() { return attribute(cudaDevAttrMultiProcessorCount); }
 
     void add(const torch::Tensor& partials, int64_t count) const {
         const dim3 threads(kColumnsOfBlock, static_cast<unsigned>(std::min<int64_t>(count, kMostAtOnce)));
@@ -469,6 +581,35 @@ struct Backward {
             static_cast<int>(packs));
         C10_CUDA_KERNEL_LAUNCH_CHECK();
         add(partials, blocks);
+    }
+
+    // Whether there are bulk copies; then it has run.
+    template <int kSize, int kPacks>
+    bool by_ring(int64_t packs) const {
+        const auto kernel = backward_ring<T, W, kSize, kPacks>;
+        const static bool compiled = [&] {  // what was compiled for an older GPU has an empty kernel
+            cudaFuncAttributes found = {};
+            C10_CUDA_CHECK(cudaFuncGetAttributes(&found, kernel));
+            return found.ptxVersion >= 90;
+        }();
+        if (!compiled || attribute(cudaDevAttrComputeCapabilityMajor) < 9) return false;
+        const unsigned threads = threads_for(packs, kPacks);
+        const int64_t together = std::min<int64_t>(ring_threads(kPacks) * ring_blocks(kPacks) / threads, 4);
+        const int64_t of_row = packs * kSize * sizeof(T);
+        // An eighth of shared memory is for what is not the ring's.
+        const int64_t room = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / 8 * 7 / together;
+        const int64_t slots = std::min<int64_t>(room / of_row, kMostSlots);
+        if (slots < kLeastSlots) return false;
+        const int ring = static_cast<int>(slots * of_row);
+        C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, ring));
+        const int64_t blocks = std::min(rows, multiprocessors() * together);
+        const auto partials = torch::empty({blocks, width}, inv_rms.options());
+        kernel<<<grid(blocks), threads, ring, stream>>>(data<T>(dy), data<T>(x), data<W>(weight), data<A>(inv_rms),
+                                                        data<T>(dx), data<A>(partials), rows, static_cast<int>(packs),
+                                                        static_cast<int>(slots));
+        C10_CUDA_KERNEL_LAUNCH_CHECK();
+        add(partials, blocks);
+        return true;
     }
 
     template <int kSize>
@@ -493,6 +634,13 @@ struct Backward {
     template <int kSize>
     void run() const {
         const int64_t packs = width / kSize;
+        if constexpr (kSize * sizeof(T) == 16) {
+            constexpr int kUsual = backward_packs(kSize), kMost = 2 * kUsual;
+            if (packs <= 256 && by_ring<kSize, 1>(packs)) return;
+            if (packs <= kUsual * kMaxThreads && by_ring<kSize, kUsual>(packs)) return;
+            // With fewer rows than multiprocessors chunks keep more of them busy.
+            if (packs <= kMost * kMaxThreads && rows >= multiprocessors() && by_ring<kSize, kMost>(packs)) return;
+        }
         if constexpr (!is_seldom<T>(kSize)) {
             if (packs <= 256) return by_rows<kSize, 1>(packs);
             if (packs <= backward_packs(kSize) * kMaxThreads) return by_rows<kSize, backward_packs(kSize)>(packs);
