@@ -24,10 +24,8 @@ SLICES = {
 # Two blocks in all, and nothing but the ring: the emulator has room for a team to every row, and then none comes round.
 TWO_BLOCKS = ("resident = ring_blocks", "resident = 2 + 0 * ring_blocks")
 IF_IT_CAN = ("if (ring(call)) return;", 'TORCH_CHECK(ring(call), "not by the ring"); return;')
-IF_IT_CAN_IN_16_BITS, IF_IT_CAN_IN_32 = (
-    (f"if ({ring}) return;", f'TORCH_CHECK({ring}, "not by the ring"); return;')
-    for ring in ("ring<P>(call, true)", "ring<P>(call, false)")
-)
+ASKED = "ring<P>(call, !kWide || packs <= kClusterPacks)"
+IF_IT_CAN_IN_ITS_TYPE = (f"if ({ASKED}) return;", f'TORCH_CHECK({ASKED}, "not by the ring"); return;')
 NO_CLUSTERS = (
     ("kFewPacks = 128 * 1024;", "kFewPacks = 0;"),
     ("kClusterPacks = 16 * 1024;", "kClusterPacks = 0;"),
@@ -37,7 +35,7 @@ OR_SPLIT = (
     'const bool by_ring = ring<T, kSize>(call); TORCH_CHECK(by_ring, "not by the ring");',
 )
 BY_ITS_RING = {
-    RING: (TWO_BLOCKS, IF_IT_CAN_IN_16_BITS, IF_IT_CAN_IN_32, *NO_CLUSTERS),
+    RING: (TWO_BLOCKS, IF_IT_CAN_IN_ITS_TYPE, *NO_CLUSTERS),
     RING_WITH_STATISTICS: (TWO_BLOCKS, IF_IT_CAN),
     RING_OF_OPTIONS: (TWO_BLOCKS, OR_SPLIT),
 }
