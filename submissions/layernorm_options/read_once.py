@@ -262,13 +262,9 @@ struct Held {
 // at work, and waits there until everything before it has ended and can be seen; nothing is read or written
 // sooner. It saves the time between two launches (programmatic dependent launch, CUDA C++ Programming Guide).
 
-// The next kernel may begin when each block has executed launch_dependents or has ended. To execute it costs the device
-// a nanosecond, so only the last blocks do: when they run, the others have ended.
-constexpr unsigned kLastBlocks = 4096;  // about as many as an H200 has room for, 132 times 32
-
 __device__ __forceinline__ void wait_for_turn() {
 #if __CUDA_ARCH__ >= 900
-    if (gridDim.x - blockIdx.x <= kLastBlocks) asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.launch_dependents;");
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
@@ -307,11 +303,12 @@ void launch_early(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cuda
 // ------------------------------------------------------------------------------------------------------
 // A row in the registers of kThreads threads: of a block, or of a warp, of which a block then has two.
 
+constexpr int kThreadsOfMultiprocessor = 1024;  // leaves each thread 64 registers
+
 constexpr int block_of(int threads) { return threads == kWarp ? 2 * kWarp : threads; }
 
-// kResident: threads of a multiprocessor, whose registers they share: 64 for each of 1024, 40 of 1536.
-template <typename T, int kSize, int kThreads, int kLoads, int kResident>
-__global__ void __launch_bounds__(block_of(kThreads), kResident / block_of(kThreads))
+template <typename T, int kSize, int kThreads, int kLoads>
+__global__ void __launch_bounds__(block_of(kThreads), kThreadsOfMultiprocessor / block_of(kThreads))
 whole_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, const Pack<T, kSize>* bias, Pack<T, kSize>* y,
            int64_t rows, int packs, float eps) {
     const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
@@ -788,13 +785,13 @@ at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type, c10::Device device)
     return at::detail::empty_cuda(sizes, type, device, std::nullopt);
 }
 
-template <typename T, int kSize, int kThreads, int kLoads, int kResident = 1024>
+template <typename T, int kSize, int kThreads, int kLoads>
 void whole(const Call& call) {
     using P = Pack<T, kSize>;
     const int rows_of_block = block_of(kThreads) / kThreads;
     const int64_t blocks = (call.rows + rows_of_block - 1) / rows_of_block;
     TORCH_CHECK(blocks <= INT_MAX, "layer_norm: ", call.rows, " rows are more than a grid can have");
-    launch_early(whole_rows<T, kSize, kThreads, kLoads, kResident>, dim3(static_cast<unsigned>(blocks)),
+    launch_early(whole_rows<T, kSize, kThreads, kLoads>, dim3(static_cast<unsigned>(blocks)),
                  dim3(kThreads, rows_of_block), call.stream, static_cast<const P*>(call.x),
                  static_cast<const P*>(call.weight), static_cast<const P*>(call.bias), static_cast<P*>(call.y),
                  call.rows, static_cast<int>(call.width / kSize), call.eps);
@@ -876,15 +873,11 @@ void choose(const Call& call) {
         return split<T, 1>(call);
     }
     const int64_t packs = call.width / kSize;
-    constexpr bool kWide = sizeof(T) == 4;
     if (packs <= 128) return whole<T, kSize, kWarp, 4>(call);
-    if constexpr (kWide) {
-        if (packs <= 192) return whole<T, kSize, kWarp, 6>(call);
-    }
     if (packs <= 256) return whole<T, kSize, 128, 2>(call);
-    if (packs <= 512) return whole<T, kSize, 128, 4, kWide ? 1536 : 1024>(call);
-    if (packs <= 1024) return whole<T, kSize, 256, 4, kWide ? 1536 : 1024>(call);
-    if (packs <= 2048) return whole<T, kSize, 512, 4, kWide ? 1536 : 1024>(call);
+    if (packs <= 512) return whole<T, kSize, 128, 4>(call);
+    if (packs <= 1024) return whole<T, kSize, 256, 4>(call);
+    if (packs <= 2048) return whole<T, kSize, 512, 4>(call);
     if (packs <= 4096) {  // 16-bit values take more registers once converted
         if constexpr (sizeof(T) == 4) return whole<T, kSize, 512, 8>(call);
         return whole<T, kSize, 1024, 4>(call);

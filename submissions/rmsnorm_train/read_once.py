@@ -312,7 +312,6 @@ backward_ring(const T* dy, const T* x, const W* weight, const A* inv_rms_of, T* 
         asm volatile("fence.proxy.async.shared::cta;" : : : "memory");  // copies see the barriers
         for (int slot = 0; slot < slots; slot++) ask(slot);
     }
-    constexpr bool kFewSlots = kPacks > backward_packs(kSize);
     constexpr bool kHoldsScale = kPacks * kSize <= 16;  // in registers; else it is read for each row
     Loaded<W, kSize, kPacks> scale(weight, packs);
     A dweight[kPacks][kSize] = {};
@@ -338,17 +337,10 @@ backward_ring(const T* dy, const T* x, const W* weight, const A* inv_rms_of, T* 
         const int of_x = slot;
         const H values = take();
         if constexpr (!kHoldsScale) scale.load(weight, packs);
-        const auto ask_again = [&] {
+        backward_row(upstream, values, scale, inv_rms, packs, dx + row * width, dweight, of_warps[turn++ % 2], [&] {
             if (threadIdx.x > 0) return;
             ask(of_dy);
             ask(of_x);
-        };
-        if constexpr (kFewSlots) {  // each of them is asked for before this row is summed
-            __syncthreads();
-            ask_again();
-        }
-        backward_row(upstream, values, scale, inv_rms, packs, dx + row * width, dweight, of_warps[turn++ % 2], [&] {
-            if constexpr (!kFewSlots) ask_again();
         });
     }
     write_columns(dweight, dweight_of + blockIdx.x * width, packs);
