@@ -84,6 +84,8 @@ class DeviceTaken:
     submission: str
     problem: str
     device: str
+    process: int = 0
+    """That run's; 0 where it cannot be known."""
 
 
 @dataclass(frozen=True)

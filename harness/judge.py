@@ -196,8 +196,8 @@ class Judge:
     def _times_begin(self, submission: Submission, case: str) -> None:
         self._on_event(Timing(submission.name, self._name, case))
 
-    def _taken(self, submission: Submission) -> None:
-        self._on_event(DeviceTaken(submission.name, self._name, self._device.name))
+    def _taken(self, submission: Submission, process: int) -> None:
+        self._on_event(DeviceTaken(submission.name, self._name, self._device.name, process))
 
     def _excused(self, evaluation: verdict.Evaluation) -> verdict.Evaluation:
         """What got no memory of a device that others had filled is not rejected for it. It has ended: it holds none."""

@@ -101,9 +101,9 @@ def test_a_log_says_once_that_a_run_waits_for_its_turn():
     with listening(Console(file=page), View()) as tell:
         for event in (
             Queued("mine", "layernorm", "cuda"),
-            DeviceTaken("mine", "layernorm", "cuda"),
+            DeviceTaken("mine", "layernorm", "cuda", process=42),
             Timing("mine", "layernorm", "x"),
         ):
             tell(event)
         tell(DeviceTaken("mine", "layernorm", "cuda"))
-    assert page.getvalue() == "mine: waiting for its turn on the GPU.\n"
+    assert page.getvalue() == "mine: waiting for its turn on the GPU, which process 42 has.\n"

@@ -18,7 +18,7 @@ from pathlib import Path
 from harness.device.turns import Turns
 
 turns = Turns(sys.argv[3], Path(sys.argv[1]), needs=sys.argv[4])
-with getattr(turns, sys.argv[2])(lambda: print("waits", flush=True)):
+with getattr(turns, sys.argv[2])(lambda process: print("waits for", process, flush=True)):
     print("has it", flush=True)
     sys.stdin.readline()
 print("gave it up", flush=True)
@@ -63,7 +63,7 @@ def test_who_times_waits_and_is_waited_for(other, first, second):
     holder = other(first)
     _says(holder, "has it")
     waiter = other(second)
-    _says(waiter, "waits")
+    _says(waiter, f"waits for {holder.pid}")
     _give_up(holder)
     _says(waiter, "has it")
 
@@ -72,9 +72,9 @@ def test_who_waits_to_be_alone_is_not_overtaken(other):
     holder = other("shared")
     _says(holder, "has it")
     times = other("alone")
-    _says(times, "waits")
+    _says(times, f"waits for {holder.pid}")
     late = other("shared")
-    _says(late, "waits")
+    _says(late, f"waits for {holder.pid}")
     _give_up(holder)
     _says(times, "has it")
     _give_up(times)
@@ -88,7 +88,7 @@ def test_nobody_times_on_the_processors_while_a_gpu_is_timed(other, first, secon
     holder = other("alone", *first)
     _says(holder, "has it")
     waiter = other("alone", *second)
-    _says(waiter, "waits")
+    _says(waiter, f"waits for {holder.pid}")
     _give_up(holder)
     _says(waiter, "has it")
 
@@ -102,7 +102,7 @@ def test_who_is_killed_holds_nothing(other):
     holder = other("alone")
     _says(holder, "has it")
     waiter = other("alone")
-    _says(waiter, "waits")
+    _says(waiter, f"waits for {holder.pid}")
     holder.send_signal(signal.SIGKILL)
     _says(waiter, "has it")
 
@@ -110,9 +110,9 @@ def test_who_is_killed_holds_nothing(other):
 def test_a_process_may_have_it_again_and_again(tmp_path):
     turns, waited = Turns("device", tmp_path), []
     for _ in range(2):
-        with turns.shared(lambda: waited.append(1)):
+        with turns.shared(waited.append):
             pass
-        with turns.alone(lambda: waited.append(1)):
+        with turns.alone(waited.append):
             pass
     turns.close()
     assert waited == []

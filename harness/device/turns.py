@@ -11,6 +11,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,6 +27,9 @@ PROCESSORS = "processors"
 _DOOR = 0
 _ROOM = 1
 _PLACES = 1 << 32
+
+# struct flock of 64-bit Linux: type, whence, start, length, and the process that a lock is in the way of (fcntl(2)).
+_FLOCK = "hhqqi4x"
 
 # Who enters has the door for less than this: nobody is told of such a wait.
 MOMENT_S, LOOK_S = 0.05, 0.001
@@ -55,13 +59,14 @@ class Turns:
             self._needed.close()
 
     @contextlib.contextmanager
-    def shared(self, on_wait: Callable[[], None]) -> Iterator[None]:
-        """Use the device beside others, and not while one has it alone. `on_wait` is called if that takes time."""
+    def shared(self, on_wait: Callable[[int], None]) -> Iterator[None]:
+        """Use the device beside others, and not while one has it alone. `on_wait` is called if that takes time, with
+        the number of a process that is waited for, or 0."""
         with self._held(self._own, 1, on_wait):
             yield
 
     @contextlib.contextmanager
-    def alone(self, on_wait: Callable[[], None]) -> Iterator[None]:
+    def alone(self, on_wait: Callable[[int], None]) -> Iterator[None]:
         """Have the device, not within `shared`: two that waited for each other to leave would wait for ever."""
         said = _Once(on_wait)
         needed = self._needed.shared(said) if self._needed else contextlib.nullcontext()
@@ -69,7 +74,7 @@ class Turns:
             yield
 
     @contextlib.contextmanager
-    def _held(self, start: int, length: int, on_wait: Callable[[], None]) -> Iterator[None]:
+    def _held(self, start: int, length: int, on_wait: Callable[[int], None]) -> Iterator[None]:
         wait = _Once(on_wait)
         try:
             self._lock(_DOOR, 1, wait)
@@ -80,11 +85,11 @@ class Turns:
             self._free(_DOOR, 1)
             self._free(start, length)
 
-    def _lock(self, start: int, length: int, on_wait: Callable[[], None]) -> None:
+    def _lock(self, start: int, length: int, on_wait: Callable[[int], None]) -> None:
         deadline_s = time.monotonic() + MOMENT_S
         while not self._locks_at_once(start, length):
             if time.monotonic() > deadline_s:
-                on_wait()
+                on_wait(self._in_the_way(_ROOM, _PLACES) or self._in_the_way(start, length))
                 fcntl.lockf(self._file, fcntl.LOCK_EX, length, start)
                 return
             time.sleep(LOOK_S)
@@ -98,18 +103,24 @@ class Turns:
             return False
         return True
 
+    def _in_the_way(self, start: int, length: int) -> int:
+        """The process that has some of these places; 0 for none, and for one in another namespace of processes."""
+        asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+        found, *_, process = struct.unpack(_FLOCK, fcntl.fcntl(self._file, fcntl.F_GETLK, asked))
+        return process if found != fcntl.F_UNLCK else 0
+
     def _free(self, start: int, length: int) -> None:
         fcntl.lockf(self._file, fcntl.LOCK_UN, length, start)
 
 
 class _Once:
-    def __init__(self, call: Callable[[], None]) -> None:
-        self._call: Callable[[], None] | None = call
+    def __init__(self, call: Callable[[int], None]) -> None:
+        self._call: Callable[[int], None] | None = call
 
-    def __call__(self) -> None:
+    def __call__(self, process: int) -> None:
         call, self._call = self._call, None
         if call:
-            call()
+            call(process)
 
 
 def _opened(folder: Path, name: str) -> int:

@@ -124,7 +124,9 @@ def _step(event: Event) -> str:
         case Judging():
             return f"{event.submission}: case {event.position}/{event.count}, {event.case}"
         case DeviceTaken():
-            return f"{event.submission}: waiting for its turn on the {'GPU' if event.device == 'cuda' else 'CPU'}"
+            device = "GPU" if event.device == "cuda" else "CPU"
+            by = f", which process {event.process} has" if event.process else ""
+            return f"{event.submission}: waiting for its turn on the {device}{by}"
         case Timing():
             return f"{event.submission}: timing {event.case}"
         case OnCluster():
