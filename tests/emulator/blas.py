@@ -1,5 +1,7 @@
 """cuBLAS's matrix products against PyTorch's, in column-major form as cuBLAS takes them."""
 
+from functools import partial
+
 from torch.utils.cpp_extension import load_inline
 
 CUDA = r"""
@@ -67,6 +69,13 @@ void into_too_little(torch::Tensor x, torch::Tensor small) {
     auto handle = at::cuda::getCurrentCUDABlasHandle();
     cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 3, 4, &one, p, 4, p, 4, &one, small.data_ptr<float>(), 4);
 }
+void with_torchs_check(torch::Tensor x, int64_t leading) {
+    const float one = 1;
+    float* p = x.data_ptr<float>();
+    auto handle = at::cuda::getCurrentCUDABlasHandle();
+    const int rows = int(leading);
+    TORCH_CUDABLAS_CHECK(cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N, 4, 4, 4, &one, p, rows, p, 4, &one, p, 4));
+}
 """
 DECLARATIONS = """
 int64_t single(torch::Tensor a, torch::Tensor b, torch::Tensor c, bool ta, bool tb, double alpha, double beta);
@@ -74,8 +83,11 @@ int64_t mixed(torch::Tensor a, torch::Tensor b, torch::Tensor c);
 int64_t batched(torch::Tensor a, torch::Tensor b, torch::Tensor c, torch::Tensor scalars);
 int64_t with_too_small_a_leading_dimension(torch::Tensor x);
 void into_too_little(torch::Tensor x, torch::Tensor small);
+void with_torchs_check(torch::Tensor x, int64_t leading);
 """
-FUNCTIONS = ["single", "mixed", "batched", "with_too_small_a_leading_dimension", "into_too_little"]
+FUNCTIONS = [
+    "single", "mixed", "batched", "with_too_small_a_leading_dimension", "into_too_little", "with_torchs_check",
+]  # fmt: skip
 
 
 def _message(call):
@@ -124,6 +136,7 @@ def run(torch):
     return {
         "true": {name: bool(value) for name, value in true.items()},
         "refused": blas.with_too_small_a_leading_dimension(torch.zeros(16, device="cuda")),
+        "checked": [_message(partial(blas.with_torchs_check, torch.zeros(16, device="cuda"), rows)) for rows in (4, 3)],
         "overrun": _message(lambda: blas.into_too_little(still, small)),
         "host": _message(lambda: blas.single(still.cpu(), still, kept, False, False, 1.0, 0.0)),
     }

@@ -35,6 +35,7 @@ def _explained(message: str) -> Exception:
             "no matching function for call to 'cub::BlockScan<float, 32>::InclusiveSum(float&, float&, Prefix&)'",
             "cub::BlockScan<float, 32>::InclusiveSum(float&, float&, Prefix&)",
         ),
+        ("'TORCH_CUDASPARSE_CHECK' was not declared in this scope", "TORCH_CUDASPARSE_CHECK"),
         ("cusparse.h: No such file or directory", "the header cusparse.h"),
         ("cutlass/numeric_types.h: No such file or directory", "the header cutlass/numeric_types.h"),
         (
@@ -59,6 +60,8 @@ def test_what_cuda_has_and_the_emulator_has_not_is_no_fault_of_the_source(messag
         "'cudaMalocc' was not declared in this scope",
         "'__shfl' was not declared in this scope",  # nvcc has it for older GPUs only
         "'getCurrentCUDAStream' is not a member of 'at::cuda'",  # its header is missing
+        "'C10_CUDA_CHECK' was not declared in this scope",  # as of that
+        "'TORCH_CUDA_CHEKC' was not declared in this scope",
         "'count' is not a member of 'mine'",
         "'class cooperative_groups::__v1::thread_block' has no member named 'synk'",
         "my_helpers.h: No such file or directory",

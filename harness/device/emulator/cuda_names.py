@@ -13,6 +13,8 @@ _COMPILERS_OWN = re.compile(r"__nv\w+")  # built-in functions of nvcc, which no 
 # Without a mask they are gone since compute capability 7.0, and nvcc refuses them.
 _WITHOUT_MASK = re.compile(r"__(?:shfl(?:_up|_down|_xor)?|any|all|ballot)")
 _DECLARED = r"(?:_DECL(?:__)?|__device__|__device_builtin__|CUDARTAPI|CUDAAPI)\b[^;{{}}()]*?\b{name}\s*\("
+# What torch's CUDA headers define as macros, which have no namespace.
+_TORCHS = re.compile(r"(?:TORCH|AT|C10)_[A-Z]\w+")
 # Namespaces, and the names by which NVIDIA's own examples call some of them.
 _ALIASES = {"cg": "cooperative_groups", "ptx": "cuda", "cde": "cuda"}
 _LIBRARIES = {"cooperative_groups", "cub", "cuda", "nvcuda", "thrust", "wmma", *_ALIASES}
@@ -93,6 +95,17 @@ def _cuda_declares(name: str) -> bool:
     return re.search(_DECLARED.format(name=re.escape(name)), _of_cuda()) is not None
 
 
+def _torch_defines(name: str) -> bool:
+    """Whether a macro of torch's CUDA headers has the name, and none of the emulator's: then the source has left out a
+    line that includes it."""
+    defined = rf"(?m)^\s*#\s*define\s+{name}\b"
+    return bool(
+        _TORCHS.fullmatch(name)
+        and re.search(defined, _libraries())
+        and not re.search(defined, _own_headers("torch's own"))
+    )
+
+
 def missing_in(message: str) -> str:
     """What of CUDA a compiler's error message says is not there, or nothing: a name that nobody declares is the
     source's own mistake."""
@@ -107,5 +120,5 @@ def missing_in(message: str) -> str:
         return overload["name"]
     if match := _PLAIN.search(message):
         name = match["name"] or match["name2"]
-        return name if _cuda_declares(name) else ""
+        return name if _cuda_declares(name) or _torch_defines(name) else ""
     return ""

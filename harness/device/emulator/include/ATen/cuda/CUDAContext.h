@@ -1,7 +1,6 @@
 // Shadows torch's header of this name, which needs CUDA libraries.
 #pragma once
-#include <cublas_v2.h>
-#include <emu/torch_cuda.h>
+#include <ATen/cuda/Exceptions.h>
 
 namespace at::cuda {
 inline cublasHandle_t getCurrentCUDABlasHandle(bool = true) { return static_cast<cublasHandle_t>(emu_blas_handle()); }
