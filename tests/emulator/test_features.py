@@ -42,6 +42,17 @@ def test_cub(values):
     assert y[405:408] == [sum(range(32, 37)), 1000 + 32 + 33, sum(range(32, 64))]
 
 
+def test_block_scans_with_a_prefix_and_with_an_operator(values):
+    y = values["prefixes"]
+    assert y[:128] == [sum(range(t + 1)) for t in range(128)]
+    assert y[128:384] == [sum(range(t)) for t in range(256)]
+    assert y[384:640] == [5 + sum(range(t + 1)) for t in range(256)]
+    last = [max((i for i in range(t + 1) if i % 5 == 1), default=0) for t in range(64)]
+    assert y[640:704] == [before or 1061 for before in [0, *last[:-1]]]
+    assert y[704:768] == last
+    assert y[768:832] == [before or 7 for before in [0, *last[:-1]]]
+
+
 def test_asynchronous_copies(values):
     y = values["copies"]
     assert y[:64] == [4 * (63 - t) + (256 + 4 * (63 - t) + 1) * 1000 for t in range(64)]

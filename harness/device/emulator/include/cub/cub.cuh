@@ -202,6 +202,9 @@ private:
 template <class T, int X, BlockScanAlgorithm = BLOCK_SCAN_RAKING, int Y = 1, int Z = 1, int = 0>
 class BlockScan {
     static constexpr int kThreads = X * Y * Z, kWarps = (kThreads + 31) / 32;
+    // A functor that takes the block's total and gives what goes before its first value.
+    template <class P>
+    using Prefix = std::enable_if_t<std::is_invocable_r_v<T, P&, T>, int>;
 
 public:
     struct TempStorage {
@@ -266,7 +269,99 @@ public:
         ExclusiveSum(values, results, total, emu_line);
     }
 
+    // With an operator over several values of a thread.
+    template <int N, class F>
+    void InclusiveScan(T (&values)[N], T (&results)[N], F combine, T& total, EMU_LINE) {
+        const T inclusive = scan(of_thread(values, combine), combine, total, emu_line);
+        const T before = previous(inclusive, inclusive, [](const T&, const T& left) { return left; }, emu_line);
+        T upto = ::emu::current->rank ? combine(before, values[0]) : values[0];
+        results[0] = upto;
+        for (int i = 1; i < N; i++) results[i] = upto = combine(upto, values[i]);
+    }
+    template <int N, class F>
+    void InclusiveScan(T (&values)[N], T (&results)[N], F combine, EMU_LINE) {
+        T total;
+        InclusiveScan(values, results, combine, total, emu_line);
+    }
+    template <int N, class F>
+    void ExclusiveScan(T (&values)[N], T (&results)[N], T initial, F combine, T& total, EMU_LINE) {
+        T before;
+        ExclusiveScan(of_thread(values, combine), before, initial, combine, total, emu_line);
+        spread(values, results, before, combine);
+    }
+    template <int N, class F>
+    void ExclusiveScan(T (&values)[N], T (&results)[N], T initial, F combine, EMU_LINE) {
+        T total;
+        ExclusiveScan(values, results, initial, combine, total, emu_line);
+    }
+
+    // With a prefix: all of the first warp call it with the block's total, and what lane 0 gets goes before all values.
+    template <class F, class P, Prefix<P> = 0>
+    void InclusiveScan(T value, T& result, F combine, P& prefix, EMU_LINE) {
+        T total;
+        value = scan(value, combine, total, emu_line);
+        result = combine(from_prefix(prefix, total, emu_line), value);
+    }
+    template <class F, class P, Prefix<P> = 0>
+    void ExclusiveScan(T value, T& result, F combine, P& prefix, EMU_LINE) {
+        T total;
+        const T inclusive = scan(value, combine, total, emu_line);
+        result = previous(inclusive, from_prefix(prefix, total, emu_line), combine, emu_line);
+    }
+    template <int N, class F, class P, Prefix<P> = 0>
+    void InclusiveScan(T (&values)[N], T (&results)[N], F combine, P& prefix, EMU_LINE) {
+        T upto;
+        ExclusiveScan(of_thread(values, combine), upto, combine, prefix, emu_line);
+        for (int i = 0; i < N; i++) results[i] = upto = combine(upto, values[i]);
+    }
+    template <int N, class F, class P, Prefix<P> = 0>
+    void ExclusiveScan(T (&values)[N], T (&results)[N], F combine, P& prefix, EMU_LINE) {
+        T before;
+        ExclusiveScan(of_thread(values, combine), before, combine, prefix, emu_line);
+        spread(values, results, before, combine);
+    }
+    template <class P, Prefix<P> = 0>
+    void InclusiveSum(T value, T& result, P& prefix, EMU_LINE) {
+        InclusiveScan(value, result, cub::Sum(), prefix, emu_line);
+    }
+    template <class P, Prefix<P> = 0>
+    void ExclusiveSum(T value, T& result, P& prefix, EMU_LINE) {
+        ExclusiveScan(value, result, cub::Sum(), prefix, emu_line);
+    }
+    template <int N, class P, Prefix<P> = 0>
+    void InclusiveSum(T (&values)[N], T (&results)[N], P& prefix, EMU_LINE) {
+        InclusiveScan(values, results, cub::Sum(), prefix, emu_line);
+    }
+    template <int N, class P, Prefix<P> = 0>
+    void ExclusiveSum(T (&values)[N], T (&results)[N], P& prefix, EMU_LINE) {
+        ExclusiveScan(values, results, cub::Sum(), prefix, emu_line);
+    }
+
 private:
+    template <int N, class F>
+    static T of_thread(const T (&values)[N], F combine) {
+        T own = values[0];
+        for (int i = 1; i < N; i++) own = combine(own, values[i]);
+        return own;
+    }
+    template <int N, class F>
+    static void spread(T (&values)[N], T (&results)[N], T before, F combine) {  // the two may be one
+        for (int i = 0; i < N; i++) {
+            const T value = values[i];
+            results[i] = before;
+            before = combine(before, value);
+        }
+    }
+    template <class P>
+    T from_prefix(P& prefix, T total, ::emu::Line line) {
+        const unsigned rank = ::emu::current->rank;
+        if (rank < 32) {
+            const T before = prefix(total);
+            if (rank == 0) storage_.prefix = before;
+        }
+        __syncthreads(line);
+        return storage_.prefix;
+    }
     template <class F>
     T scan(T value, F combine, T& total, ::emu::Line line) {
         emu_detail::expect_block<kThreads>(line);
