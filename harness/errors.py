@@ -24,6 +24,10 @@ class UsageError(KernelgateError):
     """The command line or a problem file is wrong. Exit code 2."""
 
 
+class ReferenceFault(UsageError):
+    """A problem's reference cannot be judged with: it fails, draws random numbers, or keeps something."""
+
+
 class HarnessError(KernelgateError):
     """The harness or the device failed; nothing is said about the submission. Exit code 3."""
 

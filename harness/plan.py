@@ -108,6 +108,8 @@ class RunPlan:
     """What a user should know beside it."""
     is_plain: bool = False
     """As Arguments have it."""
+    several_problems: bool = False
+    """Whether it was made for more than one; a share of it may have one alone."""
 
     @property
     def isolation(self) -> dict[str, Isolation]:
@@ -134,6 +136,7 @@ def make_plan(arguments: Arguments) -> RunPlan:
         sanitize=arguments.sanitize,
         needs_times=arguments.min_speedup is not None,
         is_plain=arguments.is_plain,
+        several_problems=len({group.problem for group in groups}) > 1,
         notices=(*left_out, *(idle for device in _devices(groups) for idle in _without_effect(arguments, device))),
     )
 

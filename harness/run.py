@@ -24,7 +24,16 @@ from harness.device.choose import (
     unprepared,
 )
 from harness.device.memory_file import MemoryFile
-from harness.errors import INTERRUPTED, HarnessError, Interrupted, JudgeFailed, KernelgateError, UsageError, name_of
+from harness.errors import (
+    INTERRUPTED,
+    HarnessError,
+    Interrupted,
+    JudgeFailed,
+    KernelgateError,
+    ReferenceFault,
+    UsageError,
+    name_of,
+)
 from harness.events import Building, EmulatorBuilding, Finished, LeftOut, Loading, OnEvent, Queued, nobody
 from harness.garbage import no_garbage_collection
 from harness.isolation.sandbox import PROCESSORS
@@ -74,7 +83,7 @@ def run(plan: RunPlan, on_event: OnEvent = nobody) -> Results:
         with full_is_said(), _Beside(plan) as beside:
             for position, coming in beside.turns():
                 turn = _Turn(plan.groups[position], coming, plan, chosen, beside, on_event)
-                for evaluation in _of_group(turn):
+                for evaluation in _of_one_of_several(turn) if plan.several_problems else _of_group(turn):
                     evaluations.append((position, evaluation))
                     on_event(Finished(evaluation, len(evaluations), chosen.count))
     except (HarnessError, UsageError, KeyboardInterrupt) as error:
@@ -209,6 +218,23 @@ class _Turn:
     def lets_workers_wait(self) -> bool:
         """A submission that is timed could reach a worker that waits for another one, but for namespaces."""
         return self.is_timed and self.group.device != "cpu" and self.group.isolation.private_tree
+
+
+def _of_one_of_several(turn: _Turn) -> Iterator[Evaluation]:
+    """Those of a group; what is wrong with its reference costs the other problems nothing. KernelBench has some whose
+    references draw random numbers."""
+    judged = set()
+    try:
+        for evaluation in _of_group(turn):
+            judged.add((evaluation.submission, evaluation.source_sha256))
+            yield evaluation
+    except ReferenceFault as error:
+        found = turn.chosen.of(turn.group)
+        for submission in turn.group.submissions:
+            if (submission.name, submission.sha256) not in judged:
+                common = fields_of_all(turn.group, found[1] if found else ())
+                common |= fields_of_one(submission, turn.group, turn.plan)
+                yield Errored(**common, reason=Reason.NOT_JUDGED, message=str(error), cases=[])
 
 
 def _of_group(turn: _Turn) -> Iterator[Evaluation]:

@@ -6,26 +6,26 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from harness.errors import UsageError, out_of_memory
+from harness.errors import ReferenceFault, UsageError, out_of_memory
 from harness.oracle.error_bound import RandomReference, StatefulReference
 from harness.problem.file import said
 
 
 @contextlib.contextmanager
 def told(problem: Path, case: str) -> Iterator[None]:
-    """Whatever a problem's author may have written ends in a UsageError; too little memory is nobody's fault."""
+    """Whatever a problem's author may have written ends in a ReferenceFault; too little memory is nobody's fault."""
     try:
         yield
     except UsageError:
         raise
     except RandomReference as error:
-        raise UsageError(
+        raise ReferenceFault(
             f"The reference of {problem} draws random numbers in case '{case}': two calls on the same data "
             "differ, so that nothing can be compared with it. Name what a dropout makes random in RANDOM "
             "(docs/problems.md), or draw the numbers with the inputs."
         ) from error
     except StatefulReference as error:
-        raise UsageError(
+        raise ReferenceFault(
             f"The reference of {problem} keeps something from call to call in case '{case}': a second call "
             "on the same data gives other outputs, so that they say nothing of one call. Give it what it keeps with "
             "the inputs, and return it."
@@ -33,6 +33,6 @@ def told(problem: Path, case: str) -> Iterator[None]:
     except Exception as error:
         if out_of_memory(error):
             raise
-        raise UsageError(
+        raise ReferenceFault(
             f"The reference of {problem} cannot be run on case '{case}': {said(problem, error)}."
         ) from error
