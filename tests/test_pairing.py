@@ -90,6 +90,34 @@ def test_a_file_that_fits_no_problem_and_a_folder_without_one_are_sentences(leve
     assert run.code == 2 and "eval.py: There is no problem file in" in run.stderr
 
 
+def test_where_all_is_left_out_it_is_said_why(levels, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "19_fast.py").write_text(SUBMISSION.format(result="x"))
+    run = run_eval(tmp_path / "runs", "--problem", levels, json_results=False)
+    assert run.code == 5 and run.stderr.startswith(f"eval.py: No submission in {tmp_path / 'runs'} is judged.\n")
+    assert "\nLeft out: 19_fast, which fits no problem of" in run.stderr
+    assert "no .py file was found" not in run.stderr
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_reference_that_cannot_be_judged_with_costs_a_folders_other_problems_nothing(levels, tmp_path, jobs):
+    """As KernelBench's 66_Matmul_Dropout_Softmax, whose dropout is before its softmax."""
+    (levels / "level1" / "1_Double.py").write_text(PROBLEM.format(result="torch.dropout(x, 0.5, True).softmax(1)"))
+    runs = tmp_path / "runs"
+    runs.mkdir()
+    for name in ("level_1_problem_1_sample_0", "level_1_problem_1_sample_1", "level_1_problem_19_sample_0"):
+        (runs / f"{name}.py").write_text(SUBMISSION.format(result="x.relu()") + f"# {name}")
+    run = run_eval(runs, "--problem", levels, "--device", "cpu", "--no-store", "--jobs", jobs)
+    found = [(e["problem"], e["status"], e["reason"]) for e in run.results["evaluations"]]
+    assert sorted(found) == [("19_ReLU", "accepted", None), *2 * [("1_Double", "error", "not_judged")]]
+    assert {e["message"].split(" in case ")[0].split("/")[-1] for e in run.results["evaluations"] if e["reason"]} == {
+        "1_Double.py draws random numbers"
+    }
+    assert run.code == 3
+    run = run_eval(runs, "--problem", levels / "level1" / "1_Double.py", "--device", "cpu", "--no-store")
+    assert run.code == 2 and "draws random numbers" in run.stderr  # nobody else waits for a verdict
+
+
 def test_files_of_one_name_are_told_apart_by_their_folders(levels, tmp_path):
     for folder, result in {"a/19_ReLU": "x.relu()", "b/19_ReLU": "x.clamp(min=0)", "a/1_Triple": "3 * x"}.items():
         (tmp_path / folder).mkdir(parents=True)

@@ -76,7 +76,7 @@ class _Listener:
         self._has_waited = False
 
     def __call__(self, event: Event) -> None:
-        if notice := _notice(event):
+        if notice := sentence(event):
             print_paragraph(self._console, Text(), notice)
         elif isinstance(event, Queued):
             self._problems.add(event.problem)
@@ -97,7 +97,7 @@ class _Listener:
             self._console.print(line, soft_wrap=True)
 
 
-def _notice(event: Event) -> str:
+def sentence(event: Event) -> str:
     """A sentence for who waits or has asked for what does nothing; empty for other events."""
     match event:
         case EmulatorBuilding():
