@@ -125,6 +125,21 @@ def test_what_cannot_be_made_smaller_is_refused_with_both_numbers(tmp_path):
     assert "-k" in fitted.refusal
 
 
+@pytest.mark.parametrize("name", ["cpu", "emulator"])
+def test_a_dimension_that_is_no_batch_is_not_made_one_by_a_size_of_one(tmp_path, name):
+    """As KernelBench's 100_HingeLoss: one row times one target says nothing of which target is whose."""
+    path = tmp_path / "hinge.py"
+    path.write_text(
+        "import torch, torch.nn as nn\n"
+        "class Model(nn.Module):\n    def forward(self, x, y): return torch.mean(torch.clamp(1 - x * y, min=0))\n"
+        "def get_inputs(): return [torch.rand(32768, 32768), torch.randint(0, 2, (32768,)).float() * 2 - 1]\n"
+        "def get_init_inputs(): return []\n"
+    )
+    problem = load_problem(path, 0)
+    fitted = fit(problem, problem.cases[0], device(name), 0, Room(16 * GIB, 12 * GIB))
+    assert fitted.note is None and "16.0 GiB are free" in fitted.refusal
+
+
 def test_outputs_that_are_larger_than_inputs_are_seen(tmp_path):
     path = tmp_path / "outer.py"
     path.write_text(

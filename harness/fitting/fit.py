@@ -146,7 +146,9 @@ def _smaller(problem: Problem, case: Case, device: Device, need: Need, room: Roo
     batch = int(case.shapes[0][0] * share)
     if device.name == "emulator":
         batch = min(batch, EMULATED_BATCH)
-    while batch >= 1:
+    # A size of 1 goes with any other. In (N, N) times (N), which is along the last dimension, it would go as a batch.
+    least = 1 if sum(shape[:1] == case.shapes[0][:1] for shape in case.shapes) == 1 else 2
+    while batch >= least:
         batch = 1 << (batch.bit_length() - 1)
         if smaller := with_batch(problem, case, batch):
             yield smaller
