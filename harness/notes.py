@@ -170,6 +170,13 @@ class SameInEachDraw(_Note, frozen=True, tag="same_in_each_draw"):
     names: list[str]
 
 
+class SameInEachElement(_Note, frozen=True, tag="same_in_each_element"):
+    """An output of which the reference gives one number, in each element and in all cases."""
+
+    output: str
+    value: float
+
+
 class SmallerBatch(_Note, frozen=True, tag="smaller_batch"):
     """A case was judged with a smaller first dimension, since there is no room for all of it."""
 
@@ -206,6 +213,7 @@ Note = (
     | MayRun
     | NoKernel
     | SameInEachDraw
+    | SameInEachElement
     | SmallerBatch
     | Sentence
 )

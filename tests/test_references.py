@@ -117,3 +117,19 @@ def test_what_a_problem_never_draws_is_said(init, forward, inputs, alike, tmp_pa
     assert evaluation["status"] == "accepted"
     noted = [note["names"] for note in evaluation["noted"] if note["note"] == "same_in_each_draw"]
     assert noted == ([alike] if alike else [])
+
+
+@pytest.mark.parametrize(
+    ("forward", "constant"),
+    [
+        ("return (x - x.mean(1, keepdim=True)).sum(1, keepdim=True).round() * 0 + 2, x", [("output 0", 2.0)]),
+        ("return x.clamp(max=0).max(), x.abs().lt(-1)", [("output 1", 0.0)]),  # one element alone says nothing
+        ("return x.relu()", []),
+    ],
+)
+def test_an_output_that_is_one_number_is_said(forward, constant, tmp_path):
+    """As those of KernelBench's 80_Gemm_Max_Subtract_GELU, where nothing has to be computed."""
+    (evaluation,) = judged(tmp_path, "pass", forward, PLAIN).results["evaluations"]
+    assert evaluation["status"] == "accepted"
+    noted = [(n["output"], n["value"]) for n in evaluation["noted"] if n["note"] == "same_in_each_element"]
+    assert noted == constant

@@ -23,7 +23,7 @@ from harness.report.ranking import scores
 from harness.report.view import View
 from harness.verdict import SCHEMA, CasePassed, Worst
 from tests.helpers import ROOT
-from tests.sample_results import FAST, IN_CI, RESULTS, WRONG
+from tests.sample_results import FAST, IN_CI, NOISY, RESULTS, WRONG
 
 GOLD = ROOT / "tests" / "gold"
 
@@ -106,6 +106,11 @@ def test_all_submissions_count_whichever_device_they_went_to():
     wrong = msgspec.structs.replace(WRONG, device="cpu")
     said = [*scores(of_problems(emulated, emulated, emulated, wrong))]
     assert said == ["4 submissions to 4 problems on emulator, cpu: 75% correct (3 of 4)"]
+
+
+def test_what_has_no_verdict_is_said_beside_the_score():
+    said, *_ = scores(of_problems(FAST, WRONG, NOISY))
+    assert said.endswith(": 50% correct (1 of 2); 1 without a verdict is not counted")
 
 
 def test_only_what_is_ranked_is_fast():

@@ -21,7 +21,7 @@ from harness.judging.observe import Observation, Seen, same_bits
 from harness.judging.printed import printed_since
 from harness.judging.runner import Runner
 from harness.oracle import dropout
-from harness.oracle.draw import Drawn, Draws, held_alike
+from harness.oracle.draw import Drawn, Draws, held_alike, only_values
 from harness.paths import ROOT
 from harness.problem import Case, Problem
 from harness.protocol.wire import Ran
@@ -174,6 +174,8 @@ class Correctness:
         self._endless = 0
         """Cases in which a kernel did not end."""
         self._alike: dict[str, bool] = {}
+        self._elements: dict[str, int] = {}
+        self._only_values: dict[str, float | None] = {}
         self.out_of_time = False
         """Whether cases were left out since all of them together took too long."""
         self.not_judged: Inconclusive | None = None
@@ -193,6 +195,12 @@ class Correctness:
     def alike(self) -> list[str]:
         """Weights and inputs that held the same numbers in every draw."""
         return [name for name, is_alike in self._alike.items() if is_alike]
+
+    @property
+    def only_values(self) -> dict[str, float]:
+        """By its name, the number that an output should be in each element of all cases; one element says nothing."""
+        several = {name: value for name, value in self._only_values.items() if self._elements[name] > 1}
+        return {name: value for name, value in several.items() if value is not None}
 
     def judge_again(self, runner: Runner, case: Case) -> verdict.Case:
         """One case once more, by a worker whose extensions are built for all detectors."""
@@ -266,8 +274,7 @@ class Correctness:
     def _judge(self, runner: Runner, case: Case) -> verdict.Case:
         seed = self._settings.seed
         drawn = self._draws.draw(case)
-        for name, is_alike in held_alike(drawn).items():
-            self._alike[name] = self._alike.get(name, True) and is_alike
+        self._note_values(drawn)
         check = self._settings.check
         repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed, check=check)
         before, known = runner.worker.home.printed_bytes(), self.first_failure
@@ -302,6 +309,16 @@ class Correctness:
             self.first_failure = SubmissionError(Reason.WRONG_OUTPUT, result.message)
             self.printed = printed_since(runner.worker, before, case.name)
         return result
+
+    def _note_values(self, drawn: Drawn) -> None:
+        for name, is_alike in held_alike(drawn).items():
+            self._alike[name] = self._alike.get(name, True) and is_alike
+        for name, value in only_values(drawn).items():
+            known = self._only_values.setdefault(name, value)
+            self._only_values[name] = value if value == known else None
+        for expected in drawn.expected:
+            name = expected.form.name
+            self._elements[name] = self._elements.get(name, 0) + expected.values.numel()
 
     def _note_failure(self, runner: Runner, error: SubmissionError) -> None:
         """Remember the first failure, or the one that ended the worker; free what a living one holds."""

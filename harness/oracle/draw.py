@@ -72,6 +72,16 @@ def held_alike(drawn: Drawn) -> dict[str, bool]:
     return found
 
 
+def only_values(drawn: Drawn) -> dict[str, float | None]:
+    """By the names of outputs that have elements: the number that each element should be, or None for several."""
+    found: dict[str, float | None] = {}
+    for expected in drawn.reference.of_part(drawn.expected, "forward"):
+        if expected.values.numel():
+            least, most = expected.values.aminmax()
+            found[expected.form.name] = float(least) if least == most else None
+    return found
+
+
 def _are_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     """A single element may be a constant of the formula."""
     return one.numel() > 1 and torch.equal(one, other)

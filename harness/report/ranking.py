@@ -47,7 +47,7 @@ def ranking(evaluations: Sequence[Evaluation]) -> list[Column]:
 
 def scores(evaluations: Sequence[Evaluation]) -> Iterator[str]:
     """Of submissions to several problems: which share of all of them is correct, wherever each was judged, and what
-    share of those on each device is fast. What has no verdict does not count."""
+    share of those on each device is fast. What has no verdict does not count, which is said."""
     judged = [evaluation for evaluation in evaluations if isinstance(evaluation, Accepted | Rejected)]
     problems = {evaluation.problem for evaluation in judged}
     if len(problems) < 2:
@@ -55,7 +55,9 @@ def scores(evaluations: Sequence[Evaluation]) -> Iterator[str]:
     devices = list(dict.fromkeys(evaluation.device for evaluation in judged))
     correct = sum(isinstance(evaluation, Accepted) for evaluation in judged)
     line = f"{len(judged)} submissions to {len(problems)} problems on {', '.join(devices)}: "
-    yield line + f"{correct / len(judged):.0%} correct ({correct} of {len(judged)})"
+    line += f"{correct / len(judged):.0%} correct ({correct} of {len(judged)})"
+    errors = len(evaluations) - len(judged)
+    yield line + (f"; {errors} without a verdict {'is' if errors == 1 else 'are'} not counted" if errors else "")
     for device in devices:
         if said := _fast([evaluation for evaluation in judged if evaluation.device == device]):
             yield f"On {device}: {said}"

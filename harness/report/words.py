@@ -100,6 +100,11 @@ def sentence(note: Note) -> str:
                 f"The same in each draw: {', '.join(note.names)}. A submission may leave out what is in there and "
                 "be right; have the problem's file draw it."
             )
+        case notes.SameInEachElement():
+            return (
+                f"{note.output.capitalize()} should be {note.value:g} in each element of all cases: a submission may "
+                "compute nothing and be right; have the problem's cases draw data that show more."
+            )
         case notes.SmallerBatch():
             return (
                 f"'{note.case}' was judged with a first dimension of {note.batch} in place of {note.whole}: for all of "
