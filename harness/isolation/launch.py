@@ -220,5 +220,4 @@ class Zygote:
     def end(self) -> None:
         """Workers that it has forked live on."""
         self._control.close()
-        self._process.kill()
-        self._process.wait()
+        processes.end_child(self._process)
