@@ -231,23 +231,17 @@ class _Zygote:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._code: int | None = None
+        self.returncode: int | None = None
 
     def poll(self) -> int | None:
-        return self._wait(os.WNOHANG)
-
-    def wait(self) -> int | None:
-        return self._wait(0)
+        if self.returncode is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
+        return self.returncode
 
     def kill(self) -> None:
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
-
-    def _wait(self, how: int) -> int | None:
-        if self._code is None:
-            pid, status = os.waitpid(self.pid, how)
-            self._code = os.waitstatus_to_exitcode(status) if pid else None
-        return self._code
 
 
 def _wait_to_be_a_zygote(control: socket.socket) -> NoReturn:
