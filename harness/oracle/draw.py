@@ -73,12 +73,12 @@ def held_alike(drawn: Drawn) -> dict[str, bool]:
 
 
 def only_values(drawn: Drawn) -> dict[str, float | None]:
-    """By the names of outputs that have elements: the number that each element should be, or None for several."""
+    """By the names of outputs that have elements: the finite number that each element should be, or None."""
     found: dict[str, float | None] = {}
     for expected in drawn.reference.of_part(drawn.expected, "forward"):
         if expected.values.numel():
             least, most = expected.values.aminmax()
-            found[expected.form.name] = float(least) if least == most else None
+            found[expected.form.name] = float(least) if least == most and least.isfinite() else None
     return found
 
 
