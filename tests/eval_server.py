@@ -223,25 +223,7 @@ class _Zygotes:
         request = json.dumps({"arguments": words[5:], "environment": options["env"]}).encode()
         socket.send_fds(self._control, [request], [output.fileno(), control])
         pid, self._pid = self._pid, 0
-        return _Zygote(pid)
-
-
-class _Zygote:
-    """What launch.Zygote needs of its process."""
-
-    def __init__(self, pid: int) -> None:
-        self.pid = pid
-        self.returncode: int | None = None
-
-    def poll(self) -> int | None:
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            self.returncode = os.waitstatus_to_exitcode(status) if pid else None
-        return self.returncode
-
-    def kill(self) -> None:
-        if self.poll() is None:
-            os.kill(self.pid, signal.SIGKILL)
+        return SimpleNamespace(pid=pid)
 
 
 def _wait_to_be_a_zygote(control: socket.socket) -> NoReturn:

@@ -11,7 +11,7 @@ import time
 import psutil
 import pytest
 
-from harness.isolation import processes
+from harness.isolation.launch import Program
 from tests.helpers import ROOT, is_alive, is_compiler
 
 CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
@@ -99,12 +99,13 @@ def wait_for(found, limit_s=30.0):
 
 
 @pytest.mark.parametrize("seen", [False, True], ids=["at work", "seen to have ended"])
-def test_a_child_ends_though_ctrl_c_came_while_its_end_was_looked_for(seen):
+def test_a_program_ends_though_ctrl_c_came_while_its_end_was_looked_for(seen):
     """Then Popen's lock stays taken, and Popen.wait does not return."""
-    with subprocess.Popen(["sleep", "60"]) as child:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        program = Program(process)
         if seen:
-            child.kill()
-            assert child.wait() == -signal.SIGKILL
-        child._waitpid_lock.acquire()
-        processes.end_child(child)
-        assert child.returncode == -signal.SIGKILL and not psutil.pid_exists(child.pid)
+            process.kill()
+            assert program.wait() == -signal.SIGKILL
+        process._waitpid_lock.acquire()
+        program.end()
+        assert program.poll() == process.returncode == -signal.SIGKILL and not psutil.pid_exists(process.pid)

@@ -415,7 +415,7 @@ def test_a_worker_whose_zygote_was_killed_before_it_was_forked_is_started_again(
     zygote = starter._zygote
     os.kill(zygote._process.pid, signal.SIGSTOP)
     starter._waiting[False].append(Worker("cpu", memory.fd, ISOLATION, zygote=zygote))  # asked for, and never forked
-    zygote._process.kill()
+    zygote._process.end()
     starter.take().wait_until_ready()
     starter.end()
 

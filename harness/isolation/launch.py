@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import site
 import socket
 import subprocess
@@ -47,7 +48,7 @@ START_TIMEOUT_S = 600.0
 
 
 class Process(Protocol):
-    """What a worker needs of its process: what subprocess.Popen has."""
+    """What a worker needs of its process."""
 
     @property
     def pid(self) -> int: ...
@@ -93,54 +94,15 @@ def environment(device: str) -> dict[str, str]:
     )
 
 
-def start_program(
-    start: Start, modules: Sequence[str], around: Sequence[str] = (), info: int | None = None
-) -> subprocess.Popen:
-    """A program of its own that also loads `modules`. `around` are words before its command; that program inherits
-    `info` and writes to it.
+class _Child:
+    """A child of this process, asked for its end by one thread. subprocess.Popen asks under a lock, which Ctrl-C at the
+    wrong moment leaves taken: whoever then waits for the end waits for ever."""
 
-    Raises HarnessError when it cannot be started."""
-    files = ",".join(map(str, start.files))
-    command = [*around, sys.executable, "-P", "-m", "harness.worker", files]
-    try:
-        return subprocess.Popen(
-            [*command, start.device, str(emulator_cache()), start.writable, *modules],
-            env=dict(start.environment),
-            cwd=start.folder,
-            stdin=subprocess.DEVNULL,
-            stdout=start.output,
-            stderr=start.output,
-            pass_fds=[*start.files, *([] if info is None else [info])],
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise HarnessError(f"A worker could not be started: {error.strerror}.") from error
-
-
-class Forked:
-    """A process that a zygote has forked or will fork: a child of this one."""
-
-    def __init__(self, announcement: int, zygote: Zygote) -> None:
-        """`announcement` is a file that its process number can be read from. The first need reads and closes it."""
-        self._announcement = announcement
-        self._zygote = zygote
-        self._pid = 0
-        self._code: int | None = None
+    _code: int | None = None
 
     @property
     def pid(self) -> int:
-        """Raises HarnessError when it was not started."""
-        if self._announcement >= 0:
-            # If this is interrupted, what ends the workers asks again.
-            poll = select.poll()
-            poll.register(self._announcement, select.POLLIN)
-            came = poll.poll(START_TIMEOUT_S * 1000)
-            announcement, self._announcement = self._announcement, -1
-            with os.fdopen(announcement, "rb") as file:
-                self._pid = int(file.readline() or 0) if came else 0
-        if not self._pid:
-            raise HarnessError(f"A worker could not be started.{self._zygote.last_words()}")
-        return self._pid
+        raise NotImplementedError
 
     def poll(self) -> int | None:
         """The exit code, negative for the signal that ended it; None while it runs; 0 where it is lost, as with
@@ -166,6 +128,75 @@ class Forked:
         return code
 
 
+class Program(_Child):
+    """A process that was started as a program."""
+
+    def __init__(self, process: subprocess.Popen) -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def poll(self) -> int | None:
+        self._process.returncode = super().poll()  # so that its destructor has nothing to ask
+        return self._code
+
+    def end(self) -> None:
+        """Kill it, and wait until it is gone."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+        self.wait()
+
+
+def start_program(start: Start, modules: Sequence[str], around: Sequence[str] = (), info: int | None = None) -> Program:
+    """A program of its own that also loads `modules`. `around` are words before its command; that program inherits
+    `info` and writes to it.
+
+    Raises HarnessError when it cannot be started."""
+    files = ",".join(map(str, start.files))
+    command = [*around, sys.executable, "-P", "-m", "harness.worker", files]
+    try:
+        process = subprocess.Popen(
+            [*command, start.device, str(emulator_cache()), start.writable, *modules],
+            env=dict(start.environment),
+            cwd=start.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=start.output,
+            stderr=start.output,
+            pass_fds=[*start.files, *([] if info is None else [info])],
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise HarnessError(f"A worker could not be started: {error.strerror}.") from error
+    return Program(process)
+
+
+class Forked(_Child):
+    """A process that a zygote has forked or will fork: a child of this one."""
+
+    def __init__(self, announcement: int, zygote: Zygote) -> None:
+        """`announcement` is a file that its process number can be read from. The first need reads and closes it."""
+        self._announcement = announcement
+        self._zygote = zygote
+        self._pid = 0
+
+    @property
+    def pid(self) -> int:
+        """Raises HarnessError when it was not started."""
+        if self._announcement >= 0:
+            # If this is interrupted, what ends the workers asks again.
+            poll = select.poll()
+            poll.register(self._announcement, select.POLLIN)
+            came = poll.poll(START_TIMEOUT_S * 1000)
+            announcement, self._announcement = self._announcement, -1
+            with os.fdopen(announcement, "rb") as file:
+                self._pid = int(file.readline() or 0) if came else 0
+        if not self._pid:
+            raise HarnessError(f"A worker could not be started.{self._zygote.last_words()}")
+        return self._pid
+
+
 class Zygote:
     """The process that workers of one device are forked from (harness.worker.zygote)."""
 
@@ -178,7 +209,7 @@ class Zygote:
         command = [sys.executable, "-P", "-m", "harness.worker.zygote", str(theirs.fileno())]
         try:
             with theirs:
-                self._process = subprocess.Popen(
+                process = subprocess.Popen(
                     [*command, device, str(emulator_cache())],
                     env=self._environment,
                     stdin=subprocess.DEVNULL,
@@ -188,6 +219,7 @@ class Zygote:
                 )
         except OSError as error:
             raise HarnessError(f"A worker could not be started: {error.strerror}.") from error
+        self._process = Program(process)
         self._handed_on = processes.handed_on(os.getpid())
 
     @property
@@ -220,4 +252,4 @@ class Zygote:
     def end(self) -> None:
         """Workers that it has forked live on."""
         self._control.close()
-        processes.end_child(self._process)
+        self._process.end()

@@ -7,7 +7,6 @@ import ctypes
 import os
 import resource
 import signal
-import subprocess
 import time
 from collections.abc import Iterable, Set
 from pathlib import Path
@@ -48,15 +47,6 @@ def started_so_far() -> int | None:
     with contextlib.suppress(OSError, ValueError, IndexError):
         return int(Path("/proc/stat").read_bytes().rpartition(b"\nprocesses ")[2].split(maxsplit=1)[0])
     return None
-
-
-def end_child(child: subprocess.Popen[bytes]) -> None:
-    """Kill a child that no other thread waits for, and wait until it is gone. Popen.wait would wait for ever where
-    Ctrl-C once came while Popen had the lock under which it looks for a child's end, and left that taken."""
-    child.kill()
-    if child.returncode is None:
-        with contextlib.suppress(ChildProcessError):  # Ctrl-C came when its end had been found, and not been noted
-            child.returncode = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
 
 
 def processor_s(pids: Iterable[int]) -> dict[int, float]:
