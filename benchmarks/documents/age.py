@@ -55,6 +55,11 @@ RING_OF_STEPS = Change(
     "backwards took rows through a ring of bulk copies",
     ("rmsnorm_train", "layernorm_train_dtypes"),
 )
+NO_HINTS = Change(
+    "2026-11-30T11:47:00+00:00",
+    "rows that fit a block were loaded and stored without streaming hints",
+    ("rmsnorm", "add_layernorm", "bias_gelu"),
+)
 RING_OF_OPTIONS = Change(
     "2026-11-29T05:00:00+00:00",
     "long rows of `layernorm_options/read_once` went through a ring",
@@ -101,7 +106,17 @@ TIMING = (
     RING_AND_WARPS,
 )
 # What moves the times of a problem's submissions.
-OF_PROBLEMS = (*TIMING, AUTOGRAD, PARTIALS, RING_OF_STEPS, RING_OF_OPTIONS, SHORT_ROWS, STEPS_OF_OTHERS, QUACK)
+OF_PROBLEMS = (
+    *TIMING,
+    AUTOGRAD,
+    PARTIALS,
+    RING_OF_STEPS,
+    RING_OF_OPTIONS,
+    SHORT_ROWS,
+    STEPS_OF_OTHERS,
+    QUACK,
+    NO_HINTS,
+)
 # What moves counts and what a sanitizer sees.
 KERNELS = (
     Change(
@@ -118,6 +133,7 @@ KERNELS = (
     RING_IN_16_BITS,
     RING_AND_WARPS,
     RING_OF_STEPS,
+    NO_HINTS,
 )
 # What moves verdicts.
 VERDICTS = (

@@ -67,30 +67,6 @@ struct alignas(kSize * sizeof(T)) Pack {  // one load or store
     T at[kSize];
 };
 
-// Each x is read and each y written when it has no further use: in passing, not to be kept by the caches.
-template <typename P>
-__device__ P load_once(const P* p) {
-    P pack;
-    if constexpr (sizeof(P) == sizeof(uint4)) {
-        const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(p));
-        memcpy(&pack, &bits, sizeof pack);
-    } else {
-        pack = *p;
-    }
-    return pack;
-}
-
-template <typename P>
-__device__ void store_once(P* p, const P& pack) {
-    if constexpr (sizeof(P) == sizeof(uint4)) {
-        uint4 bits;
-        memcpy(&bits, &pack, sizeof bits);
-        __stcs(reinterpret_cast<uint4*>(p), bits);
-    } else {
-        *p = pack;
-    }
-}
-
 // Makes the compiler convert 16-bit values again when they are written. It would keep them as fp32, in twice the
 // registers.
 template <typename P>
@@ -160,29 +136,23 @@ struct Held {
     int packs;  // of the row or chunk
     int left;   // packs behind this thread's first; negative where it has none
 
-    // Of one input, for the last time.
+    // Of one input.
     __device__ Held(const P* row, int64_t packs_left)
         : packs(int(min(packs_left, int64_t(kThreads) * kLoads))), left(packs - 1 - int(threadIdx.x)) {
 #pragma unroll
-        for (int k = 0; k < kLoads; k++) kept[k] = load_once(row + place(k));
+        for (int k = 0; k < kLoads; k++) kept[k] = row[place(k)];
     }
 
-    // Of the sum of two, which is written to `total`, past the caches unless it will be read again.
-    __device__ Held(const P* x, const P* residual, P* total, int64_t packs_left, bool read_again)
-        : Held(x, packs_left) {
+    // Of the sum of two, which is written to `total`.
+    __device__ Held(const P* x, const P* residual, P* total, int64_t packs_left) : Held(x, packs_left) {
         P other[kLoads];
 #pragma unroll
-        for (int k = 0; k < kLoads; k++) other[k] = load_once(residual + place(k));
+        for (int k = 0; k < kLoads; k++) other[k] = residual[place(k)];
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
 #pragma unroll
             for (int j = 0; j < kSize; j++) kept[k].at[j] = added(kept[k].at[j], other[k].at[j]);
-            if (!has(k)) continue;
-            if (read_again) {
-                total[place(k)] = kept[k];
-            } else {
-                store_once(total + place(k), kept[k]);
-            }
+            if (has(k)) total[place(k)] = kept[k];
         }
     }
 
@@ -242,7 +212,7 @@ struct Held {
                 result.at[j] = static_cast<T>(
                     fmaf(normalised, static_cast<float>(scale.at[j]), static_cast<float>(shift.at[j])));
             }
-            store_once(out + i, result);
+            out[i] = result;
         }
     }
 };
@@ -298,7 +268,7 @@ whole_rows(Tensors<T, kSize> t, int64_t rows, int packs, float eps) {
     wait_for_turn();
     if (row >= rows) return;  // a whole warp, and only where warps do not wait for each other
     const int64_t first = row * packs;
-    Held<T, kSize, kThreads, kLoads> held(t.x + first, t.residual + first, t.total + first, packs, false);
+    Held<T, kSize, kThreads, kLoads> held(t.x + first, t.residual + first, t.total + first, packs);
     __shared__ float sums[kThreads / kWarp];
     __shared__ Two deviations[kThreads / kWarp];
     const Moments m = held.moments(sums, deviations);
@@ -318,7 +288,7 @@ add_chunks(Tensors<T, kSize> t, Moments* of_chunks, int64_t packs, int chunks) {
     __shared__ float sums[kSplitThreads / kWarp];
     __shared__ Two deviations[kSplitThreads / kWarp];
     const int64_t row = blockIdx.x / chunks, first = blockIdx.x % chunks * kChunk, at = row * packs + first;
-    Held<T, kSize, kSplitThreads, kSplitLoads> held(t.x + at, t.residual + at, t.total + at, packs - first, true);
+    Held<T, kSize, kSplitThreads, kSplitLoads> held(t.x + at, t.residual + at, t.total + at, packs - first);
     const Moments m = held.moments(sums, deviations);
     if (threadIdx.x == 0) of_chunks[blockIdx.x] = m;
 }

@@ -62,30 +62,6 @@ struct alignas(kSize * sizeof(T)) Pack {  // one load or store
     T at[kSize];
 };
 
-// Each x is read and each y written when it has no further use: in passing, not to be kept by the caches.
-template <typename P>
-__device__ P load_once(const P* p) {
-    P pack;
-    if constexpr (sizeof(P) == sizeof(uint4)) {
-        const uint4 bits = __ldcs(reinterpret_cast<const uint4*>(p));
-        memcpy(&pack, &bits, sizeof pack);
-    } else {
-        pack = *p;
-    }
-    return pack;
-}
-
-template <typename P>
-__device__ void store_once(P* p, const P& pack) {
-    if constexpr (sizeof(P) == sizeof(uint4)) {
-        uint4 bits;
-        memcpy(&bits, &pack, sizeof bits);
-        __stcs(reinterpret_cast<uint4*>(p), bits);
-    } else {
-        *p = pack;
-    }
-}
-
 // Makes the compiler convert 16-bit values again when they are written. It would keep them as fp32, in twice the
 // registers.
 template <typename P>
@@ -127,13 +103,10 @@ struct Held {
     P kept[kLoads];
     int left;  // packs behind this thread's first; negative where it has none
 
-    __device__ Held(const P* row, int64_t packs, bool last_use)
+    __device__ Held(const P* row, int64_t packs)
         : left(int(min(packs, int64_t(kThreads) * kLoads)) - 1 - int(threadIdx.x)) {
 #pragma unroll
-        for (int k = 0; k < kLoads; k++) {
-            const P* p = row + int(threadIdx.x) + min(k * kThreads, left);
-            kept[k] = last_use ? load_once(p) : *p;
-        }
+        for (int k = 0; k < kLoads; k++) kept[k] = row[int(threadIdx.x) + min(k * kThreads, left)];
     }
 
     __device__ bool has(int k) const { return k * kThreads <= left; }
@@ -153,21 +126,30 @@ struct Held {
         return sum;
     }
 
-    __device__ void write(P* out, const P* weight, float inverse_rms) {
+    // scale_of(k): the weight of the k-th pack.
+    template <typename Scale>
+    __device__ void write(P* out, float inverse_rms, Scale scale_of) {
 #pragma unroll
         for (int k = 0; k < kLoads; k++) {
             keep_packed(kept[k]);
             if (!has(k)) continue;
-            const int i = threadIdx.x + k * kThreads;
-            const P scale = weight[i];
+            const P scale = scale_of(k);
             P result;
 #pragma unroll
             for (int j = 0; j < kSize; j++) {
                 const float normalised = static_cast<float>(kept[k].at[j]) * inverse_rms;
                 result.at[j] = static_cast<T>(normalised * static_cast<float>(scale.at[j]));
             }
-            store_once(out + i, result);
+            out[int(threadIdx.x) + k * kThreads] = result;
         }
+    }
+
+    __device__ void write(P* out, const P* weight, float inverse_rms) {
+        write(out, inverse_rms, [&](int k) { return weight[int(threadIdx.x) + k * kThreads]; });
+    }
+
+    __device__ void write(P* out, const Held& weight, float inverse_rms) {
+        write(out, inverse_rms, [&](int k) { return weight.kept[k]; });
     }
 };
 
@@ -176,9 +158,13 @@ struct Held {
 // at work, and waits there until everything before it has ended and can be seen; nothing is read or written
 // sooner. It saves the time between two launches (programmatic dependent launch, CUDA C++ Programming Guide).
 
+// The next kernel may begin when each block has executed launch_dependents or has ended. To execute it costs the device
+// a nanosecond, so only the last blocks do: when they run, the others have ended.
+constexpr unsigned kLastBlocks = 4096;  // about as many as an H200 has room for, 132 times 32
+
 __device__ __forceinline__ void wait_for_turn() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
+    if (gridDim.x - blockIdx.x <= kLastBlocks) asm volatile("griddepcontrol.launch_dependents;");
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
@@ -216,10 +202,17 @@ whole_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, Pack<T, kSize>
     const int64_t row = int64_t(blockIdx.x) * blockDim.y + threadIdx.y;
     wait_for_turn();
     if (row >= rows) return;  // a whole warp, and only where warps do not wait for each other
-    Held<T, kSize, kThreads, kLoads> held(x + row * packs, packs, true);
-    __shared__ float sums[kThreads / kWarp];
-    const float squares = row_sum<kThreads>(held.squares(), sums);
-    held.write(y + row * packs, weight, rsqrtf(squares / (float(packs) * kSize) + eps));
+    Held<T, kSize, kThreads, kLoads> held(x + row * packs, packs);
+    const auto inverse_rms = [&] {
+        __shared__ float sums[kThreads / kWarp];
+        return rsqrtf(row_sum<kThreads>(held.squares(), sums) / (float(packs) * kSize) + eps);
+    };
+    if constexpr (kThreads == kWarp) {  // short rows, whose weight has room beside them and is asked for with them
+        const Held<T, kSize, kThreads, kLoads> scales(weight, packs);
+        held.write(y + row * packs, scales, inverse_rms());
+    } else {
+        held.write(y + row * packs, weight, inverse_rms());
+    }
 }
 
 // ------------------------------------------------------------------------------------------------------
@@ -253,7 +246,7 @@ joined_rows(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, Pack<T, kSize
     __shared__ float of_chunk[kJoinedThreads / kWarp], of_row[kJoinedThreads / kWarp];
     for (int chunk = blockIdx.x; chunk < all_chunks; chunk += gridDim.x) {
         const int64_t row = chunk / chunks, first = chunk % chunks * kJoinedChunk;
-        Held<T, kSize, kJoinedThreads, kJoinedLoads> held(x + row * packs + first, packs - first, true);
+        Held<T, kSize, kJoinedThreads, kJoinedLoads> held(x + row * packs + first, packs - first);
         float squares = row_sum<kJoinedThreads>(held.squares(), of_chunk);
         if (threadIdx.x == 0) send(mail + chunk, squares);
         squares = 0.0f;
@@ -273,7 +266,7 @@ template <typename T, int kSize>
 __global__ void __launch_bounds__(kSplitThreads, 3)
 sum_chunks(const Pack<T, kSize>* x, float* of_chunks, int64_t packs, int chunks) {
     const int64_t row = blockIdx.x / chunks, first = blockIdx.x % chunks * kChunk;
-    Held<T, kSize, kSplitThreads, kSplitLoads> held(x + row * packs + first, packs - first, false);
+    Held<T, kSize, kSplitThreads, kSplitLoads> held(x + row * packs + first, packs - first);
     __shared__ float sums[kSplitThreads / kWarp];
     const float squares = row_sum<kSplitThreads>(held.squares(), sums);
     if (threadIdx.x == 0) of_chunks[blockIdx.x] = squares;
@@ -285,7 +278,7 @@ write_chunks(const Pack<T, kSize>* x, const Pack<T, kSize>* weight, Pack<T, kSiz
              int64_t packs, int chunks, float eps) {
     const unsigned block = gridDim.x - 1 - blockIdx.x;  // from the end, which L2 still has
     const int64_t row = block / chunks, first = block % chunks * kChunk;
-    Held<T, kSize, kSplitThreads, kSplitLoads> held(x + row * packs + first, packs - first, true);
+    Held<T, kSize, kSplitThreads, kSplitLoads> held(x + row * packs + first, packs - first);
     float squares = 0.0f;
     for (int c = threadIdx.x; c < chunks; c += kSplitThreads) squares += of_chunks[row * chunks + c];
     __shared__ float sums[kSplitThreads / kWarp];
@@ -377,6 +370,9 @@ void choose(const Call& call) {
     }
     const int64_t packs = call.width / kSize;
     if (packs <= 128) return whole<T, kSize, kWarp, 4>(call);
+    if constexpr (sizeof(T) == 4) {
+        if (packs <= 192) return whole<T, kSize, kWarp, 6>(call);
+    }
     if (packs <= 256) return whole<T, kSize, 128, 2>(call);
     if (packs <= 512) return whole<T, kSize, 128, 4>(call);
     if (packs <= 1024) return whole<T, kSize, 256, 4>(call);
