@@ -210,7 +210,7 @@ def _first_sentence(verb: click.Command) -> str:
 @click.option("--no-store", is_flag=True, help="Keep no evaluation.")
 @click.option("--again", is_flag=True, help="Without a PATH: judge also what the database has a verdict on.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)
-@click.option("-q", "--quiet", is_flag=True, help="A line for each submission, and its notes.")
+@click.option("-q", "--quiet", is_flag=True, help="A line for each submission, why it is wrong, and notes.")
 @click.option(
     "-v",
     "--verbose",

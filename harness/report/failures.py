@@ -54,10 +54,15 @@ def _print_finding(console: Console, evaluation: Rejected | Errored, finding: Ca
 
 
 def _print_details(console: Console, evaluation: Rejected | Errored) -> None:
-    """The lines, what was seen beside the first defect, and why the result is wrong. Beside a defect that all detectors
-    see there is no other cause: values that a race made fit many a cause."""
+    """The lines, what was seen beside the first defect, and why the result is wrong."""
     _print_frame(console, frame_of(evaluation))
     _print_others(console, cause_of(evaluation))
+    print_why(console, evaluation)
+
+
+def print_why(console: Console, evaluation: Rejected | Errored) -> None:
+    """Why the result is wrong, where it is known. Beside a defect that all detectors see there is no other cause:
+    values that a race made fit many a cause."""
     if not evaluation.finding and (explained := why(evaluation)):
         print_paragraph(console, Text(INDENT), f"why: {explained}")
 

@@ -21,7 +21,9 @@ def print_outcome(console: Console, outcome: Outcome, *, quiet: bool) -> None:
         console.print(Text(f"note: {one_line(remark.line)}", style="dim"), soft_wrap=True)
     for broken in outcome.broken:
         console.print(Text.assemble(("BROKEN", "bold red"), f"  {one_line(broken.line)}"), soft_wrap=True)
-    console.print(Text(f"gate: {summary(outcome)}", style="bold green" if outcome.passed else "bold red"))
+    console.print(
+        Text(f"gate: {summary(outcome)}", style="bold green" if outcome.passed else "bold red"), soft_wrap=True
+    )
 
 
 def summary(outcome: Outcome) -> str:

@@ -13,7 +13,7 @@ from harness.notes import DetectorsSilent
 from harness.reasons import Reason
 from harness.records import KernelCounts
 from harness.report.cases import case_columns, counted, has_news, noisy_of, timed_below, timed_of
-from harness.report.failures import print_failure, print_printed, repeat_of
+from harness.report.failures import print_failure, print_printed, print_why, repeat_of
 from harness.report.names import told_apart
 from harness.report.paragraphs import DEEPER, INDENT, print_paragraph
 from harness.report.ranking import ranking, rivals_of, scores
@@ -77,8 +77,7 @@ def _print_refused(console: Console, evaluation: Rejected | Errored, view: View)
     print_failure(console, evaluation)
     for text in as_sentences(evaluation.notes):
         print_paragraph(console, Text(INDENT), f"note: {text}")
-    if repeat := repeat_of(evaluation):
-        console.print(Text(f"  repeat: {repeat}", style="cyan"), soft_wrap=True)
+    _print_repeat(console, evaluation)
     if not view.checked and _was_not_looked_at(evaluation):
         print_paragraph(console, Text(INDENT), f"hint: {HINT}", "dim")
     if view.verbose:
@@ -137,8 +136,16 @@ def _print_verdict(console: Console, evaluation: Evaluation, *, names_problem: b
     head, said = _verdict(evaluation, names_problem)
     kept = f"; judged {evaluation.kept_from[:10]}, --again judges it anew" if evaluation.kept_from else ""
     print_paragraph(console, head, said + kept)
+    if isinstance(evaluation, Accepted):
+        _print_notes(console, evaluation)
+        return
+    print_why(console, evaluation)
     _print_notes(console, evaluation)
-    if not isinstance(evaluation, Accepted) and (repeat := repeat_of(evaluation)):
+    _print_repeat(console, evaluation)
+
+
+def _print_repeat(console: Console, evaluation: Rejected | Errored) -> None:
+    if repeat := repeat_of(evaluation):
         console.print(Text(f"  repeat: {repeat}", style="cyan"), soft_wrap=True)
 
 

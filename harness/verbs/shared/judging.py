@@ -44,7 +44,7 @@ def how_it_shows(function: Decorated) -> Decorated:
 
     options = [
         click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True),
-        click.option("-q", "--quiet", is_flag=True, help="A line for each submission, and its notes."),
+        click.option("-q", "--quiet", is_flag=True, help="A line for each submission, why it is wrong, and notes."),
         click.option("-v", "--verbose", is_flag=True, help="Every case, and every step."),
     ]
     return functools.reduce(lambda decorated, option: option(decorated), reversed(options), with_shown)
