@@ -997,6 +997,19 @@ def test_a_file_for_a_problem_that_is_not_listed_is_named(toy):
     assert said in done.stdout.splitlines()
 
 
+def test_a_reference_that_nothing_can_be_judged_with_costs_other_problems_nothing(toy, tmp_path):
+    for name, text in {"tiny": PROBLEM, "drawn": PROBLEM.replace("x * 2", "nn.functional.dropout(x, 0.5, True)")}.items():
+        (tmp_path / f"problems/{name}.py").parent.mkdir(exist_ok=True)
+        (tmp_path / f"problems/{name}.py").write_text(text)
+        (tmp_path / f"submissions/{name}").mkdir(parents=True)
+        (tmp_path / f"submissions/{name}/good.py").write_text(CUDA)
+    done = eval_gate(tmp_path, "--no-store", code=3)
+    assert "ACCEPTED  good" in done.stdout
+    (broken,) = [line for line in done.stdout.splitlines() if line.startswith("BROKEN")]
+    assert "submissions/drawn/good.py: devices: no verdict: " in broken and "draws random numbers" in broken
+    assert done.stdout.splitlines()[-1] == "gate: failed: 1 of 2 judged, 1 rule broken."
+
+
 def test_what_is_passed_over_is_said_where_nothing_else_differs(history):
     (history / "submissions/tiny/new.py").write_text("import torch\n")
     done = eval_gate(history, "--since", "main", "--problems", "second", code=0)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.device.choose import CannotRun, can_time, choose_device
-from harness.errors import HarnessError, Interrupted, name_of
+from harness.errors import HarnessError, Interrupted, ReferenceFault, name_of
 from harness.gate.best import Best
 from harness.gate.config import Config
 from harness.gate.rules import decide
@@ -173,16 +173,17 @@ class Runner:
     # ------------------------------------------------------------------ one run
 
     def _run(self, job: _Job, beside: Beside | None = None, effort: Effort = "usual") -> list[Evaluation]:
-        """Judge the job's targets; what cannot be judged is kept as why."""
+        """Judge the job's targets; what cannot be judged is kept as why, and so is a reference that nothing can be judged
+        with: it costs the other problems nothing."""
         why = ""
         try:
             plan = make_plan(self._arguments(job, beside, effort))
             results = self._judged(plan)
         except RunStopped as stopped:
-            if isinstance(stopped.cause, Interrupted) or not isinstance(stopped.cause, HarnessError):
+            if isinstance(stopped.cause, Interrupted) or not isinstance(stopped.cause, HarnessError | ReferenceFault):
                 raise stopped.cause from stopped
             results, why = stopped.results, str(stopped.cause)
-        except HarnessError as error:
+        except (HarnessError, ReferenceFault) as error:
             results, why = Results(schema=SCHEMA, environment={}, evaluations=[]), str(error)
         self._isolation |= results.environment.get("isolation", {})
         waiting = list(results.evaluations)
