@@ -8,8 +8,8 @@ import sys
 import pytest
 import yaml
 
+from tests.gate.repositories import CUDA, PROBLEM, commit, faulty, git, line_of_fault
 from tests.helpers import ROOT
-from tests.test_gate import CUDA, PROBLEM, commit, faulty, git, line_of_fault
 
 CI = ROOT / "docs" / "ci"
 WORKFLOWS = sorted(CI.glob("*.yml"))
