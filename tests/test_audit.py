@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.helpers import run_eval
 
 WEAK = """
@@ -15,6 +17,29 @@ CASES = [dict(name="ones", shapes=[(4, 8)]), dict(name="no rows", shapes=[(0, 8)
 """
 
 
+# A file of KernelBench's kind, on what `data` gives.
+ONE_CASE = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, {arguments}):
+        return {formula}
+
+def get_inputs():
+    return [{data}]
+
+def get_init_inputs():
+    return []
+"""
+
+
+MAXIMA = [
+    "x.amax(1)", "x.max(dim=1)[0]", "x.argmax(-1)", "x.topk(2).values", "x.cummax(1).values", "x.max()",
+    "nn.functional.max_pool1d(x, 3)", "nn.functional.max_pool2d(x, 2)", "nn.functional.adaptive_max_pool1d(x, 5)",
+]  # fmt: skip
+
+
 def audit(*words):
     run = run_eval("audit", *words, "--seed", "1", "--json", json_results=False)
     return run.code, json.loads(run.stdout)
@@ -24,8 +49,9 @@ def test_no_lazy_answer_passes_all_cases_of_a_problem_here():
     code, found = audit("rmsnorm")
     assert code == 0
     answers = {tried["answer"]: tried for tried in found["answers"]}
-    assert all(tried["failed"] for name, tried in answers.items() if name != "no bias")
-    assert not answers["no bias"]["passed"]  # there is none to leave out
+    nothing_to_leave_out = {"no bias", "maxima from 0", "softmax without its maximum"}
+    assert all(tried["failed"] for name, tried in answers.items() if name not in nothing_to_leave_out)
+    assert not any(answers[name]["passed"] for name in nothing_to_leave_out)
     assert len(answers["zeros"]["failed"]) == found["cases"]
     assert "has no elements" in found["left_out"]["no rows"]
 
@@ -38,6 +64,47 @@ def test_a_problem_that_ones_pass_is_refused(tmp_path):
     passed = {tried["answer"] for tried in found["answers"] if tried["passed"] and not tried["failed"]}
     assert {"ones", "the first row in all", "the answer to other data"} <= passed
     assert not passed & {"zeros", "half the rows", "the input"}
+
+
+def would_be_accepted(tmp_path, formula, data, arguments="x"):
+    """The answers that would be accepted, and those that have something to leave out."""
+    path = tmp_path / "one_case.py"
+    path.write_text(ONE_CASE.format(formula=formula, data=data, arguments=arguments))
+    _, found = audit(str(path))
+    answers = found["answers"]
+    accepted = {tried["answer"] for tried in answers if tried["passed"] and not tried["failed"]}
+    return accepted, {tried["answer"] for tried in answers if not tried["right"]}
+
+
+@pytest.mark.parametrize("formula", MAXIMA)
+def test_maxima_that_begin_with_0_pass_on_positive_data_alone(tmp_path, formula):
+    assert "maxima from 0" in would_be_accepted(tmp_path, formula, "torch.rand(3, 4, 30)")[0]
+    accepted, tried = would_be_accepted(tmp_path, formula, "torch.randn(3, 4, 30) - 3")
+    assert "maxima from 0" in tried - accepted
+
+
+@pytest.mark.parametrize("formula", ["torch.relu(x).amax(1)", "x.abs().amax(1)", "x.sum(1)"])
+def test_a_maximum_of_what_is_never_negative_may_begin_with_0(tmp_path, formula):
+    assert "maxima from 0" not in would_be_accepted(tmp_path, formula, "torch.rand(3, 4, 30)")[1]
+
+
+@pytest.mark.parametrize("formula", ["x.softmax(1)", "x.log_softmax(-1)", "x.logsumexp(1)", "x.logsumexp(1, True)"])
+def test_a_softmax_without_its_maximum_passes_where_no_exponential_overflows(tmp_path, formula):
+    assert "softmax without its maximum" in would_be_accepted(tmp_path, formula, "torch.rand(3, 30)")[0]
+    accepted, tried = would_be_accepted(tmp_path, formula, "torch.randn(3, 30) + 100")
+    assert "softmax without its maximum" in tried - accepted
+
+
+def test_a_softmax_of_bounded_values_needs_no_maximum(tmp_path):
+    formula = "x.tanh().softmax(1)"
+    assert "softmax without its maximum" not in would_be_accepted(tmp_path, formula, "torch.rand(3, 30)")[1]
+
+
+def test_small_elements_that_the_error_bound_does_not_see_are_told(tmp_path):
+    data = "torch.randn(9, 30), torch.rand(9, 30) > 0.5"
+    answer = "zeros for what is small"
+    assert answer in would_be_accepted(tmp_path, "x.masked_fill(m, -1e9)", data, "x, m")[0]
+    assert answer not in would_be_accepted(tmp_path, "x.masked_fill(m, -10)", data, "x, m")[0]
 
 
 def test_what_needs_too_much_memory_is_named(tmp_path):

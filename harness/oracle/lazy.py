@@ -6,6 +6,7 @@ there is nothing for it to leave out, and raises Unfit where it has no such form
 
 from __future__ import annotations
 
+import contextlib
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,10 +16,18 @@ import torch
 from harness.errors import KernelgateError
 from harness.oracle.comparison import compare_all
 from harness.oracle.draw import Drawn
+from harness.oracle.maxima import ExponentialsAsTheyAre, MaximaFromZero
 from harness.oracle.outputs import Expected, exact_outputs
 
 # Elements of a mantissa that TF32 leaves out of float32's (NVIDIA A100 architecture whitepaper).
 TF32_DROPPED_BITS = 13
+
+
+# An error bound that does not see so much of an output says little about the rest of it.
+UNSEEN_SHARE = 0.1
+
+# Inputs so many times as large show what an exponential might be of.
+STRETCHED = 1e4
 
 
 class Unfit(KernelgateError):
@@ -86,6 +95,15 @@ def half_the_rows(question: Question) -> list[torch.Tensor]:
     return [_with_zeros_after(_rows(values), (len(values) + 1) // 2) for values in question.values]
 
 
+def zeros_for_what_is_small(question: Question) -> list[torch.Tensor]:
+    """Zeros for all that is smaller than the error bound, as beside a few elements of -1e9, where that is a tenth of an
+    output at least."""
+    unseen = [(e.values != 0) & (e.values.abs() <= e.tolerance) for e in question.drawn.expected]
+    if not any(u.numel() and float(u.double().mean()) >= UNSEEN_SHARE for u in unseen):
+        raise Unfit
+    return [values.masked_fill(u, 0) for values, u in zip(question.values, unseen, strict=True)]
+
+
 def the_input(question: Question) -> list[torch.Tensor]:
     """For each output an input of its shape."""
     given = question.drawn.data.given
@@ -137,6 +155,29 @@ def statistics_of_half_a_row(question: Question) -> list[torch.Tensor] | None:
     return None if all(map(torch.equal, both, question.values)) else both
 
 
+def maxima_from_zero(question: Question) -> list[torch.Tensor] | None:
+    """The reference with maxima that begin with 0; None where what they are taken of is never negative, as after ReLU.
+    Inputs of the other sign show that it might be, where this case's are all positive."""
+    given = question.drawn.data.given
+    mode, mirrored = MaximaFromZero(), MaximaFromZero()
+    outputs = _computed(question, given, mode=mode)
+    if mode.used and not mode.below_zero:
+        _computed(question, [-t if t.is_floating_point() else t for t in given], mode=mirrored)
+    return outputs if mode.below_zero or mirrored.below_zero else None
+
+
+def softmax_without_maximum(question: Question) -> list[torch.Tensor] | None:
+    """Softmax of exponentials that no maximum was taken off; None where they cannot leave the range, as after tanh."""
+    given = question.drawn.data.given
+    dtype = torch.float64 if any(t.dtype is torch.float64 for t in given) else torch.float32
+    mode, stretched = ExponentialsAsTheyAre(dtype), ExponentialsAsTheyAre(dtype)
+    outputs = _computed(question, given, mode=mode)
+    if mode.used and not mode.out_of_range:
+        larger = [t.double() * STRETCHED if t.is_floating_point() else t for t in given]
+        _computed(question, larger, mode=stretched)
+    return outputs if mode.out_of_range or stretched.out_of_range else None
+
+
 def without_weight(question: Question) -> list[torch.Tensor] | None:
     return _without(question, "weight", 1.0)
 
@@ -152,6 +193,7 @@ ANSWERS: dict[str, Answer] = {
     "the mean over the batch": mean_over_batch,
     "the first row in all": first_row,
     "half the rows": half_the_rows,
+    "zeros for what is small": zeros_for_what_is_small,
     "the input": the_input,
     "the first case's answer": the_first_case_s,
     "the answer to other data": the_call_before_s,
@@ -159,6 +201,8 @@ ANSWERS: dict[str, Answer] = {
     "bf16 inside": in_bfloat16,
     "TF32 inside": in_tf32,
     "statistics of half a row": statistics_of_half_a_row,
+    "maxima from 0": maxima_from_zero,
+    "softmax without its maximum": softmax_without_maximum,
     "no weight": without_weight,
     "no bias": without_bias,
 }
@@ -183,15 +227,20 @@ def _repeated(values: torch.Tensor, form: torch.Tensor) -> torch.Tensor:
 
 
 def _computed(
-    question: Question, given: Sequence[torch.Tensor], change: Callable[[str, torch.Tensor], torch.Tensor] | None = None
+    question: Question,
+    given: Sequence[torch.Tensor],
+    change: Callable[[str, torch.Tensor], torch.Tensor] | None = None,
+    mode: contextlib.AbstractContextManager | None = None,
 ) -> list[torch.Tensor]:
-    """The reference in float64 on `given`, its parameters replaced by what `change` gives for name and value."""
+    """The reference in float64 on `given`, within `mode`, its parameters replaced by what `change` gives for name and
+    value."""
     model = copy.deepcopy(question.drawn.reference.function()).double()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if change:
                 parameter.copy_(change(name, parameter))
-        return exact_outputs(model, given)
+        with mode or contextlib.nullcontext():
+            return exact_outputs(model, given)
 
 
 def _rounded(
