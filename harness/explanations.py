@@ -40,7 +40,8 @@ class Misread(_Explanation, frozen=True, tag="misread"):
 
     what: str
     how: str
-    """`contiguous`: as if its strides were; `transposed`: with its last two dimensions exchanged."""
+    """`contiguous`: as if its strides were; `transposed`: with its last two dimensions exchanged; `int32`: as if its
+    whole numbers of 64 bits had 32."""
 
 
 class Multiple(_Explanation, frozen=True, tag="multiple"):
@@ -111,6 +112,10 @@ class OtherGelu(_Explanation, frozen=True, tag="other_gelu"):
     expected: str
 
 
+class MaximaFromZero(_Explanation, frozen=True, tag="maxima_from_zero"):
+    """A maximum begins with 0, so that it is never negative."""
+
+
 class PartOfRow(_Explanation, frozen=True, tag="part_of_row"):
     """Sums are over some of the elements that they should be over."""
 
@@ -141,16 +146,20 @@ class Cancelled(_Explanation, frozen=True, tag="cancelled"):
 
 
 class Rounded(_Explanation, frozen=True, tag="rounded"):
-    """Something was rounded to `dtype`: `inputs`, `output`, or `steps` in between."""
+    """Something was rounded to `dtype`: `inputs`, `output`, `steps` in between, or `sums` as they were added up."""
 
     what: str
     dtype: str
 
 
 class Earlier(_Explanation, frozen=True, tag="earlier"):
-    """It is of an earlier call: its `result`, or what its `weights` or its `inputs` give."""
+    """It is of an earlier call: its `result`, or what its `weights`, its `inputs` or one parameter of it give."""
 
     what: str
+
+
+class KeptFromBefore(_Explanation, frozen=True, tag="kept_from_before"):
+    """A new model is right on the same data, so that what is wrong comes from the calls before."""
 
 
 class NotDeterministic(_Explanation, frozen=True, tag="not_deterministic"):
@@ -201,11 +210,13 @@ Explanation = (
     | MeanKept
     | MeanTakenOff
     | OtherGelu
+    | MaximaFromZero
     | PartOfRow
     | SumLeftOut
     | Cancelled
     | Rounded
     | Earlier
+    | KeptFromBefore
     | NotDeterministic
     | Region
 )

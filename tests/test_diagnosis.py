@@ -9,6 +9,7 @@ import math
 import re
 import sys
 import time
+from dataclasses import replace
 from typing import get_args
 from unittest.mock import Mock
 
@@ -27,7 +28,9 @@ from harness.explanations import (
     Earlier,
     EpsOutsideRoot,
     FailingCases,
+    KeptFromBefore,
     LeftOut,
+    MaximaFromZero,
     MeanKept,
     MeanTakenOff,
     Misread,
@@ -316,6 +319,28 @@ def test_an_earlier_call_is_named():
     )
 
 
+def test_one_parameter_of_an_earlier_call_is_named():
+    drawn = drawn_of("layernorm", "4x128")
+    before = copy.deepcopy(drawn.reference.model)
+    before.ln.weight.data += 1
+    before.ln.bias.data += 1
+    mixed = copy.deepcopy(drawn.reference.model)
+    mixed.ln.weight.data += 1
+    got = [mixed(*drawn.data.inputs).detach()]
+    evidence = Evidence(drawn.reference, drawn.data, drawn.expected, got, earlier_model=before)
+    assert found(evidence) == Earlier(what="'ln.weight'")
+
+
+def test_what_a_new_model_has_right_is_kept_from_before_and_not_chance():
+    right = [e.values.float() for e in drawn_of("layernorm", "4x128").expected]
+    first = [torch.ones_like(r) for r in right]
+    wrong = evidence_of("layernorm", "4x128", lambda x, w, b: norm(x, w * w, b), earlier=[first])
+    assert found(replace(wrong, same_data=[right, right])) == KeptFromBefore()
+    noise = [[r * (1 + torch.rand(r.shape))] for r in right * 2]
+    assert isinstance(found(replace(wrong, same_data=noise)), NotDeterministic)
+    assert found(replace(wrong, same_data=[noise[0], noise[0]])) == Unexplained()
+
+
 def test_results_that_differ_from_call_to_call_are_named():
     def at_random(x, w, b):
         return norm(x, w, b) * (1 + torch.rand(x.shape))
@@ -375,6 +400,93 @@ def test_whole_numbers_are_compared_by_place_alone():
     assert found(evidence) == Region(content="zero", split=1, columns=Places(start=6, stop=8, count=8))
 
 
+# ---------------------------------------------------------------------- other operators
+
+OPERATOR = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def forward(self, {arguments}):
+        return {formula}
+
+def get_inputs():
+    return [{data}]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def as_int32(i):
+    return i.flatten().view(torch.int32)[: i.numel()].reshape(i.shape).long()
+
+
+def in_order(a, b, dtype):
+    """A product whose sums are kept in a dtype."""
+    total = torch.zeros(a.shape[0], b.shape[1], dtype=dtype)
+    for k in range(a.shape[1]):
+        total += torch.outer(a[:, k], b[k]).to(dtype)
+    return total.float()
+
+
+def cumsum_in_order(x, dtype):
+    total, sums = torch.zeros(x.shape[0], dtype=dtype), []
+    for column in x.to(dtype).unbind(1):
+        total = total + column
+        sums.append(total.float())
+    return torch.stack(sums, 1)
+
+
+NORMAL, SQUARE = "torch.randn(6, 40)", "torch.rand(24, 24), torch.rand(24, 24)"
+INDICES = "torch.randn(9, 30), torch.randint(0, 30, (9,))"
+FROM_ZERO = MaximaFromZero()
+READ_AS_INT32 = Misread(what="input 'i'", how="int32")
+
+# Of each, the formula, its data, and what came out.
+OPERATORS = {
+    "a maximum from 0": ("x.amax(1)", "torch.randn(9, 2)", lambda x: x.clamp(min=0).amax(1), FROM_ZERO),
+    "a maximum from 0 of negative data": ("x.amax(1)", "-torch.rand(9, 30)", lambda x: 0 * x[:, 0], FROM_ZERO),
+    "where a maximum from 0 is": ("x.argmax(1)", "torch.randn(90, 2)", lambda x: x.clamp(min=0).argmax(1), FROM_ZERO),
+    "a pooling from 0": (
+        "F.max_pool1d(x, 2)", NORMAL, lambda x: F.max_pool1d(x.clamp(min=0), 2), FROM_ZERO,
+    ),
+    "targets read as int32": (
+        "F.cross_entropy(x, i)", INDICES, lambda x, i: F.cross_entropy(x, as_int32(i)), READ_AS_INT32,
+    ),
+    "whole numbers read as int32": (
+        "torch.bincount(i, minlength=9)", "torch.randint(0, 9, (200,))",
+        lambda i: torch.bincount(as_int32(i), minlength=9), READ_AS_INT32,
+    ),
+    "both operands transposed": (
+        "x @ i", SQUARE, lambda x, i: x.T @ i.T, Misread(what="input 'x' and of input 'i'", how="transposed"),
+    ),
+    "a product in fp16": (
+        "x @ i", SQUARE, lambda x, i: in_order(x, i, torch.float16), Rounded(what="sums", dtype="float16"),
+    ),
+    "a product in bf16": (
+        "x @ i", SQUARE, lambda x, i: in_order(x, i, torch.bfloat16), Rounded(what="sums", dtype="bfloat16"),
+    ),
+    "a running sum in fp16": (
+        "x.cumsum(1)", NORMAL, lambda x: cumsum_in_order(x, torch.float16), Rounded(what="sums", dtype="float16"),
+    ),
+    "half of the whole numbers": ("x.round()", NORMAL, lambda x: x.round() - (x > 0).float(), Unexplained()),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", OPERATORS)
+def test_a_fault_of_another_operator_is_named(fault, tmp_path):
+    formula, data, wrong, explanation = OPERATORS[fault]
+    path = tmp_path / "operator.py"
+    arguments = ", ".join(name for name in "xi" if re.search(rf"\b{name}\b", formula))
+    path.write_text(OPERATOR.format(arguments=arguments, formula=formula, data=data))
+    problem = load_problem(path, random_seed=0)
+    drawn = Draws(problem, DEVICE, seed=1).draw(problem.cases[0])
+    evidence = Evidence(drawn.reference, drawn.data, drawn.expected, [wrong(*drawn.data.given)])
+    assert found(evidence) == explanation
+
+
 # ---------------------------------------------------------------------- limits
 
 
@@ -428,6 +540,8 @@ def test_every_explanation_has_words_and_every_hypothesis_a_line():
     values += [Cancelled(mean_over_deviation=1e4), Earlier(what="result"), Earlier(what="weights"), Unexplained()]
     values += [Multiple(factor=2.0), Multiple(factor=2.0, before="b"), Offset(amount=0.5)]
     values += [NotDeterministic(differing=3, of=9), Rounded(what="steps", dtype="float16")]
+    values += [Earlier(what="'ln.weight'"), KeptFromBefore(), MaximaFromZero(), Rounded(what="sums", dtype="float16")]
+    values += [Misread(what="input 'i'", how="int32")]
     words = {cause(value) for value in values}
     assert {type(value) for value in values} == set(get_args(explanations.Explanation))
     assert all(text.endswith(".") and len(text) < 220 for text in words)
@@ -480,6 +594,15 @@ THROUGH = {
         f"ModelNew.calls = getattr(ModelNew, 'calls', 0) + 1; ModelNew.calls > 2 and __import__('os')._exit(1); "
         f"return {RIGHT} * self.weight",
         "none of the usual faults gives this result.",
+    ),
+    "weight_kept": (
+        "self.kept = self.kept if hasattr(self, 'kept') else self.weight.detach().clone(); "
+        f"return {RIGHT.replace('self.weight', 'self.kept')} + self.bias",
+        "this is what 'ln.weight' of an earlier call gives, with all else as it is now.",
+    ),
+    "counts_its_calls": (
+        f"self.n = getattr(self, 'n', 0) + 1; return {RIGHT} + self.bias + (self.n > 2) * y.exp()",
+        "a new model is right on the same data: something is kept from the calls before",
     ),
     "right": (f"return {RIGHT} + self.bias", ""),
 }  # fmt: skip

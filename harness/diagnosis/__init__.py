@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from harness.diagnosis import activations, calls, memory, normalisation, operands, regions, rounding, scale
+from harness.diagnosis import activations, calls, maxima, memory, normalisation, operands, regions, rounding, scale
 from harness.diagnosis.evidence import Candidate, Evidence, OnWrong
 from harness.diagnosis.failing import failing_cases
 from harness.explanations import Explanation, Unexplained
@@ -38,6 +38,8 @@ LIMIT_S = 2.0
 # What gives exact numbers comes first, and what fits more loosely last.
 HYPOTHESES: tuple[Hypothesis, ...] = (
     calls.earlier_call,
+    calls.earlier_parameter,
+    maxima.maxima_from_zero,
     scale.constant,
     operands.input_returned,
     operands.parameter_left_out,
@@ -47,6 +49,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     operands.inputs_swapped,
     operands.results_swapped,
     memory.input_read_as_contiguous,
+    memory.input_read_as_int32,
     memory.read_as_transposed,
     memory.displaced,
     normalisation.mean_kept,
@@ -59,31 +62,46 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     scale.offset,
     normalisation.sum_left_out,
     normalisation.part_of_row,
+    calls.kept_from_before,
     calls.not_deterministic,
     scale.unwritten,
     regions.region,
     normalisation.large_mean,
     rounding.output_rounded,
+    rounding.sums_rounded,
     rounding.steps_rounded,
 )
 
 # What a second call on the same data is asked for.
-OF_CALLS: tuple[Hypothesis, ...] = (calls.not_deterministic,)
+OF_CALLS: tuple[Hypothesis, ...] = (calls.kept_from_before, calls.not_deterministic)
 
-# Those that ask nothing of a reference but that it can be run; others look for means, variances or activations in it.
-GENERIC = frozenset(h for h in HYPOTHESES if not h.__module__.endswith(("normalisation", "activations")))
+# Those that ask nothing of a reference but that it can be run. Others look for means, variances, activations or maxima
+# in it.
+GENERIC = frozenset(h for h in HYPOTHESES if not h.__module__.endswith(("normalisation", "activations", "maxima")))
 
 # What is tried on whole numbers and booleans, too.
-_FOR_ANY_DTYPE = {calls.earlier_call, scale.constant, operands.input_returned, calls.not_deterministic, regions.region}
+_FOR_ANY_DTYPE = {
+    calls.earlier_call,
+    scale.constant,
+    operands.input_returned,
+    memory.input_read_as_int32,
+    memory.read_as_transposed,
+    maxima.maxima_from_zero,
+    calls.kept_from_before,
+    calls.not_deterministic,
+    regions.region,
+}
 
 # What neither runs the reference nor makes results to compare with, and so takes no time worth a limit.
 _RUNS_NOTHING = {
     scale.constant,
     scale.unwritten,
     operands.input_returned,
+    calls.kept_from_before,
     calls.not_deterministic,
     regions.region,
     rounding.output_rounded,
+    rounding.sums_rounded,
     rounding.steps_rounded,
 }
 

@@ -118,7 +118,7 @@ class Evidence:
         laid_out = data.laid_out(self.reference.case) if data else self.given
         tensors = [t.double() if t.is_floating_point() else t for t in laid_out]
         for position, value in (given or {}).items():
-            tensors[position] = value.double()
+            tensors[position] = value.double() if value.is_floating_point() else value
         with torch.no_grad(), mode or contextlib.nullcontext():
             return [t.clone() for t in exact_outputs(function, tensors)]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import torch
 
 from harness.diagnosis.evidence import Candidate, Evidence
+from harness.diagnosis.operands import MOST_PAIRED
 from harness.explanations import Displaced, Misread
 
 
@@ -19,12 +21,22 @@ def input_read_as_contiguous(evidence: Evidence) -> Iterator[Candidate]:
             yield Candidate(Misread(what=name, how="contiguous"), outputs)
 
 
+def input_read_as_int32(evidence: Evidence) -> Iterator[Candidate]:
+    """An input of int64 was read as int32."""
+    for position, (name, tensor) in enumerate(zip(evidence.names, evidence.given, strict=True)):
+        if tensor.dtype is torch.int64 and tensor.numel() > 1:
+            halves = tensor.contiguous().flatten().view(torch.int32)[: tensor.numel()].reshape(tensor.shape)
+            outputs = evidence.outputs(given={position: halves.long()})
+            yield Candidate(Misread(what=name, how="int32"), outputs)
+
+
 def read_as_transposed(evidence: Evidence) -> Iterator[Candidate]:
-    """An input or a parameter was read, or the output written, with its last two dimensions exchanged in memory."""
+    """Inputs or a parameter were read, or the output written, with the last two dimensions exchanged in memory."""
     for position, (name, tensor) in enumerate(zip(evidence.names, evidence.given, strict=True)):
         if tensor.dim() >= 2:
             outputs = evidence.outputs(given={position: _exchanged(tensor)})
             yield Candidate(Misread(what=name, how="transposed"), outputs)
+    yield from _both_transposed(evidence)
     for name, value in evidence.parameters.items():
         if value.dim() >= 2:
             outputs = evidence.outputs(parameters={name: _exchanged(value)})
@@ -33,6 +45,15 @@ def read_as_transposed(evidence: Evidence) -> Iterator[Candidate]:
     if all(exact[i].dim() >= 2 for i in evidence.wrong):
         written = [e.mT.reshape(e.shape) if e.dim() >= 2 else e for e in exact]
         yield Candidate(Misread(what=_named(evidence), how="transposed"), written)
+
+
+def _both_transposed(evidence: Evidence) -> Iterator[Candidate]:
+    """Two inputs, as both operands of a product."""
+    inputs = [i for i, t in enumerate(evidence.given[: len(evidence.data.inputs)]) if t.dim() >= 2]
+    for one, other in itertools.combinations(inputs, 2) if len(inputs) <= MOST_PAIRED else ():
+        outputs = evidence.outputs(given={i: _exchanged(evidence.given[i]) for i in (one, other)})
+        names = f"{evidence.names[one]} and of {evidence.names[other]}"
+        yield Candidate(Misread(what=names, how="transposed"), outputs)
 
 
 # Of a displaced result so much may be anything.

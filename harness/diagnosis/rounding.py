@@ -38,21 +38,20 @@ def output_rounded(evidence: Evidence) -> Iterator[Candidate]:
             yield Candidate(Rounded(what="output", dtype=name))
 
 
+def sums_rounded(evidence: Evidence) -> Iterator[Candidate]:
+    """The result, of float32, holds numbers of 16 bits and is off by several roundings: sums were kept in them."""
+    for name, dtype in reversed(NARROW.items()):  # most numbers of bfloat16 are some of float16, too
+        if all(_is_of(evidence, i, dtype) and _is_near(evidence, i, dtype) for i in evidence.wrong):
+            yield Candidate(Rounded(what="sums", dtype=name))
+
+
 def steps_rounded(evidence: Evidence) -> Iterator[Candidate]:
     """Right in 32 bits, and wrong in 16 by as much as steps in between round when they are kept in 16 bits."""
     if not evidence.right_in_wider:
         return
-    for position in evidence.wrong:
-        expected = evidence.expected[position]
-        dtype = expected.form.dtype
-        if dtype not in NARROW.values():
-            return
-        finite = expected.values.isfinite()
-        error = (evidence.got[position].double() - expected.values)[finite].abs().max()
-        if not float(error) <= STEPS_IN_EPS * torch.finfo(dtype).eps * float(expected.values[finite].abs().max()):
-            return
-    dtype = evidence.expected[evidence.wrong[0]].form.dtype
-    yield Candidate(Rounded(what="steps", dtype=str(dtype).removeprefix("torch.")))
+    dtypes = [evidence.expected[i].form.dtype for i in evidence.wrong]
+    if all(d in NARROW.values() and _is_near(evidence, i, d) for i, d in zip(evidence.wrong, dtypes, strict=True)):
+        yield Candidate(Rounded(what="steps", dtype=str(dtypes[0]).removeprefix("torch.")))
 
 
 def _rounded(tensor: torch.Tensor, name: str) -> torch.Tensor:
@@ -61,6 +60,20 @@ def _rounded(tensor: torch.Tensor, name: str) -> torch.Tensor:
     half = 1 << (_TF32_DROPPED - 1)
     bits = tensor.contiguous().view(torch.int32)
     return ((bits + half) >> _TF32_DROPPED << _TF32_DROPPED).view(torch.float32).double()
+
+
+def _is_of(evidence: Evidence, position: int, dtype: torch.dtype) -> bool:
+    """Whether a result of float32 holds nothing but numbers of `dtype`, and not only whole ones, which zeros are."""
+    got = evidence.got[position]
+    return got.dtype is torch.float32 and bool((got.to(dtype) == got).all()) and bool((got != got.round()).any())
+
+
+def _is_near(evidence: Evidence, position: int, dtype: torch.dtype) -> bool:
+    """Whether a result is off by no more than a few steps that are kept in `dtype`."""
+    expected = evidence.expected[position]
+    finite = expected.values.isfinite()
+    error = (evidence.got[position].double() - expected.values)[finite].abs().max()
+    return float(error) <= STEPS_IN_EPS * torch.finfo(dtype).eps * float(expected.values[finite].abs().max())
 
 
 def _holds(evidence: Evidence, position: int, dtype: torch.dtype) -> bool:

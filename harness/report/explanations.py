@@ -86,6 +86,8 @@ def cause(explanation: Explanation) -> str:
             return "the mean is taken off, and should not be."
         case explanations.OtherGelu(used=used, expected=expected):
             return f"GELU is in its {used} form; the {expected} one was asked for."
+        case explanations.MaximaFromZero():
+            return "a maximum begins with 0 and not with minus infinity, so that it is never negative."
         case explanations.SumLeftOut(terms=terms, number=number, count=count):
             which = f"number {number} of the {count} that the reference computes"
             return f"a sum or mean over {terms:,} elements ({which}) is left out."
@@ -100,8 +102,12 @@ def cause(explanation: Explanation) -> str:
         case explanations.Rounded(what=what, dtype=dtype):
             return _rounded(what, dtype)
         case explanations.Earlier(what=what):
-            of = "an earlier call's result" if what == "result" else f"what the {what} of an earlier call give"
-            return f"this is {of}."
+            return _earlier(what)
+        case explanations.KeptFromBefore():
+            return (
+                "a new model is right on the same data: something is kept from the calls before (a weight, a size, a "
+                "buffer that is not reset), or it is a matter of chance."
+            )
         case explanations.NotDeterministic(differing=differing, of=of):
             return (
                 f"not deterministic: another call on the same data differs in {differing:,} of {of:,} elements. "
@@ -109,6 +115,14 @@ def cause(explanation: Explanation) -> str:
             )
         case explanations.Region():
             return _region(explanation)
+
+
+def _earlier(what: str) -> str:
+    if what == "result":
+        return "this is an earlier call's result."
+    if what in ("weights", "inputs"):
+        return f"this is what the {what} of an earlier call give."
+    return f"this is what {what} of an earlier call gives, with all else as it is now."
 
 
 def _eps(used: float | None, expected: float) -> str:
@@ -120,6 +134,8 @@ def _eps(used: float | None, expected: float) -> str:
 def _misread(found: explanations.Misread) -> str:
     if found.how == "contiguous":
         return f"{found.what} is read as if it were contiguous; its strides say otherwise."
+    if found.how == "int32":
+        return f"{found.what} holds int64 and is read as int32: every second number is the upper half of one."
     return f"the last two dimensions of {found.what} are exchanged in memory."
 
 
@@ -138,6 +154,8 @@ def _divided(found: explanations.PartOfRow) -> str:
 def _rounded(what: str, dtype: str) -> str:
     if what == "steps":
         return f"right in 32 bits; in {dtype} it is off by as much as sums and steps kept in {dtype} round."
+    if what == "sums":
+        return f"every element is a number of {dtype}, and off by as much as sums that are added up in {dtype}."
     return f"the {what} {'were' if what == 'inputs' else 'was'} rounded to {dtype} on the way."
 
 
