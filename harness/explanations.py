@@ -192,6 +192,13 @@ class Region(_Explanation, frozen=True, tag="region"):
     """Where it is not None: all of the output at some places of this dimension, which stand in `columns`."""
 
 
+class Border(_Explanation, frozen=True, tag="border"):
+    """All is right but the elements within `width` of the border of the last `dimensions`."""
+
+    width: int
+    dimensions: int
+
+
 Explanation = (
     Unexplained
     | LeftOut
@@ -219,6 +226,7 @@ Explanation = (
     | KeptFromBefore
     | NotDeterministic
     | Region
+    | Border
 )
 
 

@@ -22,6 +22,7 @@ from harness.device.host import HostDevice
 from harness.device.memory_file import MemoryFile
 from harness.diagnosis import HYPOTHESES, Evidence
 from harness.explanations import (
+    Border,
     Cancelled,
     Constant,
     Displaced,
@@ -471,6 +472,15 @@ OPERATORS = {
     "a running sum in fp16": (
         "x.cumsum(1)", NORMAL, lambda x: cumsum_in_order(x, torch.float16), Rounded(what="sums", dtype="float16"),
     ),
+    "padding of a row": (
+        "F.avg_pool1d(x, 5, 1, 2)", NORMAL, lambda x: F.avg_pool1d(x.roll(1, 0), 5, 1, 2).where(
+            (torch.arange(40) < 2) | (torch.arange(40) > 37), F.avg_pool1d(x, 5, 1, 2)
+        ), Border(width=2, dimensions=1),
+    ),
+    "padding of an image": (
+        "F.avg_pool2d(x, 3, 1, 1)", "torch.rand(2, 3, 15, 17)",
+        lambda x: F.avg_pool2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), 3, 1), Border(width=1, dimensions=2),
+    ),
     "half of the whole numbers": ("x.round()", NORMAL, lambda x: x.round() - (x > 0).float(), Unexplained()),
 }  # fmt: skip
 
@@ -541,7 +551,7 @@ def test_every_explanation_has_words_and_every_hypothesis_a_line():
     values += [Multiple(factor=2.0), Multiple(factor=2.0, before="b"), Offset(amount=0.5)]
     values += [NotDeterministic(differing=3, of=9), Rounded(what="steps", dtype="float16")]
     values += [Earlier(what="'ln.weight'"), KeptFromBefore(), MaximaFromZero(), Rounded(what="sums", dtype="float16")]
-    values += [Misread(what="input 'i'", how="int32")]
+    values += [Misread(what="input 'i'", how="int32"), Border(width=1, dimensions=1), Border(width=2, dimensions=2)]
     words = {cause(value) for value in values}
     assert {type(value) for value in values} == set(get_args(explanations.Explanation))
     assert all(text.endswith(".") and len(text) < 220 for text in words)

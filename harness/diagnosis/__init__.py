@@ -66,6 +66,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     calls.not_deterministic,
     scale.unwritten,
     regions.region,
+    regions.border,
     normalisation.large_mean,
     rounding.output_rounded,
     rounding.sums_rounded,
@@ -90,6 +91,7 @@ _FOR_ANY_DTYPE = {
     calls.kept_from_before,
     calls.not_deterministic,
     regions.region,
+    regions.border,
 }
 
 # What neither runs the reference nor makes results to compare with, and so takes no time worth a limit.
@@ -100,6 +102,7 @@ _RUNS_NOTHING = {
     calls.kept_from_before,
     calls.not_deterministic,
     regions.region,
+    regions.border,
     rounding.output_rounded,
     rounding.sums_rounded,
     rounding.steps_rounded,

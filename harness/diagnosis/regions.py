@@ -1,7 +1,8 @@
-"""The hypothesis that a result is wrong in some of its rows or columns, and right in all others."""
+"""Hypotheses that a result is wrong in some of its rows or columns, or at its border, and right in all else."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 import torch
 
 from harness.diagnosis.evidence import Candidate, Evidence
-from harness.explanations import Places, Region
+from harness.explanations import Border, Places, Region
 from harness.oracle.comparison import right
 
 # Of a region so much must be wrong: by chance an element may be right.
@@ -17,6 +18,9 @@ WRONG_SHARE = 0.9
 
 # One row at an end, of fewer, may be wrong by chance.
 FEWEST_FOR_ONE = 16
+
+# Of so many dimensions, images and volumes, there may be a border.
+MOST_BORDERED = 3
 
 PERIODS = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
@@ -34,6 +38,32 @@ def region(evidence: Evidence) -> Iterator[Candidate]:
             (_found(wrong, got, split) for split in splits[1:]),
         )
         yield from (Candidate(found) for found in ways if found)
+
+
+def border(evidence: Evidence) -> Iterator[Candidate]:
+    """Only what is near the border of the last dimensions is wrong, as where a kernel forgets the padding."""
+    if len(evidence.wrong) == 1:
+        wrong = _wrong(evidence, evidence.wrong[0])
+        ways = (_border(wrong, dimensions) for dimensions in range(1, min(wrong.dim(), MOST_BORDERED) + 1))
+        yield from (Candidate(found) for found in ways if found)
+
+
+def _border(wrong: torch.Tensor, dimensions: int) -> Border | None:
+    """Where at most half of the elements are so near the border, and nearly all of those are wrong."""
+    sizes = wrong.shape[-dimensions:]
+    ends = [torch.arange(n, device=wrong.device) for n in sizes]
+    from_ends = [torch.minimum(places, places.flip(0)) for places in ends]
+    distance = functools.reduce(torch.minimum, torch.meshgrid(*from_ends, indexing="ij"))
+    samples = wrong.reshape(-1, *sizes)
+    width = int(distance[samples.any(0)].max()) + 1
+    near = distance < width
+    if near.numel() < FEWEST_FOR_ONE or _share(near) > 0.5:
+        return None
+    return Border(width=width, dimensions=dimensions) if _share(samples[:, near]) >= WRONG_SHARE else None
+
+
+def _share(chosen: torch.Tensor) -> float:
+    return float(chosen.double().mean())
 
 
 def _wrong(evidence: Evidence, position: int) -> torch.Tensor:
@@ -54,7 +84,7 @@ def _found(wrong: torch.Tensor, got: torch.Tensor, split: int) -> Region | None:
         return None
     if not some_rows and not some_columns:
         return None
-    if float(grid[rows][:, columns].double().mean()) < WRONG_SHARE:
+    if _share(grid[rows][:, columns]) < WRONG_SHARE:
         return None
     return Region(content=_content(got[wrong]), split=split, rows=some_rows, columns=some_columns)
 
@@ -64,7 +94,7 @@ def _in_dimension(wrong: torch.Tensor, got: torch.Tensor, dimension: int) -> Reg
     chosen = wrong.movedim(dimension, 0).flatten(1)
     has_wrong = chosen.any(1)
     some = None if bool(has_wrong.all()) else places(has_wrong)
-    if not some or float(chosen[has_wrong].double().mean()) < WRONG_SHARE:
+    if not some or _share(chosen[has_wrong]) < WRONG_SHARE:
         return None
     return Region(content=_content(got[wrong]), split=dimension, columns=some, dimension=dimension)
 

@@ -11,7 +11,7 @@ import msgspec
 
 from harness import diagnosis, verdict
 from harness.diagnosis import Evidence, OnWrong
-from harness.explanations import Cancelled, Explanation, FailingCases, Region, Rounded, Unexplained
+from harness.explanations import Border, Cancelled, Explanation, FailingCases, Region, Rounded, Unexplained
 from harness.judging.observe import Observation
 from harness.judging.runner import Runner
 from harness.problem import Case
@@ -26,7 +26,7 @@ FEW_ELEMENTS = 1 << 18
 KEPT_BYTES = 256 << 20
 
 # What is said only where a second call gives the same again.
-_LOOSE = (Unexplained, Cancelled, Region, Rounded)
+_LOOSE = (Unexplained, Cancelled, Region, Border, Rounded)
 
 # More than 16 bits.
 WIDE_BYTES = 4

@@ -115,6 +115,8 @@ def cause(explanation: Explanation) -> str:
             )
         case explanations.Region():
             return _region(explanation)
+        case explanations.Border():
+            return _border(explanation)
 
 
 def _earlier(what: str) -> str:
@@ -171,6 +173,15 @@ def _region(found: Region) -> str:
     parts = [_places(found.columns, unit)] if found.columns else []
     parts += [_places(found.rows, "row")] if found.rows else []
     return f"only {' of '.join(parts)} {_are(found)}; all else is right."
+
+
+def _border(found: explanations.Border) -> str:
+    last = "the last dimension" if found.dimensions == 1 else f"the last {found.dimensions} dimensions"
+    places = "place" if found.width == 1 else f"{found.width:,} places"
+    return (
+        f"only the first and the last {places} of {last} are wrong; all else is right: look at what is read beyond the "
+        "border."
+    )
 
 
 def _are(found: Region) -> str:
