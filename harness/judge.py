@@ -25,7 +25,16 @@ from harness.judging.building import Ahead, Builds
 from harness.judging.correctness import Correctness
 from harness.judging.printed import printed_since
 from harness.judging.runner import Runner, load_request, precompilation
-from harness.notes import DetectorsSilent, MayRun, NoKernel, Note, NotTimed, SameInEachDraw, SameInEachElement
+from harness.notes import (
+    DetectorsSilent,
+    MayRun,
+    NoKernel,
+    Note,
+    NotTimed,
+    SameInEachDraw,
+    SameInEachElement,
+    SmallUnseen,
+)
 from harness.oracle.draw import Draws
 from harness.problem import Case, Problem
 from harness.protocol.wire import Loaded, Precompilation
@@ -191,6 +200,8 @@ class Judge:
             common["notes"].append(SameInEachDraw(names=correctness.alike))
         for output, value in correctness.only_values.items():
             common["notes"].append(SameInEachElement(output=output, value=value))
+        for output, share in correctness.unseen_shares.items():
+            common["notes"].append(SmallUnseen(output=output, share=share))
         if not self._contest:
             return verdict.Accepted(**common, not_timed=_why_not_timed(self._settings, self._device))
         return self._time(submission, runner, self._contest, common)

@@ -177,6 +177,14 @@ class SameInEachElement(_Note, frozen=True, tag="same_in_each_element"):
     value: float
 
 
+class SmallUnseen(_Note, frozen=True, tag="small_unseen"):
+    """An output of which so many elements, in every case, are smaller than the error bound and not 0."""
+
+    output: str
+    share: float
+    """Of the case that has the fewest."""
+
+
 class SmallerBatch(_Note, frozen=True, tag="smaller_batch"):
     """A case was judged with a smaller first dimension, since there is no room for all of it."""
 
@@ -214,6 +222,7 @@ Note = (
     | NoKernel
     | SameInEachDraw
     | SameInEachElement
+    | SmallUnseen
     | SmallerBatch
     | Sentence
 )

@@ -134,3 +134,20 @@ def test_an_output_that_is_one_number_is_said(forward, constant, tmp_path):
     assert evaluation["status"] == "accepted"
     noted = [(n["output"], n["value"]) for n in evaluation["noted"] if n["note"] == "same_in_each_element"]
     assert noted == constant
+
+
+@pytest.mark.parametrize(
+    ("forward", "outputs"),
+    [
+        ("return x.masked_fill(x > 0, -1e9), x * 2", ["output 0"]),
+        ("return x.masked_fill(x > 0, -10)", []),
+        ("return x.relu()", []),
+    ],
+)
+def test_elements_that_the_error_bound_does_not_see_are_said(forward, outputs, tmp_path):
+    """As beside the -1e9 of a mask, where zeros would be right in place of all else."""
+    (evaluation,) = judged(tmp_path, "pass", forward, PLAIN).results["evaluations"]
+    assert evaluation["status"] == "accepted"
+    noted = [note for note in evaluation["noted"] if note["note"] == "small_unseen"]
+    assert [note["output"] for note in noted] == outputs
+    assert all(0.3 < note["share"] < 0.7 for note in noted)

@@ -21,7 +21,8 @@ from harness.judging.observe import Observation, Seen, same_bits
 from harness.judging.printed import printed_since
 from harness.judging.runner import Runner
 from harness.oracle import dropout
-from harness.oracle.draw import Drawn, Draws, held_alike, only_values
+from harness.oracle.draw import Drawn, Draws, held_alike, only_values, unseen_shares
+from harness.oracle.outputs import UNSEEN_SHARE
 from harness.paths import ROOT
 from harness.problem import Case, Problem
 from harness.protocol.wire import Ran
@@ -176,6 +177,7 @@ class Correctness:
         self._alike: dict[str, bool] = {}
         self._elements: dict[str, int] = {}
         self._only_values: dict[str, float | None] = {}
+        self._unseen_shares: dict[str, float] = {}
         self.out_of_time = False
         """Whether cases were left out since all of them together took too long."""
         self.not_judged: Inconclusive | None = None
@@ -201,6 +203,13 @@ class Correctness:
         """By its name, the number that an output should be in each element of all cases; one element says nothing."""
         several = {name: value for name, value in self._only_values.items() if self._elements[name] > 1}
         return {name: value for name, value in several.items() if value is not None}
+
+    @property
+    def unseen_shares(self) -> dict[str, float]:
+        """By its name, which share of an output zeros pass for in every case, where that is much; one element says
+        nothing."""
+        several = {name: share for name, share in self._unseen_shares.items() if self._elements[name] > 1}
+        return {name: share for name, share in several.items() if share >= UNSEEN_SHARE}
 
     def judge_again(self, runner: Runner, case: Case) -> verdict.Case:
         """One case once more, by a worker whose extensions are built for all detectors."""
@@ -316,6 +325,8 @@ class Correctness:
         for name, value in only_values(drawn).items():
             known = self._only_values.setdefault(name, value)
             self._only_values[name] = value if value == known else None
+        for name, share in unseen_shares(drawn).items():
+            self._unseen_shares[name] = min(share, self._unseen_shares.get(name, share))
         for expected in drawn.expected:
             name = expected.form.name
             self._elements[name] = self._elements.get(name, 0) + expected.values.numel()

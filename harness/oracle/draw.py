@@ -82,6 +82,16 @@ def only_values(drawn: Drawn) -> dict[str, float | None]:
     return found
 
 
+def unseen_shares(drawn: Drawn) -> dict[str, float]:
+    """By the names of outputs that have elements: which share of these is not 0 and smaller than the error bound, so
+    that zeros pass for them."""
+    return {
+        expected.form.name: expected.unseen() / expected.values.numel()
+        for expected in drawn.reference.of_part(drawn.expected, "forward")
+        if expected.values.numel()
+    }
+
+
 def _are_alike(one: torch.Tensor, other: torch.Tensor) -> bool:
     """A single element may be a constant of the formula."""
     return one.numel() > 1 and torch.equal(one, other)

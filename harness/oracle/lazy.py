@@ -17,14 +17,11 @@ from harness.errors import KernelgateError
 from harness.oracle.comparison import compare_all
 from harness.oracle.draw import Drawn
 from harness.oracle.maxima import ExponentialsAsTheyAre, MaximaFromZero
-from harness.oracle.outputs import Expected, exact_outputs
+from harness.oracle.outputs import UNSEEN_SHARE, Expected, exact_outputs
 
 # Elements of a mantissa that TF32 leaves out of float32's (NVIDIA A100 architecture whitepaper).
 TF32_DROPPED_BITS = 13
 
-
-# An error bound that does not see so much of an output says little about the rest of it.
-UNSEEN_SHARE = 0.1
 
 # Inputs so many times as large show what an exponential might be of.
 STRETCHED = 1e4

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 import torch
 
 from harness.errors import a_type
+from harness.oracle.pieces import pieces
 from harness.oracle.widened import Widened
 
 # float64 has all integers up to here.
 EXACT_INTEGERS = 2**53
+
+# An error bound that does not see so much of an output says little of what stands there.
+UNSEEN_SHARE = 0.1
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,11 @@ class Expected:
     form: Form
     tolerance: float
     reference_error: float = 0.0
+
+    def unseen(self) -> int:
+        """How many elements are not 0 and within the tolerance of it: beside far larger ones they go for nothing."""
+        parts = (part for _, (part,) in pieces(self.values))
+        return sum(int(((part != 0) & (part.abs() <= self.tolerance)).sum()) for part in parts)
 
 
 def outputs_of(result: object) -> list[torch.Tensor]:

@@ -105,6 +105,11 @@ def sentence(note: Note) -> str:
                 f"{note.output.capitalize()} should be {note.value:g} in each element of all cases: a submission may "
                 "compute nothing and be right; have the problem's cases draw data that show more."
             )
+        case notes.SmallUnseen():
+            return (
+                f"In {note.output} at least {note.share:.0%} of the elements are smaller than the error bound, in all "
+                "cases, beside far larger ones: zeros would pass for them. Have the problem's file keep to one scale."
+            )
         case notes.SmallerBatch():
             return (
                 f"'{note.case}' was judged with a first dimension of {note.batch} in place of {note.whole}: for all of "
