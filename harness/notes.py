@@ -178,7 +178,7 @@ class SameInEachElement(_Note, frozen=True, tag="same_in_each_element"):
 
 
 class SmallUnseen(_Note, frozen=True, tag="small_unseen"):
-    """An output of which so many elements, in every case, are smaller than the error bound and not 0."""
+    """An output of which so many elements, in every case, are far below the error bound and not 0."""
 
     output: str
     share: float

@@ -142,6 +142,7 @@ def test_an_output_that_is_one_number_is_said(forward, constant, tmp_path):
         ("return x.masked_fill(x > 0, -1e9), x * 2", ["output 0"]),
         ("return x.masked_fill(x > 0, -10)", []),
         ("return x.relu()", []),
+        ("return x.bfloat16() * 3", []),
     ],
 )
 def test_elements_that_the_error_bound_does_not_see_are_said(forward, outputs, tmp_path):

@@ -83,7 +83,7 @@ def only_values(drawn: Drawn) -> dict[str, float | None]:
 
 
 def unseen_shares(drawn: Drawn) -> dict[str, float]:
-    """By the names of outputs that have elements: which share of these is not 0 and smaller than the error bound, so
+    """By the names of outputs that have elements: which share of these is not 0 and far below the error bound, so
     that zeros pass for them."""
     return {
         expected.form.name: expected.unseen() / expected.values.numel()

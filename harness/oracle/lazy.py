@@ -93,9 +93,9 @@ def half_the_rows(question: Question) -> list[torch.Tensor]:
 
 
 def zeros_for_what_is_small(question: Question) -> list[torch.Tensor]:
-    """Zeros for all that is smaller than the error bound, as beside a few elements of -1e9, where that is a tenth of an
-    output at least."""
-    unseen = [(e.values != 0) & (e.values.abs() <= e.tolerance) for e in question.drawn.expected]
+    """Zeros for all that is far below the error bound, as beside elements of -1e9, where that is a tenth of an output
+    at least."""
+    unseen = [e.is_unseen(e.values) for e in question.drawn.expected]
     if not any(u.numel() and float(u.double().mean()) >= UNSEEN_SHARE for u in unseen):
         raise Unfit
     return [values.masked_fill(u, 0) for values, u in zip(question.values, unseen, strict=True)]

@@ -107,7 +107,7 @@ def sentence(note: Note) -> str:
             )
         case notes.SmallUnseen():
             return (
-                f"In {note.output} at least {note.share:.0%} of the elements are smaller than the error bound, in all "
+                f"In {note.output} at least {note.share:.0%} of the elements are far below the error bound, in all "
                 "cases, beside far larger ones: zeros would pass for them. Have the problem's file keep to one scale."
             )
         case notes.SmallerBatch():
