@@ -318,6 +318,28 @@ def test_integers_and_booleans_have_to_be_equal():
     assert not oracle.compare(x > 0.50001, expected[1]).ok
 
 
+@pytest.mark.parametrize(
+    ("dtype", "fill"), [(torch.float32, -1e9), (torch.float32, -12345678.9), (torch.bfloat16, -1e9)]
+)
+def test_elements_beside_large_constants_have_to_be_right(dtype, fill):
+    """As those that a mask leaves; and the constants are what the dtype makes of them, or next to it."""
+    fill_in = torch.nn.Module()
+    fill_in.forward = lambda x: x.masked_fill(x > 0, fill)
+    x = torch.randn(64, 128, generator=torch.Generator().manual_seed(5)).to(dtype)
+    (expected,) = oracle.expect(fill_in, [x], 0)
+    right, masked = fill_in(x), x > 0
+    assert oracle.compare(right, expected).ok
+    for of_mask, of_others, ok in [
+        (right, 0 * x, False),
+        (right, 1.25 * x, False),
+        (torch.nextafter(right, 2 * right), x, True),
+        (1.125 * right, x, False),
+    ]:
+        assert oracle.compare(torch.where(masked, of_mask, of_others), expected).ok is ok
+    (known,) = oracle.expect_more(fill_in, [x], 0, [expected.form])
+    assert known.tolerance == expected.tolerance and torch.equal(known.values, expected.values)
+
+
 def test_judging_does_not_load_what_takes_seconds():
     """PyTorch's compiler and SciPy, which an evaluation would wait for."""
     program = """

@@ -10,6 +10,7 @@ import torch
 
 from harness.oracle.outputs import Expected
 from harness.oracle.pieces import pieces
+from harness.oracle.result_dtypes import eps_of
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,8 @@ def compare(got: torch.Tensor, expected: Expected) -> Comparison:
     """Compare one output, of the expected shape and on the expected values' device, element by element.
 
     NaN must stand where the oracle has NaN, and an infinity where it has the same infinity; everywhere
-    else the difference must be at most the tolerance.
+    else the difference must be at most the tolerance, or one unit in the last place: a tolerance for what is small
+    beside large constants may be less than that.
     """
     exact = expected.values
     if exact.numel() == 0:
@@ -38,7 +40,8 @@ def compare(got: torch.Tensor, expected: Expected) -> Comparison:
         return Comparison(ok=True, error=largest_error)
     error, wrong, index = -1.0, 0, [0] * exact.dim()
     for (dim, start), (value, wanted) in pieces(got, exact):
-        difference = _difference(value.double(), wanted, dropout=bool(expected.form.dropout))
+        ulp = eps_of(expected.form.dtype)
+        difference = _difference(value.double(), wanted, ulp, dropout=bool(expected.form.dropout))
         flat = int(difference.argmax())
         largest = float(difference.reshape(-1)[flat])
         wrong += int((difference > expected.tolerance).sum()) if largest > expected.tolerance else 0
@@ -68,7 +71,7 @@ def compare_all(got: Sequence[torch.Tensor], expected: Sequence[Expected]) -> li
 
 def right(value: torch.Tensor, exact: torch.Tensor, tolerance: float) -> torch.Tensor:
     """Which elements are as they should be, by the rules of `compare`, booleans in the shape of both."""
-    return _difference(value.double(), exact.double(), dropout=False) <= tolerance
+    return _difference(value.double(), exact.double(), eps_of(value.dtype), dropout=False) <= tolerance
 
 
 def _largest_difference(got: torch.Tensor, exact: torch.Tensor) -> float:
@@ -77,11 +80,12 @@ def _largest_difference(got: torch.Tensor, exact: torch.Tensor) -> float:
     return float(torch.stack(largest).max())
 
 
-def _difference(value: torch.Tensor, exact: torch.Tensor, *, dropout: bool) -> torch.Tensor:
-    """How far each element is off. Equal infinities are right, NaN beside NaN is, and with `dropout` 0 is; any other
-    non-finite pair is infinitely wrong."""
+def _difference(value: torch.Tensor, exact: torch.Tensor, ulp: float, *, dropout: bool) -> torch.Tensor:
+    """How far each element is off. Equal infinities are right, NaN beside NaN is, what is off by a relative `ulp` is,
+    and with `dropout` 0 is; any other non-finite pair is infinitely wrong."""
     difference = (value - exact).abs()
     right = (value == exact) | (value.isnan() & exact.isnan())
+    right |= exact.isfinite() & (difference <= ulp * exact.abs())
     if dropout:
         right |= value == 0
     return torch.where(right, 0.0, torch.nan_to_num(difference, nan=float("inf"), posinf=float("inf")))

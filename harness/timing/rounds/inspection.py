@@ -12,6 +12,7 @@ from harness.device.base import Device
 from harness.errors import SubmissionError
 from harness.oracle import dropout
 from harness.oracle.form import check_form
+from harness.oracle.result_dtypes import eps_of
 from harness.reasons import Reason
 from harness.timing.data.data_set import CaseOutputs
 from harness.timing.data.expected_rounds import ExpectedRound
@@ -62,7 +63,8 @@ class Inspector:
 
     def _as_expected(self, seen: np.ndarray, expected: np.ndarray, position: int) -> bool:
         with np.errstate(invalid="ignore"):
-            near = np.abs(seen - expected) <= self._outputs.tolerances[position]
+            ulp = eps_of(self._outputs.forms[position].dtype)  # as harness.oracle.comparison allows
+            near = np.abs(seen - expected) <= np.fmax(self._outputs.tolerances[position], ulp * np.abs(expected))
         if self._outputs.forms[position].dropout:
             near |= seen == 0.0
         return bool((near | (seen == expected) | (np.isnan(seen) & np.isnan(expected))).all())

@@ -173,8 +173,8 @@ class Runner:
     # ------------------------------------------------------------------ one run
 
     def _run(self, job: _Job, beside: Beside | None = None, effort: Effort = "usual") -> list[Evaluation]:
-        """Judge the job's targets; what cannot be judged is kept as why, and so is a reference that nothing can be judged
-        with: it costs the other problems nothing."""
+        """Judge the job's targets; what cannot be judged is kept as why, and so is a reference that nothing can be
+        judged with: it costs the other problems nothing."""
         why = ""
         try:
             plan = make_plan(self._arguments(job, beside, effort))
