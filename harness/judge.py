@@ -25,16 +25,7 @@ from harness.judging.building import Ahead, Builds
 from harness.judging.correctness import Correctness
 from harness.judging.printed import printed_since
 from harness.judging.runner import Runner, load_request, precompilation
-from harness.notes import (
-    DetectorsSilent,
-    MayRun,
-    NoKernel,
-    Note,
-    NotTimed,
-    SameInEachDraw,
-    SameInEachElement,
-    SmallUnseen,
-)
+from harness.notes import DetectorsSilent, MayRun, NoKernel, Note, NotTimed
 from harness.oracle.draw import Draws
 from harness.problem import Case, Problem
 from harness.protocol.wire import Loaded, Precompilation
@@ -196,12 +187,7 @@ class Judge:
             return _refusal(_out_of_time(correctness.results, self._settings.verdict_s), common)
         if not common["build"] and not submission.builds and not submission.gpu_language:  # some build in __init__
             common["notes"].append(NoKernel())
-        if correctness.alike:
-            common["notes"].append(SameInEachDraw(names=correctness.alike))
-        for output, value in correctness.only_values.items():
-            common["notes"].append(SameInEachElement(output=output, value=value))
-        for output, share in correctness.unseen_shares.items():
-            common["notes"].append(SmallUnseen(output=output, share=share))
+        common["notes"] += correctness.weak_data.notes()
         if not self._contest:
             return verdict.Accepted(**common, not_timed=_why_not_timed(self._settings, self._device))
         return self._time(submission, runner, self._contest, common)

@@ -42,6 +42,23 @@ ALL_DETECTORS = ("--device", "emulator", "--check", "--no-timing")
 # Variables that libraries read while they are loaded.
 READ_AT_LOAD = ("OMP_", "MKL_", "OPENBLAS_", "LD_", "MALLOC_", "PYTHON", "TORCH")
 
+# A problem of KernelBench's kind: `formula` of `arguments`, on what `data` gives.
+FORMULA = """
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def forward(self, {arguments}):
+        return {formula}
+
+def get_inputs():
+    return [{data}]
+
+def get_init_inputs():
+    return []
+"""
+
 
 @dataclass
 class EvalRun:

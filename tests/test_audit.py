@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.helpers import run_eval
+from tests.helpers import FORMULA, run_eval
 
 WEAK = """
 import torch.nn as nn
@@ -14,23 +14,6 @@ class Model(nn.Module):
         return x * 0 + 1
 
 CASES = [dict(name="ones", shapes=[(4, 8)]), dict(name="no rows", shapes=[(0, 8)])]
-"""
-
-
-# A file of KernelBench's kind, on what `data` gives.
-ONE_CASE = """
-import torch
-import torch.nn as nn
-
-class Model(nn.Module):
-    def forward(self, {arguments}):
-        return {formula}
-
-def get_inputs():
-    return [{data}]
-
-def get_init_inputs():
-    return []
 """
 
 
@@ -69,7 +52,7 @@ def test_a_problem_that_ones_pass_is_refused(tmp_path):
 def would_be_accepted(tmp_path, formula, data, arguments="x"):
     """The answers that would be accepted, and those that have something to leave out."""
     path = tmp_path / "one_case.py"
-    path.write_text(ONE_CASE.format(formula=formula, data=data, arguments=arguments))
+    path.write_text(FORMULA.format(formula=formula, data=data, arguments=arguments))
     _, found = audit(str(path))
     answers = found["answers"]
     accepted = {tried["answer"] for tried in answers if tried["passed"] and not tried["failed"]}

@@ -58,7 +58,7 @@ from harness.oracle.draw import Draws
 from harness.paths import PROBLEMS
 from harness.problem import Case, load_problem
 from harness.report.explanations import cause
-from tests.helpers import ROOT, run_eval
+from tests.helpers import FORMULA, ROOT, run_eval
 
 DEVICE = HostDevice("cpu", MemoryFile())
 DRAWS = {}
@@ -403,22 +403,6 @@ def test_whole_numbers_are_compared_by_place_alone():
 
 # ---------------------------------------------------------------------- other operators
 
-OPERATOR = """
-import torch
-import torch.nn as nn
-import torch.nn.functional as F
-
-class Model(nn.Module):
-    def forward(self, {arguments}):
-        return {formula}
-
-def get_inputs():
-    return [{data}]
-
-def get_init_inputs():
-    return []
-"""
-
 
 def as_int32(i):
     return i.flatten().view(torch.int32)[: i.numel()].reshape(i.shape).long()
@@ -490,7 +474,7 @@ def test_a_fault_of_another_operator_is_named(fault, tmp_path):
     formula, data, wrong, explanation = OPERATORS[fault]
     path = tmp_path / "operator.py"
     arguments = ", ".join(name for name in "xi" if re.search(rf"\b{name}\b", formula))
-    path.write_text(OPERATOR.format(arguments=arguments, formula=formula, data=data))
+    path.write_text(FORMULA.format(arguments=arguments, formula=formula, data=data))
     problem = load_problem(path, random_seed=0)
     drawn = Draws(problem, DEVICE, seed=1).draw(problem.cases[0])
     evidence = Evidence(drawn.reference, drawn.data, drawn.expected, [wrong(*drawn.data.given)])

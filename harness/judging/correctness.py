@@ -20,9 +20,9 @@ from harness.judging.diagnosed import Witness, failing
 from harness.judging.observe import Observation, Seen, same_bits
 from harness.judging.printed import printed_since
 from harness.judging.runner import Runner
+from harness.judging.weak_data import WeakData
 from harness.oracle import dropout
-from harness.oracle.draw import Drawn, Draws, held_alike, only_values, unseen_shares
-from harness.oracle.outputs import UNSEEN_SHARE
+from harness.oracle.draw import Drawn, Draws
 from harness.paths import ROOT
 from harness.problem import Case, Problem
 from harness.protocol.wire import Ran
@@ -174,10 +174,7 @@ class Correctness:
         self._witness = Witness()
         self._endless = 0
         """Cases in which a kernel did not end."""
-        self._alike: dict[str, bool] = {}
-        self._elements: dict[str, int] = {}
-        self._only_values: dict[str, float | None] = {}
-        self._unseen_shares: dict[str, float] = {}
+        self.weak_data = WeakData()
         self.out_of_time = False
         """Whether cases were left out since all of them together took too long."""
         self.not_judged: Inconclusive | None = None
@@ -192,24 +189,6 @@ class Correctness:
         reason = self.first_failure.reason if self.first_failure else None
         failed = [case for case in self.results if isinstance(case, verdict.CaseFailed)]
         return next((case for case in failed if case.reason == reason), failed[0] if failed else None)
-
-    @property
-    def alike(self) -> list[str]:
-        """Weights and inputs that held the same numbers in every draw."""
-        return [name for name, is_alike in self._alike.items() if is_alike]
-
-    @property
-    def only_values(self) -> dict[str, float]:
-        """By its name, the number that an output should be in each element of all cases; one element says nothing."""
-        several = {name: value for name, value in self._only_values.items() if self._elements[name] > 1}
-        return {name: value for name, value in several.items() if value is not None}
-
-    @property
-    def unseen_shares(self) -> dict[str, float]:
-        """By its name, which share of an output zeros pass for in every case, where that is much; one element says
-        nothing."""
-        several = {name: share for name, share in self._unseen_shares.items() if self._elements[name] > 1}
-        return {name: share for name, share in several.items() if share >= UNSEEN_SHARE}
 
     def judge_again(self, runner: Runner, case: Case) -> verdict.Case:
         """One case once more, by a worker whose extensions are built for all detectors."""
@@ -283,7 +262,7 @@ class Correctness:
     def _judge(self, runner: Runner, case: Case) -> verdict.Case:
         seed = self._settings.seed
         drawn = self._draws.draw(case)
-        self._note_values(drawn)
+        self.weak_data.add(drawn)
         check = self._settings.check
         repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed, check=check)
         before, known = runner.worker.home.printed_bytes(), self.first_failure
@@ -318,18 +297,6 @@ class Correctness:
             self.first_failure = SubmissionError(Reason.WRONG_OUTPUT, result.message)
             self.printed = printed_since(runner.worker, before, case.name)
         return result
-
-    def _note_values(self, drawn: Drawn) -> None:
-        for name, is_alike in held_alike(drawn).items():
-            self._alike[name] = self._alike.get(name, True) and is_alike
-        for name, value in only_values(drawn).items():
-            known = self._only_values.setdefault(name, value)
-            self._only_values[name] = value if value == known else None
-        for name, share in unseen_shares(drawn).items():
-            self._unseen_shares[name] = min(share, self._unseen_shares.get(name, share))
-        for expected in drawn.expected:
-            name = expected.form.name
-            self._elements[name] = self._elements.get(name, 0) + expected.values.numel()
 
     def _note_failure(self, runner: Runner, error: SubmissionError) -> None:
         """Remember the first failure, or the one that ended the worker; free what a living one holds."""

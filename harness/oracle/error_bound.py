@@ -62,7 +62,7 @@ from torch.utils._pytree import tree_map_only
 
 from harness.errors import KernelgateError
 from harness.oracle.operators import Operators
-from harness.oracle.outputs import FAR_BELOW, UNSEEN_SHARE, Expected, Form, exact_outputs, outputs_of
+from harness.oracle.outputs import UNSEEN_SHARE, Expected, Form, exact_outputs, far_below, outputs_of
 from harness.oracle.pieces import pieces
 from harness.oracle.result_dtypes import Calls, Recorder, ResultDtypes, coarsest, common, eps_of
 from harness.oracle.rounded_sums import RoundedSums
@@ -376,8 +376,7 @@ def _leaves_unseen(values: torch.Tensor, bound: float) -> bool:
     if not bound or not values.numel():
         return False
     sample = values.reshape(-1)[:: values.numel() // UNSEEN_SAMPLE + 1]
-    unseen = (sample != 0) & (sample.abs() * FAR_BELOW <= DEFAULT_TOLERANCE_FACTOR * bound)
-    return float(unseen.double().mean()) >= UNSEEN_SHARE
+    return float(far_below(sample, DEFAULT_TOLERANCE_FACTOR * bound).double().mean()) >= UNSEEN_SHARE
 
 
 def _without(values: torch.Tensor, constant: torch.Tensor | None) -> torch.Tensor:

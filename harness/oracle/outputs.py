@@ -71,7 +71,12 @@ class Expected:
 
     def is_unseen(self, values: torch.Tensor) -> torch.Tensor:
         """Which of `values` those are."""
-        return (values != 0) & (values.abs() * FAR_BELOW <= self.tolerance)
+        return far_below(values, self.tolerance)
+
+
+def far_below(values: torch.Tensor, tolerance: float) -> torch.Tensor:
+    """Which of `values` are not 0 and go for nothing under a `tolerance`."""
+    return (values != 0) & (values.abs() * FAR_BELOW <= tolerance)
 
 
 def outputs_of(result: object) -> list[torch.Tensor]:
