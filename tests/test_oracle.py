@@ -340,6 +340,14 @@ def test_elements_beside_large_constants_have_to_be_right(dtype, fill):
     assert known.tolerance == expected.tolerance and torch.equal(known.values, expected.values)
 
 
+def test_constants_of_an_output_that_leaves_nothing_unseen_count():
+    both = torch.nn.Module()
+    both.forward = lambda x: (x.masked_fill(x > 0, -1e9), torch.where(x > 0, 8.0, x))
+    masked, other = oracle.expect(both, [torch.randn(64, 128, generator=torch.Generator().manual_seed(5))], 0)
+    eps = torch.finfo(torch.float32).eps
+    assert other.tolerance >= 4 * 4 * eps * 8.0 > masked.tolerance
+
+
 def test_judging_does_not_load_what_takes_seconds():
     """PyTorch's compiler and SciPy, which an evaluation would wait for."""
     program = """

@@ -302,8 +302,9 @@ def _exact(
         for form in forms
     ]
     bounds = perturbed.bounds(exact, count, rounded)
-    if any(_leaves_unseen(*each) for each in zip(exact, bounds, strict=True)):
-        constants = perturbed.constants(exact)
+    unseen = [_leaves_unseen(*each) for each in zip(exact, bounds, strict=True)]
+    if any(unseen):
+        constants = [found if left else None for found, left in zip(perturbed.constants(exact), unseen, strict=True)]
         if any(constant is not None for constant in constants):
             exact = [_rounded(*each) for each in zip(exact, constants, forms, strict=True)]
             bounds = perturbed.bounds(exact, count, rounded, constants)
