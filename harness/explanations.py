@@ -17,7 +17,7 @@ class Unexplained(_Explanation, frozen=True, tag="none"):
 
 
 class LeftOut(_Explanation, frozen=True, tag="left_out"):
-    """It is as with a parameter of ones or zeros, or without an input."""
+    """It is as with a parameter of ones or zeros, or without an input or a step."""
 
     what: str
 
@@ -114,6 +114,25 @@ class OtherGelu(_Explanation, frozen=True, tag="other_gelu"):
 
 class MaximaFromZero(_Explanation, frozen=True, tag="maxima_from_zero"):
     """A maximum begins with 0, so that it is never negative."""
+
+
+class OtherDimension(_Explanation, frozen=True, tag="other_dimension"):
+    """What goes along the dimensions `expected` of a tensor that has `of` goes along those `used`, from 0."""
+
+    used: list[int]
+    expected: list[int]
+    of: int
+
+
+class OtherStep(_Explanation, frozen=True, tag="other_step"):
+    """Another step stands in a step's place."""
+
+    used: str
+    """`sum`, where a mean is asked for, `mean`, where a sum is; `smallest`, where the largest is, `largest`;
+    `other_end`: the smallest sorted, or topmost, for the largest, or the other way round; `backwards`: in the opposite
+    order; `mask_inverted`; `diagonal_above` and `diagonal_below`: a triangle begins one diagonal too far up, or down;
+    `exclusive`: a running sum without the element itself; `from_the_end`: a running one from the end;
+    `kernel_flipped`: of a convolution."""
 
 
 class PartOfRow(_Explanation, frozen=True, tag="part_of_row"):
@@ -218,6 +237,8 @@ Explanation = (
     | MeanTakenOff
     | OtherGelu
     | MaximaFromZero
+    | OtherDimension
+    | OtherStep
     | PartOfRow
     | SumLeftOut
     | Cancelled

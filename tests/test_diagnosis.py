@@ -39,8 +39,10 @@ from harness.explanations import (
     Negated,
     NotDeterministic,
     Offset,
+    OtherDimension,
     OtherEps,
     OtherGelu,
+    OtherStep,
     PartOfRow,
     Places,
     Region,
@@ -57,7 +59,7 @@ from harness.oracle.data import Data
 from harness.oracle.draw import Draws
 from harness.paths import PROBLEMS
 from harness.problem import Case, load_problem
-from harness.report.explanations import cause
+from harness.report.explanations import OTHER_STEPS, cause
 from tests.helpers import FORMULA, ROOT, run_eval
 
 DEVICE = HostDevice("cpu", MemoryFile())
@@ -426,8 +428,17 @@ def cumsum_in_order(x, dtype):
 
 NORMAL, SQUARE = "torch.randn(6, 40)", "torch.rand(24, 24), torch.rand(24, 24)"
 INDICES = "torch.randn(9, 30), torch.randint(0, 30, (9,))"
+CUBE, HEADS = "torch.randn(4, 5, 8)", "torch.randn(2, 3, 12, 8)"
+CAUSAL = "F.scaled_dot_product_attention(x, x, x, is_causal=True)"
 FROM_ZERO = MaximaFromZero()
 READ_AS_INT32 = Misread(what="input 'i'", how="int32")
+
+
+def attention(x, *, causal, diagonal=0, scale=8**-0.5):
+    scores = x @ x.mT * scale
+    keep = torch.ones(12, 12, dtype=torch.bool).tril(diagonal)
+    return scores.masked_fill(~keep & causal, -math.inf).softmax(-1) @ x
+
 
 # Of each, the formula, its data, and what came out.
 OPERATORS = {
@@ -465,6 +476,67 @@ OPERATORS = {
         "F.avg_pool2d(x, 3, 1, 1)", "torch.rand(2, 3, 15, 17)",
         lambda x: F.avg_pool2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), 3, 1), Border(width=1, dimensions=2),
     ),
+    "softmax over the other dimension": (
+        "F.softmax(x, -1)", NORMAL, lambda x: F.softmax(x, 0), OtherDimension(used=[0], expected=[1], of=2),
+    ),
+    "sums over the other dimension": (
+        "x.sum(1)", "torch.randn(6, 6, 40)", lambda x: x.sum(0), OtherDimension(used=[0], expected=[1], of=3),
+    ),
+    "a norm over too few dimensions": (
+        "F.layer_norm(x, (5, 8))", CUBE, lambda x: F.layer_norm(x, (8,)),
+        OtherDimension(used=[2], expected=[1, 2], of=3),
+    ),
+    "a norm over all dimensions": (
+        "F.layer_norm(x, (8,))", CUBE, lambda x: F.layer_norm(x, (4, 5, 8)),
+        OtherDimension(used=[0, 1, 2], expected=[2], of=3),
+    ),
+    "a running sum along the other dimension": (
+        "x.cumsum(1)", NORMAL, lambda x: x.cumsum(0), OtherDimension(used=[0], expected=[1], of=2),
+    ),
+    "a loss that is not divided": (
+        "F.cross_entropy(x, i)", INDICES, lambda x, i: F.cross_entropy(x, i, reduction="sum"), OtherStep(used="sum"),
+    ),
+    "a mean of one number that is not divided": (
+        "x.square().mean()", NORMAL, lambda x: x.square().sum(), OtherStep(used="sum"),
+    ),
+    "the smallest": ("x.amax(1)", NORMAL, lambda x: x.amin(1), OtherStep(used="smallest")),
+    "where the largest is": ("x.argmin(1)", NORMAL, lambda x: x.argmax(1), OtherStep(used="largest")),
+    "the lowest for the topmost": (
+        "x.topk(5).values", NORMAL, lambda x: x.topk(5, largest=False).values, OtherStep(used="other_end"),
+    ),
+    "the topmost in the opposite order": (
+        "x.topk(5).values", NORMAL, lambda x: x.topk(5).values.flip(1), OtherStep(used="backwards"),
+    ),
+    "a mask the other way round": (
+        "x.masked_fill(x.abs() > 1, 2.0)", NORMAL, lambda x: x.masked_fill(x.abs() <= 1, 2.0),
+        OtherStep(used="mask_inverted"),
+    ),
+    "attention without its mask": (
+        CAUSAL, HEADS, lambda x: attention(x, causal=False), LeftOut(what="a mask (tril, triu, a causal one)"),
+    ),
+    "attention whose mask is off by one": (
+        CAUSAL, HEADS, lambda x: attention(x, causal=True, diagonal=1), OtherStep(used="diagonal_above"),
+    ),
+    "attention without its scale": (
+        CAUSAL, HEADS, lambda x: attention(x, causal=True, scale=1.0), LeftOut(what="a constant factor"),
+    ),
+    "a running sum without the element": (
+        "x.cumsum(1)", NORMAL, lambda x: x.cumsum(1) - x, OtherStep(used="exclusive"),
+    ),
+    "a running sum from the end": (
+        "x.cumsum(1)", NORMAL, lambda x: x.flip(1).cumsum(1).flip(1), OtherStep(used="from_the_end"),
+    ),
+    "a convolution whose kernel is flipped": (
+        "F.conv1d(x, i)", "torch.randn(2, 3, 20), torch.randn(4, 3, 5)", lambda x, i: F.conv1d(x, i.flip(2)),
+        OtherStep(used="kernel_flipped"),
+    ),
+    "logsumexp without its logarithm": (
+        "x.logsumexp(1)", NORMAL, lambda x: x.exp().sum(1), LeftOut(what="log"),
+    ),
+    "a norm without its root": (
+        "x.square().sum(1).sqrt()", NORMAL, lambda x: x.square().sum(1), LeftOut(what="sqrt"),
+    ),
+    "limits left out": ("x.clamp(-1, 1) + x.square()", NORMAL, lambda x: x + x.square(), LeftOut(what="clamp")),
     "half of the whole numbers": ("x.round()", NORMAL, lambda x: x.round() - (x > 0).float(), Unexplained()),
 }  # fmt: skip
 
@@ -496,6 +568,12 @@ def test_a_hypothesis_that_stumbles_explains_nothing_and_stops_nothing(monkeypat
     with pytest.raises(KeyError):
         diagnosis.find(wrong, math.inf)
     assert isinstance(diagnosis.explain(wrong, math.inf), Region)
+
+
+def test_where_the_tolerance_is_as_large_as_the_fault_nothing_fits():
+    few = evidence_of("layernorm", "4x128", changed(slice(0, 1), 1e3))
+    coarse = replace(few, expected=[replace(e, tolerance=100.0) for e in few.expected])
+    assert isinstance(diagnosis.find(coarse, math.inf), Region)
 
 
 @pytest.mark.parametrize("problem", sorted(path.stem for path in PROBLEMS.glob("*.py")))
@@ -535,6 +613,7 @@ def test_every_explanation_has_words_and_every_hypothesis_a_line():
     values += [Multiple(factor=2.0), Multiple(factor=2.0, before="b"), Offset(amount=0.5)]
     values += [NotDeterministic(differing=3, of=9), Rounded(what="steps", dtype="float16")]
     values += [Earlier(what="'ln.weight'"), KeptFromBefore(), MaximaFromZero(), Rounded(what="sums", dtype="float16")]
+    values += [OtherDimension(used=[0], expected=[1, 2], of=3), *(OtherStep(used=used) for used in OTHER_STEPS)]
     values += [Misread(what="input 'i'", how="int32"), Border(width=1, dimensions=1), Border(width=2, dimensions=2)]
     words = {cause(value) for value in values}
     assert {type(value) for value in values} == set(get_args(explanations.Explanation))

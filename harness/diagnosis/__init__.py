@@ -11,7 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 
 import torch
 
-from harness.diagnosis import activations, calls, maxima, memory, normalisation, operands, regions, rounding, scale
+from harness.diagnosis import (
+    activations,
+    calls,
+    maxima,
+    memory,
+    normalisation,
+    operands,
+    regions,
+    rounding,
+    scale,
+    steps,
+)
 from harness.diagnosis.evidence import Candidate, Evidence, OnWrong
 from harness.diagnosis.failing import failing_cases
 from harness.explanations import Explanation, Unexplained
@@ -60,6 +71,9 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     rounding.inputs_rounded,
     scale.multiple,
     scale.offset,
+    steps.other_dimension,
+    steps.other_step,
+    steps.step_left_out,
     normalisation.sum_left_out,
     normalisation.part_of_row,
     calls.kept_from_before,
@@ -76,9 +90,10 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
 # What a second call on the same data is asked for.
 OF_CALLS: tuple[Hypothesis, ...] = (calls.kept_from_before, calls.not_deterministic)
 
-# Those that ask nothing of a reference but that it can be run. Others look for means, variances, activations or maxima
-# in it.
-GENERIC = frozenset(h for h in HYPOTHESES if not h.__module__.endswith(("normalisation", "activations", "maxima")))
+# Those that ask nothing of a reference but that it can be run. Others look for means, variances, activations, maxima or
+# other steps in it.
+_LOOKING_FOR_STEPS = ("normalisation", "activations", "maxima", "steps")
+GENERIC = frozenset(h for h in HYPOTHESES if not h.__module__.endswith(_LOOKING_FOR_STEPS))
 
 # What is tried on whole numbers and booleans, too.
 _FOR_ANY_DTYPE = {
@@ -88,6 +103,8 @@ _FOR_ANY_DTYPE = {
     memory.input_read_as_int32,
     memory.read_as_transposed,
     maxima.maxima_from_zero,
+    steps.other_dimension,
+    steps.other_step,
     calls.kept_from_before,
     calls.not_deterministic,
     regions.region,

@@ -11,7 +11,8 @@ import torch
 from harness.oracle.operators import Operators
 from harness.oracle.step_by_step import STEP_BY_STEP
 
-_NOT_ALTERED = object()
+NOT_ALTERED = object()
+"""Instead of a step's result, where it is as it was."""
 
 
 class Altered(Operators):
@@ -28,7 +29,7 @@ class Altered(Operators):
             with self:
                 return STEP_BY_STEP[func](*args, **kwargs)
         result = self.alter(func.overloadpacket.__name__, func, args, kwargs)
-        if result is _NOT_ALTERED:
+        if result is NOT_ALTERED:
             return func(*args, **kwargs)
         self.used = True
         return result
@@ -38,8 +39,20 @@ class Altered(Operators):
         return False
 
     def alter(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        """The result of an operator; _NOT_ALTERED where it is as it was."""
-        return _NOT_ALTERED
+        """The result of an operator; NOT_ALTERED where it is as it was."""
+        return NOT_ALTERED
+
+
+class Steps(Altered):
+    """Remembers the names of all steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def alter(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        self.names.add(name)
+        return NOT_ALTERED
 
 
 class OfStatistics(Altered):
@@ -52,8 +65,8 @@ class OfStatistics(Altered):
 
     def alter(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if name not in ("var_mean", "var") or not args[0].is_floating_point():
-            return _NOT_ALTERED
-        dims, correction, keeps = _reduced(func, args, kwargs)
+            return NOT_ALTERED
+        dims, correction, keeps = reduced(func, args, kwargs)
         rows, shape = rows_of(args[0], dims, keepdim=keeps)
         variance, mean = (t.reshape(shape) for t in self._statistics(rows, correction))
         return (variance, mean) if name == "var_mean" else variance
@@ -76,11 +89,11 @@ class OfSums(Altered):
 
     def alter(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if name not in ("var_mean", "var", "mean", "sum") or not args[0].is_floating_point():
-            return _NOT_ALTERED
-        dims, _, keeps = _reduced(func, args, kwargs)
+            return NOT_ALTERED
+        dims, _, keeps = reduced(func, args, kwargs)
         rows, shape = rows_of(args[0], dims, keepdim=keeps)
         if rows.shape[1] != self._of:
-            return _NOT_ALTERED
+            return NOT_ALTERED
         part = rows[:, self._chosen]
         if name == "sum":
             return part.sum(1).reshape(shape)
@@ -120,13 +133,13 @@ class OfEps(Altered):
             before = args[0].clone()
             result = func(*args, **kwargs)
             self._sums[id(result)] = (result, before, float(args[1]))
-            return _NOT_ALTERED if result is None else result
+            return NOT_ALTERED if result is None else result
         if name in ("rsqrt", "sqrt") and id(args[0]) in self._sums:
             below, variance, self.eps = self._sums[id(args[0])]
             self.below.append(below.clone())
             root = self._root(variance, self.eps)
             return root if name == "sqrt" else 1 / root
-        return _NOT_ALTERED
+        return NOT_ALTERED
 
 
 class OfGelu(Altered):
@@ -142,7 +155,7 @@ class OfGelu(Altered):
 
     def alter(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if name not in ("gelu", "gelu_backward"):
-            return _NOT_ALTERED
+            return NOT_ALTERED
         self.form = kwargs.get("approximate", "none")
         return func(*args, **{**kwargs, "approximate": "none" if self.form == "tanh" else "tanh"})
 
@@ -170,7 +183,7 @@ class WithoutActivation(Altered):
     def alter(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         activation = _activation(name)
         if activation is None:
-            return _NOT_ALTERED
+            return NOT_ALTERED
         self.names.add(activation)
         return args[0] if name.endswith("_") else args[0].clone()
 
@@ -192,11 +205,11 @@ class Reductions(Altered):
 
     def alter(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if name in ("var_mean", "var", "mean", "sum") and args[0].is_floating_point():
-            dims, _, _ = _reduced(func, args, kwargs)
+            dims, _, _ = reduced(func, args, kwargs)
             count = math.prod(args[0].shape[d] for d in dims)
             self.terms.add(count)
             self.sums += [count] if name in ("mean", "sum") else []
-        return _NOT_ALTERED
+        return NOT_ALTERED
 
 
 class WithoutSum(Altered):
@@ -208,14 +221,27 @@ class WithoutSum(Altered):
 
     def alter(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if name not in ("mean", "sum") or not args[0].is_floating_point():
-            return _NOT_ALTERED
+            return NOT_ALTERED
         self._left -= 1
-        return torch.zeros_like(func(*args, **kwargs)) if self._left == -1 else _NOT_ALTERED
+        return torch.zeros_like(func(*args, **kwargs)) if self._left == -1 else NOT_ALTERED
 
 
-def _reduced(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[int], float, bool]:
+def arguments_of(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """What an operator is given, by the names of its schema, with those that have a default."""
+    known = func._schema.arguments
+    defaults = {a.name: a.default_value for a in known if a.has_default_value()}
+    return defaults | dict(zip((a.name for a in known), args, strict=False)) | kwargs
+
+
+def called_with(func: Any, args: Sequence[Any], kwargs: dict[str, Any], **others: Any) -> Any:
+    """The result of an operator with other values of some arguments."""
+    named = arguments_of(func, args, kwargs) | others
+    return func(named.pop(func._schema.arguments[0].name), **named)
+
+
+def reduced(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[list[int], float, bool]:
     """The dimensions of a reduction, counted from the front, its correction, and whether it keeps them."""
-    named = dict(zip((a.name for a in func._schema.arguments), args, strict=False)) | kwargs
+    named = arguments_of(func, args, kwargs)
     x, dims = args[0], named.get("dim")
     dims = list(range(x.dim())) if dims is None or dims == [] else [dims] if isinstance(dims, int) else list(dims)
     correction = named.get("correction", named.get("unbiased", True))

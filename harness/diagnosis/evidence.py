@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from harness.diagnosis.altered import Steps
 from harness.explanations import Explanation
 from harness.oracle import Expected, compare, compare_all, exact_outputs
 from harness.oracle.comparison import right
@@ -87,18 +89,28 @@ class Evidence:
         named = self.reference.model.named_parameters()
         return {name: p.detach() for name, p in named if p.is_floating_point() and p.numel()}
 
+    @cached_property
+    def steps(self) -> frozenset[str]:
+        """The names of all operators that the reference is made of."""
+        mode = Steps()
+        self.outputs(mode=mode)
+        return frozenset(mode.names)
+
     def explains(self, outputs: Outputs) -> bool:
         """Whether these are the results, in all that is wrong, to the tolerance."""
         return all(self.fits(i, outputs[i]) for i in self.wrong)
 
     def fits(self, position: int, values: torch.Tensor) -> bool:
-        """Whether one result has these values (float64). The tolerance grows with them, never shrinks."""
+        """Whether one result has these values (float64). The tolerance grows with them, never shrinks; where it would
+        hide what is wrong as well, nothing fits."""
         expected = self.expected[position]
         if values.shape != expected.values.shape:
             return False
         scale, own = _largest(values), _largest(expected.values)
         tolerance = expected.tolerance * max(1.0, scale / own if own else 1.0)
         if not right(_sample(self.got[position]), _sample(values), tolerance).all():
+            return False
+        if 0 < _largest(self.got[position].double() - expected.values) <= tolerance:
             return False
         return compare(self.got[position], replace(expected, values=values, tolerance=tolerance)).ok
 
@@ -119,7 +131,8 @@ class Evidence:
         tensors = [t.double() if t.is_floating_point() else t for t in laid_out]
         for position, value in (given or {}).items():
             tensors[position] = value.double() if value.is_floating_point() else value
-        with torch.no_grad(), mode or contextlib.nullcontext():
+        # Attention as the products and sums that it is made of, so that `mode` sees them.
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH), mode or contextlib.nullcontext():
             return [t.clone() for t in exact_outputs(function, tensors)]
 
 

@@ -88,6 +88,13 @@ def cause(explanation: Explanation) -> str:
             return f"GELU is in its {used} form; the {expected} one was asked for."
         case explanations.MaximaFromZero():
             return "a maximum begins with 0 and not with minus infinity, so that it is never negative."
+        case explanations.OtherDimension(used=used, expected=expected, of=of):
+            return (
+                f"sums, means, maxima or the like are over {_dimensions(used)}, and should be over "
+                f"{_dimensions(expected)} (of {of}, counted from 0)."
+            )
+        case explanations.OtherStep(used=used):
+            return OTHER_STEPS[used]
         case explanations.SumLeftOut(terms=terms, number=number, count=count):
             which = f"number {number} of the {count} that the reference computes"
             return f"a sum or mean over {terms:,} elements ({which}) is left out."
@@ -117,6 +124,28 @@ def cause(explanation: Explanation) -> str:
             return _region(explanation)
         case explanations.Border():
             return _border(explanation)
+
+
+OTHER_STEPS = {
+    "sum": "a sum stands where a mean should: it is not divided by the number of terms.",
+    "mean": "a mean stands where a sum should: it is divided by the number of terms.",
+    "smallest": "the smallest is taken where the largest should be.",
+    "largest": "the largest is taken where the smallest should be.",
+    "other_end": "sorted, or taken, from the other end: the smallest first for the largest, or the other way round.",
+    "backwards": "the right values, in the opposite order.",
+    "mask_inverted": "a mask is taken the other way round: what should be kept is masked, and the rest kept.",
+    "diagonal_above": "a triangle (tril, triu, a causal mask) begins one diagonal too far up.",
+    "diagonal_below": "a triangle (tril, triu, a causal mask) begins one diagonal too far down.",
+    "exclusive": "a running sum leaves out the element itself.",
+    "from_the_end": "what runs along a dimension begins at its end.",
+    "kernel_flipped": "the convolution's kernel is flipped; PyTorch's does not flip it.",
+}
+
+
+def _dimensions(dimensions: list[int]) -> str:
+    if len(dimensions) == 1:
+        return f"dimension {dimensions[0]}"
+    return f"dimensions {', '.join(map(str, dimensions[:-1]))} and {dimensions[-1]}"
 
 
 def _earlier(what: str) -> str:
