@@ -132,7 +132,7 @@ class OtherStep(_Explanation, frozen=True, tag="other_step"):
     `other_end`: the smallest sorted, or topmost, for the largest, or the other way round; `backwards`: in the opposite
     order; `mask_inverted`; `diagonal_above` and `diagonal_below`: a triangle begins one diagonal too far up, or down;
     `exclusive`: a running sum without the element itself; `from_the_end`: a running one from the end;
-    `kernel_flipped`: of a convolution."""
+    `halves_swapped`: of what is split in two; `kernel_flipped`: of a convolution."""
 
 
 class PartOfRow(_Explanation, frozen=True, tag="part_of_row"):

@@ -526,6 +526,13 @@ OPERATORS = {
     "a running sum from the end": (
         "x.cumsum(1)", NORMAL, lambda x: x.flip(1).cumsum(1).flip(1), OtherStep(used="from_the_end"),
     ),
+    "value and gate of a GLU exchanged": (
+        "F.glu(x)", NORMAL, lambda x: x[:, 20:] * x[:, :20].sigmoid(), OtherStep(used="halves_swapped"),
+    ),
+    "value and gate of a SwiGLU exchanged": (
+        "(lambda a, b: F.silu(a) * b)(*x.chunk(2, -1))", NORMAL, lambda x: x[:, :20] * F.silu(x[:, 20:]),
+        OtherStep(used="halves_swapped"),
+    ),
     "a convolution whose kernel is flipped": (
         "F.conv1d(x, i)", "torch.randn(2, 3, 20), torch.randn(4, 3, 5)", lambda x, i: F.conv1d(x, i.flip(2)),
         OtherStep(used="kernel_flipped"),
@@ -553,6 +560,39 @@ def test_a_fault_of_another_operator_is_named(fault, tmp_path):
     assert found(evidence) == explanation
 
 
+GRU = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cell = nn.GRUCell(6, 8)
+
+    def forward(self, x, h):
+        return self.cell(x, h)
+
+def get_inputs():
+    return [torch.randn(5, 6), torch.randn(5, 8)]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_gates_that_are_exchanged_are_named(tmp_path):
+    path = tmp_path / "gru.py"
+    path.write_text(GRU)
+    drawn = Draws(load_problem(path, random_seed=0), DEVICE, seed=1)
+    drawn = drawn.draw(load_problem(path, random_seed=0).cases[0])
+    parameters = drawn.reference.model.parameters()
+    with torch.no_grad():
+        zrn = [torch.cat([z, r, n]) for r, z, n in (p.chunk(3) for p in parameters)]
+        got = torch.gru_cell(*drawn.data.given, *zrn)
+    explanation = found(Evidence(drawn.reference, drawn.data, drawn.expected, [got]))
+    assert cause(explanation).startswith("part 1 of 3 and part 2 of 'cell.weight_ih'")
+
+
 # ---------------------------------------------------------------------- limits
 
 
@@ -568,6 +608,13 @@ def test_a_hypothesis_that_stumbles_explains_nothing_and_stops_nothing(monkeypat
     with pytest.raises(KeyError):
         diagnosis.find(wrong, math.inf)
     assert isinstance(diagnosis.explain(wrong, math.inf), Region)
+
+
+@pytest.mark.parametrize("row", [0, 3])
+def test_a_row_that_is_very_wrong_does_not_make_the_others_look_displaced(row):
+    wrong = evidence_of("layernorm", "4x128", lambda x, w, b: norm(x, w, b) + 0.1)
+    wrong.got[0][row] = 1e9 * torch.randn(128)
+    assert isinstance(diagnosis.find(wrong, math.inf), Unexplained)
 
 
 def test_where_the_tolerance_is_as_large_as_the_fault_nothing_fits():

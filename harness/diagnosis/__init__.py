@@ -74,6 +74,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     steps.other_dimension,
     steps.other_step,
     steps.step_left_out,
+    steps.gates_swapped,
     normalisation.sum_left_out,
     normalisation.part_of_row,
     calls.kept_from_before,

@@ -10,6 +10,7 @@ import torch
 from harness.diagnosis.evidence import Candidate, Evidence
 from harness.diagnosis.operands import MOST_PAIRED
 from harness.explanations import Displaced, Misread
+from harness.oracle.comparison import right
 
 
 def input_read_as_contiguous(evidence: Evidence) -> Iterator[Candidate]:
@@ -62,18 +63,25 @@ MOST_OPEN = 0.25
 
 def displaced(evidence: Evidence) -> Iterator[Candidate]:
     """Each element stands one element or one row too far, in memory."""
-    exact = [e.values for e in evidence.expected]
-    if any(exact[i].numel() < 8 for i in evidence.wrong):
+    exact = [evidence.expected[i].values for i in evidence.wrong]
+    if any(e.numel() < 8 for e in exact):
         return
-    rows = {exact[i].shape[-1] for i in evidence.wrong if exact[i].dim() > 1}
-    fewest = min(exact[i].numel() for i in evidence.wrong)
+    rows = {e.shape[-1] for e in exact if e.dim() > 1}
+    fewest = min(e.numel() for e in exact)
     for by in sorted(n for n in {1, *(rows if len(rows) == 1 else ())} if 0 < n <= MOST_OPEN * fewest):
         for step in (by, -by):
-            moved = [e.flatten().roll(step) for e in exact]
-            for position, values in enumerate(moved):  # at the end that lies open anything may stand
-                edge = slice(0, step) if step > 0 else slice(step, None)
-                values[edge] = evidence.got[position].flatten().double()[edge]
-            yield Candidate(Displaced(by=step), [m.reshape(e.shape) for m, e in zip(moved, exact, strict=True)])
+            if all(_is_displaced(evidence, i, step) for i in evidence.wrong):
+                yield Candidate(Displaced(by=step))
+
+
+def _is_displaced(evidence: Evidence, position: int, step: int) -> bool:
+    """Whether each element of a result stands `step` places after its own, and is no longer right there. At the end
+    that lies open anything may stand."""
+    expected = evidence.expected[position]
+    got, exact = evidence.got[position].flatten(), expected.values.flatten()
+    closed = slice(step, None) if step > 0 else slice(None, step)
+    got, exact, moved = got[closed], exact[closed], exact.roll(step)[closed]
+    return bool(right(got, moved, expected.tolerance).all() and not right(moved, exact, expected.tolerance).all())
 
 
 def _exchanged(tensor: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 
 from harness.diagnosis.altered import NOT_ALTERED, Altered, arguments_of, called_with, reduced
 from harness.diagnosis.evidence import Candidate, Evidence
-from harness.explanations import LeftOut, OtherDimension, OtherStep
+from harness.explanations import LeftOut, OtherDimension, OtherStep, Swapped
 
 Change = Callable[[Any, Sequence[Any], dict[str, Any]], Any]
 """Gives another result of an operator (func, args, kwargs), or NOT_ALTERED."""
@@ -135,6 +136,15 @@ def _from_the_end(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any
     return func(args[0].flip(dim), *args[1:], **kwargs).flip(dim)
 
 
+def _halves_swapped(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """The two halves of a tensor, as the value and the gate of a GLU, in each other's place."""
+    if func.overloadpacket.__name__ == "glu":
+        dim = arguments_of(func, args, kwargs)["dim"]
+        return func(torch.cat(args[0].chunk(2, dim)[::-1], dim), *args[1:], **kwargs)
+    parts = func(*args, **kwargs)
+    return tuple(parts)[::-1] if len(parts) == 2 and parts[0].shape == parts[1].shape else NOT_ALTERED
+
+
 def _flipped(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     x, kernel, *others = args
     return func(x, kernel.flip(list(range(2, kernel.dim()))), *others, **kwargs)
@@ -164,6 +174,7 @@ _CHANGES: Sequence[tuple[str, frozenset[str], Change]] = (
     ("diagonal_below", _TRIANGLES, _diagonal(-1)),
     ("exclusive", frozenset({"cumsum"}), _exclusive),
     ("from_the_end", frozenset({"cumsum", "cumprod", "cummax", "cummin"}), _from_the_end),
+    ("halves_swapped", frozenset({"glu", "split", "split_with_sizes", "unbind"}), _halves_swapped),
     ("kernel_flipped", frozenset({"convolution"}), _flipped),
 )
 
@@ -173,6 +184,37 @@ def other_step(evidence: Evidence) -> Iterator[Candidate]:
     for used, names, change in _CHANGES:
         if outputs := _changed(evidence, names, change):
             yield Candidate(OtherStep(used=used), outputs)
+
+
+# ---------------------------------------------------------------------- which part is which
+
+# What takes a tensor apart.
+_SPLITS = frozenset({"split", "split_with_sizes", "unsafe_split", "unsafe_chunk", "unbind", "slice", "glu"})
+
+# A parameter may hold the weights of so many gates, one below the other: a GRU's three, an LSTM's four, a GLU's two.
+_GATES = (2, 3, 4)
+
+
+def gates_swapped(evidence: Evidence) -> Iterator[Candidate]:
+    """Two of the 2, 3 or 4 equal parts that parameters have, as the gates of a GRU, stand in each other's place."""
+    if not evidence.steps & _SPLITS:
+        return
+    sizes = {value.shape[0] for value in evidence.parameters.values() if value.dim()}
+    for size, count in itertools.product(sorted(sizes), _GATES):
+        if size % count or size == count:
+            continue
+        of_size = {n: p for n, p in evidence.parameters.items() if p.dim() and p.shape[0] == size}
+        for i, j in itertools.combinations(range(count), 2):
+            swapped = {name: _parts_swapped(value, count, i, j) for name, value in of_size.items()}
+            names = " and of ".join(f"'{name}'" for name in of_size)
+            one, other = f"part {i + 1} of {count}", f"part {j + 1} of {names}"
+            yield Candidate(Swapped(one=one, other=other), evidence.outputs(parameters=swapped))
+
+
+def _parts_swapped(value: torch.Tensor, count: int, i: int, j: int) -> torch.Tensor:
+    parts = list(value.chunk(count))
+    parts[i], parts[j] = parts[j], parts[i]
+    return torch.cat(parts)
 
 
 # ---------------------------------------------------------------------- what is left out

@@ -138,6 +138,7 @@ OTHER_STEPS = {
     "diagonal_below": "a triangle (tril, triu, a causal mask) begins one diagonal too far down.",
     "exclusive": "a running sum leaves out the element itself.",
     "from_the_end": "what runs along a dimension begins at its end.",
+    "halves_swapped": "the two halves of a tensor that is split, as a value and its gate, are swapped.",
     "kernel_flipped": "the convolution's kernel is flipped; PyTorch's does not flip it.",
 }
 
