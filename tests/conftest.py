@@ -1,4 +1,5 @@
-"""How tests share the machine: with those of other processes, unless they ask to be alone; and which go first."""
+"""How tests share the machine: with those of other processes, unless they ask to be alone; which go first,
+and which are left to `pytest --whole`."""
 
 import os
 import tempfile
@@ -38,8 +39,15 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 pytest.register_assert_rewrite("tests.hostile.verdicts")
 
 
+def pytest_addoption(parser):
+    parser.addoption(
+        "--whole", action="store_true", help="also run what other tests stand for, as the summary lists it"
+    )
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "alone: some of the file's tests run with nothing beside them; they come last")
+    config.addinivalue_line("markers", "whole(why): only run with --whole; `why` says what stands for it otherwise")
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -50,10 +58,14 @@ def pytest_xdist_auto_num_workers():
     return len(os.sched_getaffinity(0)) + 1
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Files that want the machine alone come last, when no long test is left that they would have to wait for, and
     nobody has to wait for them."""
     items.sort(key=_turn)
+    for item in items:
+        marker = item.get_closest_marker("whole")
+        if marker and not config.getoption("--whole"):
+            item.add_marker(pytest.mark.skip(reason=f"NOT RUN HERE, but with --whole: {marker.args[0]}"))
 
 
 def _turn(item):

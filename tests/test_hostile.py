@@ -21,6 +21,7 @@ from tests import helpers
 from tests.documents import shown_between
 from tests.helpers import ROOT
 from tests.hostile import corpus, verdicts
+from tests.hostile.__main__ import right_in
 from tests.hostile.verdicts import ENTRIES, LEVEL
 
 # The first test waits for the runs of all files, beside those of other tests.
@@ -38,8 +39,9 @@ needs_namespaces = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory):
-    return verdicts.judge(tmp_path_factory.mktemp("tmp"), ["cpu", "emulator"], quiet=False)
+def judged(tmp_path_factory, request):
+    whole = request.config.getoption("--whole")
+    return verdicts.judge(tmp_path_factory.mktemp("tmp"), ["cpu", "emulator"], quiet=False, whole=whole)
 
 
 JUDGED = verdicts.judged_on("cpu", quiet=False) + verdicts.judged_on("emulator", quiet=False)
@@ -48,6 +50,18 @@ JUDGED = verdicts.judged_on("cpu", quiet=False) + verdicts.judged_on("emulator",
 @pytest.mark.parametrize(("entry", "device"), JUDGED)
 def test_verdict(entry, device, judged):
     judged.check_verdict(entry, device)
+
+
+def test_what_is_left_to_whole_has_its_verdict_in_the_table_and_is_stood_for():
+    known = {(f"{row['family']}/{row['name']}", row["device"]): row for row in right_in(ROOT / verdicts.TABLE)}
+    for parameters in JUDGED:
+        entry, device = parameters.values
+        if parameters.marks:
+            assert known[entry.name, device]["sha256"] == entry.sha256
+            same = (entry.path.parent, entry.opens, entry.allowed)
+            alike = [e.name for e in ENTRIES if (e.path.parent, e.opens, e.allowed) == same]
+            assert any((name, device) in verdicts.IN_ANY_CASE for name in alike)
+    assert any(parameters.marks for parameters in JUDGED)
 
 
 def test_what_the_machine_cannot_show_is_named():

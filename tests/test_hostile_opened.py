@@ -21,18 +21,25 @@ BUILD = re.compile("cpp_extension|compile|inductor")
 ONE_OF_EACH = {
     e.opens.text: e for e in sorted(OPENED, key=lambda e: bool(BUILD.search(e.path.read_text())), reverse=True)
 }
-CHOSEN = [e for e in OPENED if e.name not in KNOWN or e in ONE_OF_EACH.values()]
+KNOWN_BEFORE = f"{TABLE} has its verdict, and another file is judged with the same open"
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory):
-    return verdicts.judge_opened(tmp_path_factory.mktemp("opened"), CHOSEN)
+def opened(tmp_path_factory, request):
+    whole = request.config.getoption("--whole")
+    return verdicts.judge_opened(tmp_path_factory.mktemp("opened"), [e for e in OPENED if whole or _is_judged(e)])
 
 
-@pytest.mark.parametrize("entry", OPENED, ids=lambda entry: entry.name)
+def _is_judged(entry):
+    return entry.name not in KNOWN or entry in ONE_OF_EACH.values()
+
+
+def _parameter(entry):
+    return pytest.param(entry, marks=() if _is_judged(entry) else pytest.mark.whole(KNOWN_BEFORE), id=entry.name)
+
+
+@pytest.mark.parametrize("entry", map(_parameter, OPENED))
 def test_with_what_it_attacks_open_it_is_accepted(entry, opened):
     """Otherwise something else refuses it, and nothing is known of what it is here to test."""
-    if entry not in CHOSEN:
-        pytest.skip(f"NOT RUN HERE: {TABLE} has its verdict, and another file is judged with the same open")
     outcome = opened[entry.name]
     assert outcome.verdict == "accepted", f"{entry.opens.text}: {outcome.message}"

@@ -8,8 +8,9 @@ pytestmark = pytest.mark.alone
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory):
-    return verdicts.judge(tmp_path_factory.mktemp("tmp"), ["cpu"], quiet=True)
+def judged(tmp_path_factory, request):
+    whole = request.config.getoption("--whole")
+    return verdicts.judge(tmp_path_factory.mktemp("tmp"), ["cpu"], quiet=True, whole=whole)
 
 
 @pytest.mark.parametrize(("entry", "device"), verdicts.judged_on("cpu", quiet=True))

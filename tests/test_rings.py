@@ -52,7 +52,15 @@ def judged_by_its_ring(path, folder, *options, changes=()):
     return run_eval(submission, "--problem", SLICES[path], *options, timeout_s=1500)
 
 
-@pytest.mark.parametrize("path", SLICES, ids=lambda p: p.parent.name)
+@pytest.mark.parametrize(
+    "path",
+    [
+        RING_WITH_STATISTICS,
+        pytest.param(RING, marks=pytest.mark.whole("minutes; the ring that gives statistics is the same one")),
+        pytest.param(RING_OF_OPTIONS, marks=pytest.mark.whole("minutes; the rings of others are run")),
+    ],
+    ids=lambda p: p.parent.name,
+)
 def test_a_ring_is_accepted_when_it_has_come_round(path, tmp_path):
     """A team's later rows find the slots, the barriers and the places for sums that the first had."""
     run = judged_by_its_ring(path, tmp_path, *ALL_DETECTORS, "--timeout", "900")

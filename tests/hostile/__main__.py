@@ -74,15 +74,9 @@ class Table:
         """The latest of each file on each device, and what it got before it was judged again."""
         self._before: list[dict] = []
         if continues and path and path.exists():
-            earlier = json.loads(path.read_text())
-            now = {entry.name: entry.sha256 for entry in corpus.entries()}
-            self._before = [
-                row for row in earlier["outcomes"]
-                if row["right"] and row.get("sha256") == now.get(f"{row['family']}/{row['name']}")
-            ]  # fmt: skip
-            self.environment = {
-                device: known for device, known in earlier["environment"].items() if self.judged(device)
-            }
+            self._before = right_in(path)
+            earlier = json.loads(path.read_text())["environment"]
+            self.environment = {device: known for device, known in earlier.items() if self.judged(device)}
 
     @property
     def has_earlier(self) -> bool:
@@ -104,6 +98,13 @@ class Table:
             rows = self._before + [_row(*pair) for pair in self.outcomes.values()]
             rows.sort(key=lambda row: (row["device"], row["family"], row["name"]))
             written(self._path, {"environment": self.environment, "command": self._command, "outcomes": rows})
+
+
+def right_in(path: Path) -> list[dict]:
+    """The rows of a table with the right verdict on a file that is what it was."""
+    now = {entry.name: entry.sha256 for entry in corpus.entries()}
+    rows = json.loads(path.read_text())["outcomes"]
+    return [row for row in rows if row["right"] and row["sha256"] == now.get(f"{row['family']}/{row['name']}")]
 
 
 def written(path: Path, content: dict) -> None:
