@@ -52,10 +52,11 @@ def pytest_configure(config):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """One more than there are cores: hostile submissions spend minutes waiting for limits of time, without any work."""
+    """Two more than there are cores: hostile submissions spend minutes waiting for limits of time, without any work, and
+    processes start one after the other."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
-    return len(os.sched_getaffinity(0)) + 1
+    return len(os.sched_getaffinity(0)) + 2
 
 
 def pytest_collection_modifyitems(config, items):

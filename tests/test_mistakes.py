@@ -26,7 +26,7 @@ BY_NAME = {mistake.name: mistake for mistake in mistakes.mistakes()}
     ],
 )
 def test_a_mistake_is_answered_on_one_screen_with_its_file_line_and_remedy(name):
-    found = mistakes.replay(BY_NAME[name])
+    found = mistakes.replay(BY_NAME[name], show=True)
     assert found.code == 1 and found.helps
     assert (found.names_file, found.names_line, found.names_remedy) == (True, True, True)
 
