@@ -28,7 +28,7 @@ FIRST = (
     "test_training.py",
 )
 
-# Torch's threads in the tests' own processes, as in a judge: they would spin where three tests share two cores.
+# Torch's threads in the tests' own processes, as in a judge: they would spin where four tests share two cores.
 for name, value in {**SPINS_BRIEFLY, **HAS_LARGE_PAGES}.items():
     os.environ.setdefault(name, value)
 
@@ -52,8 +52,8 @@ def pytest_configure(config):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
-    """Two more than there are cores: hostile submissions spend minutes waiting for limits of time, without any work, and
-    processes start one after the other."""
+    """Two more than there are cores: hostile submissions spend minutes waiting for limits of time, without any work,
+    and processes start one after the other."""
     if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ:
         return None
     return len(os.sched_getaffinity(0)) + 2
