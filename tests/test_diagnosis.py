@@ -533,6 +533,10 @@ OPERATORS = {
         "(lambda a, b: F.silu(a) * b)(*x.chunk(2, -1))", NORMAL, lambda x: x[:, :20] * F.silu(x[:, 20:]),
         OtherStep(used="halves_swapped"),
     ),
+    "value and gate exchanged that are slices": (
+        "F.silu(x[:, :20]) * x[:, 20:]", NORMAL, lambda x: x[:, :20] * F.silu(x[:, 20:]),
+        OtherStep(used="halves_swapped"),
+    ),
     "a convolution whose kernel is flipped": (
         "F.conv1d(x, i)", "torch.randn(2, 3, 20), torch.randn(4, 3, 5)", lambda x, i: F.conv1d(x, i.flip(2)),
         OtherStep(used="kernel_flipped"),

@@ -138,9 +138,17 @@ def _from_the_end(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any
 
 def _halves_swapped(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """The two halves of a tensor, as the value and the gate of a GLU, in each other's place."""
-    if func.overloadpacket.__name__ == "glu":
-        dim = arguments_of(func, args, kwargs)["dim"]
-        return func(torch.cat(args[0].chunk(2, dim)[::-1], dim), *args[1:], **kwargs)
+    name, x, named = func.overloadpacket.__name__, args[0], arguments_of(func, args, kwargs)
+    if name == "glu":
+        return func(torch.cat(x.chunk(2, named["dim"])[::-1], named["dim"]), *args[1:], **kwargs)
+    if name == "slice":
+        size = x.shape[named["dim"]]
+        first, second = (0, size // 2), (size // 2, size)
+        asked = named["start"] or 0, min(size if named["end"] is None else named["end"], size)
+        if size % 2 or asked not in (first, second):
+            return NOT_ALTERED
+        start, end = second if asked == first else first
+        return called_with(func, args, kwargs, start=start, end=end)
     parts = func(*args, **kwargs)
     return tuple(parts)[::-1] if len(parts) == 2 and parts[0].shape == parts[1].shape else NOT_ALTERED
 
@@ -174,7 +182,7 @@ _CHANGES: Sequence[tuple[str, frozenset[str], Change]] = (
     ("diagonal_below", _TRIANGLES, _diagonal(-1)),
     ("exclusive", frozenset({"cumsum"}), _exclusive),
     ("from_the_end", frozenset({"cumsum", "cumprod", "cummax", "cummin"}), _from_the_end),
-    ("halves_swapped", frozenset({"glu", "split", "split_with_sizes", "unbind"}), _halves_swapped),
+    ("halves_swapped", frozenset({"glu", "split", "split_with_sizes", "unbind", "slice"}), _halves_swapped),
     ("kernel_flipped", frozenset({"convolution"}), _flipped),
 )
 
