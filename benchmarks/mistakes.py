@@ -98,8 +98,8 @@ def _read(path):
     return Mistake(path.stem, words=tuple(content.pop("words", ())), replace=replace, **content)
 
 
-# What the first run on a machine says before its report, whatever it is that it judges.
-ONCE = "The emulator is built, once for"
+# What a run says before its report, whatever it is that it judges: the first on a machine, and one beside a timed one.
+BEFORE = re.compile(r"The emulator is built, once for|\S+: waiting for its turn on the ")
 
 
 def replay(mistake, show=False):
@@ -141,7 +141,7 @@ def _all_of(descriptor):
 
 
 def _judged(mistake, seconds, code, report):
-    rows = [row for line in report.splitlines() if not line.startswith(ONCE) for row in _rows(line)]
+    rows = [row for line in report.splitlines() if not BEFORE.match(line) for row in _rows(line)]
     # A sentence may be broken between any two of its words.
     first = re.search(mistake.cause.replace(" ", r"\s+"), _joined(rows))
     lines = [n for n, line in enumerate(mistake.source.splitlines(), 1) if mistake.line and _has(line, mistake.line)]

@@ -1,11 +1,16 @@
 """What eval.py says to mistakes that people make; benchmarks/mistakes.py replays all of them."""
 
+import io
 import re
 import sys
 
 import psutil
 import pytest
+from rich.console import Console
 
+from harness.events import DeviceTaken, EmulatorBuilding
+from harness.report.progress import listening
+from harness.report.view import WIDTH_OF_FILES, View
 from tests.helpers import ROOT, run_eval
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -29,6 +34,20 @@ def test_a_mistake_is_answered_on_one_screen_with_its_file_line_and_remedy(name)
     found = mistakes.replay(BY_NAME[name], show=True)
     assert found.code == 1 and found.helps
     assert (found.names_file, found.names_line, found.names_remedy) == (True, True, True)
+
+
+def test_what_a_run_says_while_it_waits_is_no_part_of_its_report():
+    mistake = BY_NAME["constructor_without_arguments"]
+    cause = mistake.cause.replace("\\", "")  # of a pattern
+    report = f"REJECTED  {mistake.name}\n{cause}\n"
+    waits = [EmulatorBuilding(), DeviceTaken(mistake.name, "layernorm", "emulator", 1234567)]
+    said = io.StringIO()
+    with listening(Console(file=said, width=WIDTH_OF_FILES), View()) as tell:
+        for event in waits:
+            tell(event)
+    assert len(said.getvalue().splitlines()) == len(waits)
+    alone, behind = (mistakes._judged(mistake, 1.0, 1, before + report) for before in ("", said.getvalue()))
+    assert alone == behind and alone.before_cause == 1
 
 
 def test_there_are_forty():
