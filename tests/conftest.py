@@ -45,6 +45,12 @@ def pytest_addoption(parser):
     )
 
 
+@pytest.fixture(scope="session")
+def whole(request):
+    """Whether all tests were asked for."""
+    return request.config.getoption("--whole")
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "alone: some of the file's tests run with nothing beside them; they come last")
     config.addinivalue_line("markers", "whole(why): only run with --whole; `why` says what stands for it otherwise")

@@ -70,9 +70,8 @@ def _parameter(path):
 
 
 @pytest.mark.parametrize("path", map(_parameter, SHIPPED))
-def test_a_shipped_submission_is_accepted_on_every_case_with_all_detectors_silent(path, request):
-    left_out = () if request.config.getoption("--whole") else STOOD_FOR
-    run, evaluations = judged_with_all_detectors(path, left_out)
+def test_a_shipped_submission_is_accepted_on_every_case_with_all_detectors_silent(path, whole):
+    run, evaluations = judged_with_all_detectors(path, left_out=() if whole else STOOD_FOR)
     assert [e["problem"] for e in evaluations] == [path.parent.name, *read_submission(path).also_for], run.stderr
     for evaluation in evaluations:
         assert evaluation["status"] == "accepted", evaluation["message"]

@@ -39,8 +39,7 @@ needs_namespaces = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory, request):
-    whole = request.config.getoption("--whole")
+def judged(tmp_path_factory, whole):
     return verdicts.judge(tmp_path_factory.mktemp("tmp"), ["cpu", "emulator"], quiet=False, whole=whole)
 
 

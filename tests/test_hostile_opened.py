@@ -25,8 +25,7 @@ KNOWN_BEFORE = f"{TABLE} has its verdict, and another file is judged with the sa
 
 
 @pytest.fixture(scope="module")
-def opened(tmp_path_factory, request):
-    whole = request.config.getoption("--whole")
+def opened(tmp_path_factory, whole):
     return verdicts.judge_opened(tmp_path_factory.mktemp("opened"), [e for e in OPENED if whole or _is_judged(e)])
 
 

@@ -8,8 +8,7 @@ pytestmark = pytest.mark.alone
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory, request):
-    whole = request.config.getoption("--whole")
+def judged(tmp_path_factory, whole):
     return verdicts.judge(tmp_path_factory.mktemp("tmp"), ["cpu"], quiet=True, whole=whole)
 
 

@@ -11,12 +11,13 @@ import torch
 from harness.diagnosis.altered import NOT_ALTERED, Altered, arguments_of, called_with, reduced
 from harness.diagnosis.evidence import Candidate, Evidence
 from harness.explanations import LeftOut, OtherDimension, OtherStep, Swapped
+from harness.oracle.maxima import MAXIMA
 
 Change = Callable[[Any, Sequence[Any], dict[str, Any]], Any]
 """Gives another result of an operator (func, args, kwargs), or NOT_ALTERED."""
 
 
-class Changed(Altered):
+class _Changed(Altered):
     """Operators of some names give what `change` does."""
 
     def __init__(self, names: frozenset[str], change: Change) -> None:
@@ -39,34 +40,49 @@ _ALONG = frozenset({
 Dimensions = tuple[int, ...]
 
 
-class _Along(Altered):
-    """Operators along some dimensions go along others; without, it remembers which there are."""
+def _along(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[int, Dimensions] | None:
+    """How many dimensions a tensor has, and along which an operator goes; None where it goes along none."""
+    if func.overloadpacket.__name__ not in _ALONG or "dim" not in (a.name for a in func._schema.arguments):
+        return None
+    return args[0].dim(), tuple(reduced(func, args, kwargs)[0])
 
-    def __init__(self, of: int = 0, expected: Dimensions = (), used: Dimensions = ()) -> None:
+
+class _Dimensions(Altered):
+    """Remembers what `_along` gives for operators, in the order met."""
+
+    def __init__(self) -> None:
         super().__init__()
-        self._of, self._expected, self._others = of, expected, used
         self.seen: dict[tuple[int, Dimensions], None] = {}
-        """How many dimensions a tensor has, and along which an operator goes, in the order met."""
 
     def alter(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        if name not in _ALONG or "dim" not in (a.name for a in func._schema.arguments):
+        if along := _along(func, args, kwargs):
+            self.seen[along] = None
+        return NOT_ALTERED
+
+
+class _AlongOthers(Altered):
+    """Operators that go along the dimensions `expected` of `of` go along those `used`."""
+
+    def __init__(self, of: int, expected: Dimensions, used: Dimensions) -> None:
+        super().__init__()
+        self._altered = of, expected
+        self._used = used
+
+    def alter(self, name: str, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if _along(func, args, kwargs) != self._altered:
             return NOT_ALTERED
-        along = args[0].dim(), tuple(reduced(func, args, kwargs)[0])
-        self.seen[along] = None
-        if not self._others or along != (self._of, self._expected):
-            return NOT_ALTERED
-        one = len(self._others) == 1 and not isinstance(arguments_of(func, args, kwargs)["dim"], list | tuple)
-        return called_with(func, args, kwargs, dim=self._others[0] if one else list(self._others))
+        one = len(self._used) == 1 and not isinstance(arguments_of(func, args, kwargs)["dim"], list | tuple)
+        return called_with(func, args, kwargs, dim=self._used[0] if one else list(self._used))
 
 
 def other_dimension(evidence: Evidence) -> Iterator[Candidate]:
     """Sums, means, maxima or the like (softmax, a norm) are over another dimension, or over more or fewer of them."""
-    looking = _Along()
+    looking = _Dimensions()
     evidence.outputs(mode=looking)
     for of, expected in looking.seen:
         tails = [tuple(range(first, of)) for first in range(of)]
         for used in dict.fromkeys([*tails, *((d,) for d in range(of))]):
-            if used != expected and (outputs := _run(evidence, _Along(of, expected, used))):
+            if used != expected and (outputs := _run(evidence, _AlongOthers(of, expected, used))):
                 yield Candidate(OtherDimension(used=list(used), expected=list(expected), of=of), outputs)
 
 
@@ -158,8 +174,8 @@ def _flipped(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     return func(x, kernel.flip(list(range(2, kernel.dim()))), *others, **kwargs)
 
 
-_LARGEST = {"max", "amax", "argmax", "cummax", "max_pool2d_with_indices", "max_pool3d_with_indices"}
-_SMALLEST = {"min", "amin", "argmin", "cummin"}
+_SMALLEST = frozenset({"min", "amin", "argmin", "cummin"})
+_SORTED = frozenset({"topk", "sort"})
 _LOSSES = frozenset({
     "nll_loss_forward", "nll_loss2d_forward", "mse_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
     "soft_margin_loss", "multi_margin_loss", "multilabel_margin_loss_forward",
@@ -169,10 +185,10 @@ _TRIANGLES = frozenset({"tril", "triu", "tril_", "triu_"})
 
 # By what stands in a step's place: the steps that it may stand in the place of, and how.
 _CHANGES: Sequence[tuple[str, frozenset[str], Change]] = (
-    ("smallest", frozenset(_LARGEST), _opposite),
-    ("largest", frozenset(_SMALLEST), _opposite),
-    ("other_end", frozenset({"topk", "sort"}), _opposite),
-    ("backwards", frozenset({"topk", "sort"}), _backwards),
+    ("smallest", MAXIMA - _SORTED, _opposite),
+    ("largest", _SMALLEST, _opposite),
+    ("other_end", _SORTED, _opposite),
+    ("backwards", _SORTED, _backwards),
     ("sum", frozenset({"mean"}), _mean_as_sum),
     ("mean", frozenset({"sum"}), _sum_as_mean),
     ("sum", _LOSSES, _loss(1)),
@@ -266,7 +282,7 @@ def step_left_out(evidence: Evidence) -> Iterator[Candidate]:
 def _changed(evidence: Evidence, names: frozenset[str], change: Change) -> Sequence[torch.Tensor]:
     """What the reference gives with some of its steps changed; nothing where it has none of them."""
     present = names & evidence.steps
-    mode = Changed(present, change)
+    mode = _Changed(present, change)
     outputs = _run(evidence, mode) if present else ()
     return outputs if mode.used else ()
 

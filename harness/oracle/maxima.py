@@ -9,10 +9,10 @@ import torch
 from harness.oracle.operators import Operators
 
 # Operators that take the largest of many elements of their first argument, or say where it stands.
-_MAXIMA = {
+MAXIMA = frozenset({
     "max", "amax", "argmax", "cummax", "topk", "max_pool1d", "max_pool2d_with_indices", "max_pool3d_with_indices",
     "adaptive_max_pool2d", "adaptive_max_pool3d",
-}  # fmt: skip
+})  # fmt: skip
 
 
 class MaximaFromZero(Operators):
@@ -26,7 +26,7 @@ class MaximaFromZero(Operators):
         """Whether one was taken of something negative."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func.overloadpacket.__name__ in _MAXIMA and args[0].dtype is not torch.bool:
+        if func.overloadpacket.__name__ in MAXIMA and args[0].dtype is not torch.bool:
             self.used = True
             self.below_zero |= bool((args[0] < 0).any())
             args = (args[0].clamp(min=0), *args[1:])

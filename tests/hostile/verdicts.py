@@ -67,8 +67,8 @@ IN_ANY_CASE = _judged_in_any_case()
 
 
 def judge(folder: Path, devices: Iterable[str], *, quiet: bool, whole: bool) -> Judged:
-    """Judge what `needs_quiet` or what does not, with `folder` for temporary files, so that what it leaves is seen.
-    Only `whole` it is all of the corpus."""
+    """Judge what `needs_quiet` or what does not, with `folder` for temporary files, so that what it leaves is seen:
+    all files with `whole`, those IN_ANY_CASE without."""
     before = set(os.listdir("/dev/shm"))
     outcomes, at_first = {}, {}
     with pytest.MonkeyPatch.context() as patch:
