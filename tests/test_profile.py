@@ -83,6 +83,29 @@ def test_with_ncu_each_kernel_and_the_bytes_against_the_floor_are_printed(tmp_pa
     assert (tmp_path / "r.ncu-rep").read_text() == "a report"
 
 
+def test_a_report_s_name_is_one_that_ncu_writes_to(tmp_path):
+    run = profile(tmp_path, CONTROL, "--problem", SMALL, "-k", "large eps", "--out", "mine", ncu_script=FAKE_NCU)
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "mine.ncu-rep").read_text() == "a report"
+
+
+def test_a_step_shows_the_submission_s_work_and_not_what_makes_gradients(tmp_path):
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "import torch\n"
+        "class ModelNew(torch.nn.Module):\n"
+        "    def __init__(self, width, approximate='none'):\n"
+        "        super().__init__()\n"
+        "        self.bias = torch.nn.Parameter(torch.zeros(width))\n"
+        "    def forward(self, x):\n"
+        "        return torch.sigmoid(x + self.bias)\n"
+    )
+    run = profile(tmp_path, mine, "--problem", "bias_gelu_train", "--device", "cpu", "-k", "random 1")
+    assert run.returncode == 0, run.stderr
+    assert "aten::sigmoid_backward" in run.stdout
+    assert "aten::ones_like" not in run.stdout
+
+
 @pytest.mark.parametrize(
     ("script", "sentence"),
     [("", "Nsight Compute (ncu) is not on the path"), (NO_PERMISSION, "may not read the GPU's counters")],

@@ -24,6 +24,8 @@ from harness.settings import fresh_seed, sub_seed
 from harness.storage import cache
 from harness.submission import read_submission
 
+SUFFIX = ".ncu-rep"
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -93,7 +95,7 @@ def _run(asked: Asked) -> Exit:
     chosen = select_cases(problem, asked.select)
     case = chosen[0] if asked.select else next((case for case in chosen if case.timed), chosen[0])
     name = re.sub(r"[^0-9A-Za-z]+", "-", f"{submission.name}-{case.name}").strip("-")
-    report = (asked.out or Path(f"{name}.ncu-rep")).resolve()
+    report = _named(asked.out or Path(name)).resolve()
     try:
         found = profile(submission, problem, case.on(device), device, seed, report)
     except SubmissionError as error:
@@ -103,3 +105,8 @@ def _run(asked: Asked) -> Exit:
     with no_commands(sys.stdout):
         print_profile(console(sys.stdout, asked.color), found)
     return Exit.ACCEPTED
+
+
+def _named(report: Path) -> Path:
+    """ncu writes to a file of this suffix, whatever it is told."""
+    return report if report.suffix == SUFFIX else report.with_name(report.name + SUFFIX)
