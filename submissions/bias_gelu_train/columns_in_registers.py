@@ -70,6 +70,13 @@ CUDA = r"""
 
 constexpr int kThreads = 256;
 
+// Threads of a block side by side, at most; the others go down the rows. In the backward those that share columns leave
+// one partial sum together, and another kernel reads what all blocks leave.
+constexpr int kForwardColumns = 256, kBackwardColumns = 64;
+
+// Blocks, as many times as the device has room for at once, at most.
+constexpr int kFills = 4;
+
 template <typename T>
 using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -169,7 +176,7 @@ backward_kernel(const Pack<T, kSize>* dy, const Pack<T, kSize>* x, const Pack<T,
 }
 
 // Adds up the partial sums of each column: kRowsAtOnce threads share one, each in order, then one in order.
-constexpr int kColumnsOfBlock = 32, kRowsAtOnce = 8;
+constexpr int kColumnsOfBlock = 32, kRowsAtOnce = 32;
 
 template <typename T>
 __global__ void __launch_bounds__(kColumnsOfBlock* kRowsAtOnce)
@@ -205,15 +212,15 @@ int64_t multiprocessors() {
 struct Shape {
     dim3 grid, block;
 
-    // Blocks as wide as the row or 256 packs; rows to as many blocks as fill the device four times over.
-    Shape(int64_t rows, int64_t packs) {
+    // Blocks as wide as the row or `most_columns` packs.
+    Shape(int64_t rows, int64_t packs, int most_columns) {
         int columns = 1;
-        while (columns < kThreads && columns < packs) columns *= 2;
+        while (columns < most_columns && columns < packs) columns *= 2;
         block = dim3(columns, kThreads / columns);
         const int64_t across = (packs + columns - 1) / columns;
         TORCH_CHECK(across <= INT_MAX, "bias_gelu: ", packs, " packs in a row are more than a grid can have");
-        const int64_t resident = 4 * multiprocessors() * 2048 / kThreads;
-        const int64_t down = std::min<int64_t>((rows + block.y - 1) / block.y, (resident + across - 1) / across);
+        const int64_t blocks = kFills * multiprocessors() * 2048 / kThreads;
+        const int64_t down = std::min<int64_t>((rows + block.y - 1) / block.y, (blocks + across - 1) / across);
         grid = dim3(static_cast<unsigned>(across), static_cast<unsigned>(std::min<int64_t>(down, 65535)));
     }
 };
@@ -226,7 +233,7 @@ Pack<T, kSize>* packs_at(const torch::Tensor& t) {
 template <typename T, int kSize, bool kTanh>
 void run_forward(const torch::Tensor& x, const torch::Tensor& bias, const torch::Tensor& y) {
     const int64_t packs = bias.numel() / kSize, rows = x.numel() / bias.numel();
-    const Shape shape(rows, packs);
+    const Shape shape(rows, packs, kForwardColumns);
     forward_kernel<T, kSize, kTanh><<<shape.grid, shape.block, 0, c10::cuda::getCurrentCUDAStream()>>>(
         packs_at<T, kSize>(x), packs_at<T, kSize>(bias), packs_at<T, kSize>(y), rows, packs);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
@@ -236,7 +243,7 @@ template <typename T, int kSize, bool kTanh>
 void run_backward(const torch::Tensor& dy, const torch::Tensor& x, const torch::Tensor& bias, const torch::Tensor& dx,
                   const torch::Tensor& dbias) {
     const int64_t width = bias.numel(), packs = width / kSize, rows = x.numel() / width;
-    const Shape shape(rows, packs);
+    const Shape shape(rows, packs, kBackwardColumns);
     const auto stream = c10::cuda::getCurrentCUDAStream();
     const int64_t count = shape.grid.y;
     const auto partials = torch::empty({count, width}, x.options().dtype(c10::CppTypeToScalarType<Compute<T>>::value));

@@ -348,9 +348,11 @@ backward_ring(const T* dy, const T* x, const W* weight, const A* inv_rms_of, T* 
 }
 
 // ------------------------------------------------------------------------------------------------------
-// Rows in chunks of kChunk packs. Blocks cannot wait for each other: a second kernel does instead.
+// Rows in chunks of kChunk packs. Blocks cannot wait for each other: a second kernel does instead. It begins with what
+// the first one read last, since that is still in L2.
 
 constexpr int kChunkThreads = 256, kChunkPacks = 4, kChunk = kChunkThreads * kChunkPacks;
+constexpr int kGroupBlocks = 2;  // of the backward for each multiprocessor, at least, where there are rows enough
 
 __device__ int packs_of(int64_t chunk, int64_t packs) {
     const int64_t left = packs - chunk * kChunk;
@@ -381,12 +383,12 @@ template <typename T, typename W, int kSize, typename A = Sum<T>>
 __global__ void __launch_bounds__(kChunkThreads)
 forward_chunks(const T* x, const W* weight, T* y, A* inv_rms_of, const A* squares_of, int64_t packs, int64_t chunks,
                A eps) {
-    const int64_t row = blockIdx.x / chunks, chunk = blockIdx.x % chunks;
-    const A inv_rms = A(1) / sqrt(row_sum(squares_of, row, chunks) / (A(packs) * kSize) + eps);
+    const int64_t place = gridDim.x - 1 - blockIdx.x, row = place / chunks, chunk = place % chunks;
     const int count = packs_of(chunk, packs);
     const int64_t column = chunk * kChunk * kSize, start = row * packs * kSize + column;
     Held<T, kSize, kChunkPacks> held(x + start, count);
     const Held<W, kSize, kChunkPacks> scale(weight + column, count);
+    const A inv_rms = A(1) / sqrt(row_sum(squares_of, row, chunks) / (A(packs) * kSize) + eps);
     held.for_each(count, [&](int k, int j) { held.kept[k][j] *= inv_rms * scale.kept[k][j]; });
     held.store(y + start, count);
     if (chunk == 0 && threadIdx.x == 0) inv_rms_of[row] = inv_rms;
@@ -415,15 +417,15 @@ __global__ void __launch_bounds__(kChunkThreads)
 backward_chunks(const T* dy, const T* x, const W* weight, const A* inv_rms_of, const A* sum_of, T* dx, A* dweight_of,
                 int64_t rows, int64_t packs, int64_t chunks, int64_t group_rows) {
     using H = Held<T, kSize, kChunkPacks>;
-    const int64_t chunk = blockIdx.x % chunks, group = blockIdx.x / chunks, width = packs * kSize;
+    const int64_t place = gridDim.x - 1 - blockIdx.x, chunk = place % chunks, group = place / chunks;
+    const int64_t width = packs * kSize;
     const int64_t column = chunk * kChunk * kSize;
     const int count = packs_of(chunk, packs);
     const Held<W, kSize, kChunkPacks> scale(weight + column, count);
     A dweight[kChunkPacks][kSize] = {};
-    const int64_t last = min((group + 1) * group_rows, rows);
-    for (int64_t row = group * group_rows; row < last; row++) {
-        const A mean = row_sum(sum_of, row, chunks) / width, inv_rms = inv_rms_of[row];
+    for (int64_t row = min((group + 1) * group_rows, rows) - 1; row >= group * group_rows; row--) {
         H upstream(dy + row * width + column, count), values(x + row * width + column, count);
+        const A mean = row_sum(sum_of, row, chunks) / width, inv_rms = inv_rms_of[row];
         H::for_each(count, [&](int k, int j) {
             const A xhat = values.kept[k][j] * inv_rms;
             A& g = upstream.kept[k][j];
@@ -620,7 +622,7 @@ struct Backward {
             data<T>(dy), data<T>(x), data<W>(weight), data<A>(inv_rms), data<A>(sums), packs, chunks);
         C10_CUDA_KERNEL_LAUNCH_CHECK();
         // Enough groups to fill the device, and no more: each costs a row of partial sums.
-        const int64_t wanted = std::min(rows, (4 * multiprocessors() + chunks - 1) / chunks);
+        const int64_t wanted = std::min(rows, (kGroupBlocks * multiprocessors() + chunks - 1) / chunks);
         const int64_t group_rows = (rows + wanted - 1) / wanted, groups = (rows + group_rows - 1) / group_rows;
         const bool is_sum = groups == 1 && std::is_same_v<W, A>;  // what the one group leaves
         const auto partials = is_sum ? dweight : torch::empty({groups, width}, inv_rms.options());
