@@ -336,22 +336,21 @@ def test_where_two_gpus_were_timed_at_once_fewer_are_seen():
     assert 0.55 * len(called) <= sum(row.difference is Difference.SLOWER for row in called)  # docs/comparing.md says so
 
 
-def of_file(name, submission):
-    path = KEPT if name == KEPT.name else H200 / name
+def of_file(path, submission):
     (found,) = [e for e in results_json.load(path).evaluations if e.submission == submission]
     return found
 
 
 @pytest.mark.parametrize("name", ["speed_of_light", "rung5_split_rows"])
 def test_one_submission_on_two_days_is_no_different(name):
-    found = compared(of_file("layernorm.json", name), of_file(f"same_twice_{name}.json", name))
+    found = compared(of_file(H200 / "layernorm.json", name), of_file(H200 / f"same_twice_{name}.json", name))
     assert {row.case: row.difference.value for row in found.rows if row.a_us > 50} == {
         case: "no different" for case in ("headline", "8192x4096", "4096x8192", "2048x16384")
-    } | ({"bf16 rows of 4096": "no different"} if name == "rung5_split_rows" else {})
+    }
 
 
 def test_two_rungs_of_the_ladder_differ_as_their_speedups_do():
-    found = compared(*(of_file("layernorm.json", n) for n in ("rung3_warp_shuffle", "rung4_vectorised_registers")))
+    found = compared(*(of_file(KEPT, n) for n in ("rung3_warp_shuffle", "rung4_vectorised_registers")))
     assert {row.difference for row in found.rows if not row.launch_bound} == {Difference.FASTER}
     assert found.means[0].speed.ratio == pytest.approx(1.58144 / 0.93185, rel=0.02)  # of their means over eager
 

@@ -10,7 +10,7 @@ import math
 
 from harness.verdict import KNOWN_WITHIN, Timing
 
-# A share. 20 evaluations of one submission on a case of 67 µs differ by up to 0.8% over eager, by up to 1.3% without it
+# A share. 20 evaluations of one submission on a case of 67 µs differ by up to 1.5% over eager, by up to 1.8% without it
 # (results/h200/repeatability.json); a submission and its copy by up to 0.8% (results/h200/same_twice_*.json). On
 # two H100s of one host that were timed at once, 24 of 191 pairs of runs of the same code differ by surely more than 1%,
 # and 12 by surely more than this (results/h100; tests/test_compare.py).
