@@ -65,6 +65,11 @@ FEWER_PARTIALS = Change(
     "blocks of the backward left fewer partial sums of columns",
     ("bias_gelu_train",),
 )
+FEWER_INSTRUCTIONS = Change(
+    "2026-11-30T23:18:00+00:00",
+    "16 bits, or Philox, took fewer instructions, and rows were asked for before the first was used",
+    ("bias_gelu", "bias_gelu_train", "layernorm_dropout"),
+)
 LAST_FIRST = Change(
     "2026-11-30T23:00:00+00:00",
     "the second kernel of a long row began with what the first had read last",
@@ -134,6 +139,7 @@ OF_PROBLEMS = (
     QUACK,
     NO_HINTS,
     FEWER_PARTIALS,
+    FEWER_INSTRUCTIONS,
     LAST_FIRST,
 )
 # What moves counts and what a sanitizer sees.
@@ -154,6 +160,7 @@ KERNELS = (
     RING_OF_STEPS,
     NO_HINTS,
     FEWER_PARTIALS,
+    FEWER_INSTRUCTIONS,
     LAST_FIRST,
 )
 # What moves verdicts.

@@ -1,10 +1,10 @@
 """LayerNorm and dropout in one pass, with a mask that is never stored: the backward draws it again.
 
-The idea: whether an element is dropped follows from a seed and the element's place. Philox is a block cipher of ten
-rounds: it turns (seed, place / 4) into four numbers without any state, so that forward and backward, whatever thread
-has the element, find the same. What is kept between them is one integer, which torch's generator has drawn, so
-that torch.manual_seed repeats a run. The rest is `fused_function` of layernorm_train: rows in registers, each
-element read once, and rows of partial sums for dweight and dbias; longer rows in chunks.
+The idea: whether an element is dropped follows from a seed and the element's place. Philox is a block cipher: it turns
+(seed, place / 4) into four numbers without any state, so that forward and backward, whatever thread has the element,
+find the same. What is kept between them is one integer, which torch's generator has drawn, so that torch.manual_seed
+repeats a run. The rest is `fused_function` of layernorm_train: rows in registers, each element read once, and rows of
+partial sums for dweight and dbias; longer rows in chunks.
 
 Numerics: as there; fp16 and bf16 are widened when they are read and narrowed when they are written, and all sums are
 fp32, and fp64 for fp64. An element is dropped when its 32 bits are below p 2^32: the rate is exact to 2^-32.
@@ -118,21 +118,24 @@ __device__ T warp_sum(T value) {
 
 struct Dropout {
     uint64_t seed;
-    uint64_t threshold;  // of 2^32: below it an element is dropped
+    bool drops;
+    uint32_t last;  // numbers up to it drop an element
     double scale;
 };
 
-// Philox 4x32 with ten rounds: four numbers for each counter (Salmon, Moraes, Dror and Shaw, SC 2011).
+// Philox 4x32: four numbers for each counter. Seven rounds are the fewest that pass every test of BigCrush (Salmon,
+// Moraes, Dror and Shaw, SC 2011, table 2); ten would take as long as the rest of a row in 16 bits.
+constexpr int kPhiloxRounds = 7;
+
 __device__ void philox(uint64_t seed, uint64_t counter, uint32_t (&out)[4]) {
     uint32_t a = counter, b = counter >> 32, c = 0, d = 0, key_a = seed, key_b = seed >> 32;
 #pragma unroll
-    for (int round = 0; round < 10; round++) {
-        const uint32_t high_a = __umulhi(0xD2511F53u, a), low_a = 0xD2511F53u * a;
-        const uint32_t high_c = __umulhi(0xCD9E8D57u, c), low_c = 0xCD9E8D57u * c;
-        a = high_c ^ b ^ key_a;
-        b = low_c;
-        c = high_a ^ d ^ key_b;
-        d = low_a;
+    for (int round = 0; round < kPhiloxRounds; round++) {
+        const uint64_t of_a = uint64_t(0xD2511F53u) * a, of_c = uint64_t(0xCD9E8D57u) * c;
+        a = uint32_t(of_c >> 32) ^ b ^ key_a;
+        b = of_c;
+        c = uint32_t(of_a >> 32) ^ d ^ key_b;
+        d = of_a;
         key_a += 0x9E3779B9u;
         key_b += 0xBB67AE85u;
     }
@@ -142,29 +145,61 @@ __device__ void philox(uint64_t seed, uint64_t counter, uint32_t (&out)[4]) {
     out[3] = d;
 }
 
+// Drops values of one pack, and scales the others. `place` is that of the pack's first element in x.
+template <int kSize, typename A>
+__device__ void drop(const Dropout& dropout, uint64_t place, A (&values)[kSize]) {
+    if (!dropout.drops) return;
+    const A scale = dropout.scale;
+#pragma unroll
+    for (int first = 0; first < kSize; first += 4) {
+        uint32_t numbers[4];
+        philox(dropout.seed, (place + first) / 4, numbers);
+#pragma unroll
+        for (int j = first; j < kSize && j < first + 4; j++) {
+            const uint32_t number = numbers[kSize < 4 ? (place + j) % 4 : j % 4];
+            values[j] = number <= dropout.last ? A(0) : values[j] * scale;
+        }
+    }
+}
+
 template <typename T>
 struct Two {
     T first, second;
 };
 
-// Two sums over the block's threads, returned to all of them.
-template <typename T>
-__device__ Two<T> block_sums(T first, T second) {
-    __shared__ T sums[2][kMaxThreads / kWarp];
+// The sums over the block's threads of kCount values each, returned to all of them.
+template <int kCount, typename T>
+__device__ void block_sums(T (&values)[kCount]) {
+    __shared__ T sums[kCount][kMaxThreads / kWarp];
     const int lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
-    first = warp_sum(first);
-    second = warp_sum(second);
+#pragma unroll
+    for (int v = 0; v < kCount; v++) values[v] = warp_sum(values[v]);
     __syncthreads();  // the previous sums may still be being read
     if (lane == 0) {
-        sums[0][warp] = first;
-        sums[1][warp] = second;
+#pragma unroll
+        for (int v = 0; v < kCount; v++) sums[v][warp] = values[v];
     }
     __syncthreads();
-    const bool has = lane < blockDim.x / kWarp;
-    return {warp_sum(has ? sums[0][lane] : T(0)), warp_sum(has ? sums[1][lane] : T(0))};
+#pragma unroll
+    for (int v = 0; v < kCount; v++) values[v] = warp_sum(lane < blockDim.x / kWarp ? sums[v][lane] : T(0));
 }
 
-// kPacks packs of a row for each thread, blockDim.x apart, as sums are kept.
+template <typename T>
+__device__ T block_sum(T value) {
+    T values[] = {value};
+    block_sums(values);
+    return values[0];
+}
+
+template <typename T>
+__device__ Two<T> block_sums(T first, T second) {
+    T values[] = {first, second};
+    block_sums(values);
+    return {values[0], values[1]};
+}
+
+// kPacks packs of a row for each thread, blockDim.x apart, as sums are kept. A place behind the row's end has its last
+// pack: a load under a condition would let the compiler use the others first.
 template <typename T, int kSize, int kPacks>
 struct Held {
     Sum<T> kept[kPacks][kSize];
@@ -173,9 +208,7 @@ struct Held {
         const auto* in = reinterpret_cast<const Pack<T, kSize>*>(from);
 #pragma unroll
         for (int k = 0; k < kPacks; k++) {
-            const int i = threadIdx.x + k * blockDim.x;
-            if (i >= packs) continue;
-            const Pack<T, kSize> pack = in[i];
+            const Pack<T, kSize> pack = in[min(threadIdx.x + k * blockDim.x, packs - 1)];
 #pragma unroll
             for (int j = 0; j < kSize; j++) kept[k][j] = wide(pack.at[j]);
         }
@@ -193,25 +226,12 @@ struct Held {
         }
     }
 
-    // Drops elements, and scales the others. `start` is the place of the row's (or chunk's) first element in x.
-    __device__ void drop(const Dropout& dropout, int64_t start, int packs) {
-        if (dropout.threshold == 0) return;
-        const Sum<T> scale = dropout.scale;
+    // `start` is the place of the row's (or chunk's) first element in x.
+    __device__ void drop_each(const Dropout& dropout, int64_t start, int packs) {
 #pragma unroll
         for (int k = 0; k < kPacks; k++) {
             const int i = threadIdx.x + k * blockDim.x;
-            if (i >= packs) continue;
-            const int64_t place = start + int64_t(i) * kSize;
-            uint32_t numbers[kSize == 8 ? 2 : 1][4];
-#pragma unroll
-            for (int four = 0; four < (kSize == 8 ? 2 : 1); four++) {
-                philox(dropout.seed, place / 4 + four, numbers[four]);
-            }
-#pragma unroll
-            for (int j = 0; j < kSize; j++) {
-                const uint32_t number = kSize < 4 ? numbers[0][place % 4 + j] : numbers[j / 4][j % 4];
-                kept[k][j] = number < dropout.threshold ? Sum<T>(0) : kept[k][j] * scale;
-            }
+            if (i < packs) drop(dropout, start + int64_t(i) * kSize, kept[k]);
         }
     }
 
@@ -237,7 +257,7 @@ __device__ Two<A> statistics(const Held<T, kSize, kPacks>& held, A pivot, int pa
     const A count = A(packs) * kSize;
     A sum = 0;
     H::for_each(packs, [&](int k, int j) { sum += held.kept[k][j] - pivot; });
-    const A mean = pivot + block_sums(sum, A(0)).first / count;
+    const A mean = pivot + block_sum(sum) / count;
     A deviations = 0, squares = 0;
     H::for_each(packs, [&](int k, int j) {
         const A d = held.kept[k][j] - mean;
@@ -254,7 +274,7 @@ __device__ Two<A> statistics(const Held<T, kSize, kPacks>& held, A pivot, int pa
 // Rows that a block holds.
 
 template <typename T, typename W, int kSize, int kPacks, typename A = Sum<T>>
-__global__ void __launch_bounds__(kMaxThreads)
+__global__ void __launch_bounds__(kMaxThreads, 2)  // a second block's numbers are drawn while the first waits
 forward_rows(const T* x, const W* weight, const W* bias, T* y, A* mean_of, A* inv_std_of, int packs, A eps,
              Dropout dropout) {
     const int64_t start = int64_t(blockIdx.x) * packs * kSize;
@@ -262,12 +282,19 @@ forward_rows(const T* x, const W* weight, const W* bias, T* y, A* mean_of, A* in
     Two<A> mean;
     const Two<A> stats = statistics(held, wide(x[start]), packs, &mean);
     const A inv_std = A(1) / sqrt(stats.second / (A(packs) * kSize) + eps);
-    const Held<W, kSize, kPacks> scale(weight, packs), shift(bias, packs);
-    held.for_each(packs, [&](int k, int j) {
-        A& value = held.kept[k][j];
-        value = ((value - mean.first) - mean.second) * inv_std * scale.kept[k][j] + shift.kept[k][j];
-    });
-    held.drop(dropout, start, packs);
+#pragma unroll
+    for (int k = 0; k < kPacks; k++) {
+        const int i = threadIdx.x + k * blockDim.x;
+        if (i >= packs) continue;
+        const auto scale = reinterpret_cast<const Pack<W, kSize>*>(weight)[i];
+        const auto shift = reinterpret_cast<const Pack<W, kSize>*>(bias)[i];
+#pragma unroll
+        for (int j = 0; j < kSize; j++) {
+            A& value = held.kept[k][j];
+            value = ((value - mean.first) - mean.second) * inv_std * A(wide(scale.at[j])) + A(wide(shift.at[j]));
+        }
+        drop(dropout, start + int64_t(i) * kSize, held.kept[k]);
+    }
     held.store(y + start, packs);
     if (threadIdx.x == 0) {
         mean_of[blockIdx.x] = stats.first;
@@ -285,7 +312,7 @@ backward_rows(const T* dy, const T* x, const W* weight, const A* mean_of, const 
     A dweight[kPacks][kSize] = {}, dbias[kPacks][kSize] = {};
     for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
         H upstream(dy + row * width, packs), values(x + row * width, packs);
-        upstream.drop(dropout, row * width, packs);
+        upstream.drop_each(dropout, row * width, packs);
         const A mean = mean_of[row], inv_std = inv_std_of[row];
         A sum_g = 0, sum_g_xhat = 0;
         H::for_each(packs, [&](int k, int j) {
@@ -350,12 +377,12 @@ forward_chunks(const T* x, const W* weight, const W* bias, T* y, A* mean_of, A* 
     for (int64_t c = threadIdx.x; c < chunks; c += kChunkThreads) {
         sum += double(packs_of(c, packs)) * kSize * chunk_mean[row * chunks + c];
     }
-    const double mean = block_sums(sum, 0.0).first / width;
+    const double mean = block_sum(sum) / width;
     for (int64_t c = threadIdx.x; c < chunks; c += kChunkThreads) {
         const double between = chunk_mean[row * chunks + c] - mean;
         squares += chunk_squares[row * chunks + c] + double(packs_of(c, packs)) * kSize * between * between;
     }
-    const A inv_std = A(1) / sqrt(A(block_sums(squares, 0.0).first / width) + eps);
+    const A inv_std = A(1) / sqrt(A(block_sum(squares) / width) + eps);
     const A high = mean, low = mean - high;  // together the double
 
     const int count = packs_of(chunk, packs);
@@ -366,7 +393,7 @@ forward_chunks(const T* x, const W* weight, const W* bias, T* y, A* mean_of, A* 
         A& value = held.kept[k][j];
         value = ((value - high) - low) * inv_std * scale.kept[k][j] + shift.kept[k][j];
     });
-    held.drop(dropout, start, count);
+    held.drop_each(dropout, start, count);
     held.store(y + start, count);
     if (chunk == 0 && threadIdx.x == 0) {
         mean_of[row] = high;
@@ -383,7 +410,7 @@ chunk_means(const T* dy, const T* x, const W* weight, const A* mean_of, const A*
     const int count = packs_of(chunk, packs);
     const Held<T, kSize, kChunkPacks> values(x + start, count);
     Held<T, kSize, kChunkPacks> upstream(dy + start, count);
-    upstream.drop(dropout, start, count);
+    upstream.drop_each(dropout, start, count);
     const Held<W, kSize, kChunkPacks> scale(weight + column, count);
     const A mean = mean_of[row], inv_std = inv_std_of[row];
     A sum_g = 0, sum_g_xhat = 0;
@@ -421,7 +448,7 @@ backward_chunks(const T* dy, const T* x, const W* weight, const A* mean_of, cons
         const Two<A> sums = block_sums(sum_g, sum_g_xhat);
         const A mean_g = sums.first / width, mean_g_xhat = sums.second / width;
         H upstream(dy + row * width + column, count), values(x + row * width + column, count);
-        upstream.drop(dropout, row * width + column, count);
+        upstream.drop_each(dropout, row * width + column, count);
         const A mean = mean_of[row], inv_std = inv_std_of[row];
         H::for_each(count, [&](int k, int j) {
             const A xhat = (values.kept[k][j] - mean) * inv_std;
@@ -552,7 +579,8 @@ struct Forward {
     void run() const {
         const int64_t packs = width / kSize;
         if constexpr (!is_seldom<T>(kSize)) {
-            if (packs <= 256) return by_rows<kSize, 1>(packs);
+            if (packs <= 64) return by_rows<kSize, 1>(packs);
+            if (packs <= 256) return by_rows<kSize, forward_packs(kSize) / 2>(packs);
             if (packs <= forward_packs(kSize) * kMaxThreads) return by_rows<kSize, forward_packs(kSize)>(packs);
         }
         by_chunks<kSize>(packs);
@@ -648,7 +676,8 @@ void run(const torch::Tensor& x, const torch::Tensor& weight, bool packed, const
 
 Dropout dropout_of(double p, int64_t seed) {
     TORCH_CHECK(p >= 0.0 && p <= 1.0, "layer_norm_dropout: p must be from 0 to 1, got ", p);
-    return {static_cast<uint64_t>(seed), static_cast<uint64_t>(p * 4294967296.0),
+    const auto dropped = static_cast<uint64_t>(p * 4294967296.0);  // of 2^32 numbers
+    return {static_cast<uint64_t>(seed), dropped > 0, static_cast<uint32_t>(dropped - 1),
             p < 1.0 ? 1.0 / (1.0 - p) : 0.0};
 }
 
