@@ -1,4 +1,4 @@
-"""Rings in shared memory, which three submissions have: right when they have come round, and alike."""
+"""Rings in shared memory: right when they have come round; those that three submissions have are alike."""
 
 import re
 
@@ -10,6 +10,7 @@ PROBLEMS = ROOT / "tests" / "fixtures" / "problems"
 RING = ROOT / "submissions" / "layernorm" / "speed_of_light.py"
 RING_WITH_STATISTICS = ROOT / "submissions" / "layernorm_forward" / "speed_of_light.py"
 RING_OF_OPTIONS = ROOT / "submissions" / "layernorm_options" / "read_once.py"
+RING_OF_STEPS = ROOT / "submissions" / "rmsnorm_train" / "read_once.py"
 SIGNATURES = (
     "P* y, Mail* mail, int rows, int blocks, float eps)",
     "P* y, float* mean_of, float* inv_std_of, Mail* mail, int rows,\n          int blocks, float eps)",
@@ -20,6 +21,7 @@ SLICES = {
     RING: PROBLEMS / "rows_of_slices.py",
     RING_WITH_STATISTICS: PROBLEMS / "statistics_of_slices.py",
     RING_OF_OPTIONS: PROBLEMS / "options_of_slices.py",
+    RING_OF_STEPS: PROBLEMS / "steps_of_long_rows.py",
 }
 # Two blocks in all, and nothing but the ring: the emulator has room for a team to every row, and then none comes round.
 TWO_BLOCKS = ("resident = ring_blocks", "resident = 2 + 0 * ring_blocks")
@@ -34,15 +36,23 @@ OR_SPLIT = (
     "if (!ring<T, kSize>(call)) split<T, kSize>(call);",
     'const bool by_ring = ring<T, kSize>(call); TORCH_CHECK(by_ring, "not by the ring");',
 )
+# Two clusters in all, for however few rows.
+FOUR_BLOCKS = ("return attribute(cudaDevAttrMultiProcessorCount);", "return 4;")
+IF_IT_HAS_ROWS = ("by_two = 2 * rows >= multiprocessors() && ", "by_two = ")
+BY_TWO = (
+    "if (by_two && by_ring<kSize, kPacks, 2>(packs)) return;",
+    'if (by_two) { TORCH_CHECK((by_ring<kSize, kPacks, 2>(packs)), "not by the ring"); return; }',
+)
 BY_ITS_RING = {
     RING: (TWO_BLOCKS, IF_IT_CAN_IN_ITS_TYPE, *NO_CLUSTERS),
     RING_WITH_STATISTICS: (TWO_BLOCKS, IF_IT_CAN),
     RING_OF_OPTIONS: (TWO_BLOCKS, OR_SPLIT),
+    RING_OF_STEPS: (FOUR_BLOCKS, IF_IT_HAS_ROWS, BY_TWO),
 }
 
 
 def judged_by_its_ring(path, folder, *options, changes=()):
-    """The run of a copy of the submission, with `changes`, in which two blocks have all rows."""
+    """The run of a copy of the submission, with `changes`, in which a few blocks have all rows."""
     text = path.read_text()
     for found, instead in (*BY_ITS_RING[path], *changes):
         assert text.count(found) == 1, found
@@ -55,6 +65,7 @@ def judged_by_its_ring(path, folder, *options, changes=()):
 @pytest.mark.parametrize(
     "path",
     [
+        RING_OF_STEPS,
         RING_WITH_STATISTICS,
         pytest.param(RING, marks=pytest.mark.whole("minutes; the ring that gives statistics is the same one")),
         pytest.param(RING_OF_OPTIONS, marks=pytest.mark.whole("minutes; the rings of others are run")),
@@ -67,11 +78,18 @@ def test_a_ring_is_accepted_when_it_has_come_round(path, tmp_path):
     assert run.code == 0, run.results
 
 
-def test_a_ring_that_does_not_wait_for_a_free_slot_is_rejected(tmp_path):
+@pytest.mark.parametrize(
+    ("path", "waits"),
+    [
+        (RING_WITH_STATISTICS, "wait(&vacated[place.slot], place.parity ^ 1);"),
+        (RING_OF_STEPS, "while (word >> 32 != turn) word = atomicAdd(here, Mail(0));"),
+    ],
+    ids=["a free slot", "the other block's sum"],
+)
+def test_a_ring_that_does_not_wait_is_rejected(path, waits, tmp_path):
     """So the test above can fail."""
-    no_wait = ("wait(&vacated[place.slot], place.parity ^ 1);", "")
     plain = ("--device", "emulator", "--no-timing", "--timeout", "45")
-    run = judged_by_its_ring(RING_WITH_STATISTICS, tmp_path, *plain, changes=[no_wait])
+    run = judged_by_its_ring(path, tmp_path, *plain, changes=[(waits, "")])
     assert [e["status"] for e in run.results["evaluations"]] == ["rejected"], run.results
 
 

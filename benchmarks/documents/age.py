@@ -71,8 +71,8 @@ FEWER_INSTRUCTIONS = Change(
     ("bias_gelu", "bias_gelu_train", "layernorm_dropout"),
 )
 LAST_FIRST = Change(
-    "2026-11-30T23:00:00+00:00",
-    "the second kernel of a long row began with what the first had read last",
+    "2026-11-30T23:21:00+00:00",
+    "two blocks shared a row of 16,384, and the second kernel of a longer one began with what the first had read last",
     ("rmsnorm_train",),
 )
 RING_OF_OPTIONS = Change(

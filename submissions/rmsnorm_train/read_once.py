@@ -3,10 +3,10 @@
 The idea: the backward needs x and dy for the row's mean of g xhat, for dx, and for the columns' sums. A block keeps
 its row of both in registers and goes on to the next row that is its own with the same threads on the same columns, so
 that dweight grows in registers, too. The next rows are on their way while one is summed: in a ring of bulk copies in
-shared memory on Hopper and later, or one row in registers. A second kernel adds up one row of partial sums for each
-block, in a fixed order. Rows that do not fit are cut into chunks, a block for each: one
-kernel sums a chunk, the next adds up the chunks of its row and writes; in the backward that block goes down many
-rows, for the sake of the columns.
+shared memory on Hopper and later, where two blocks of a cluster share a long row, or one row in registers. A second
+kernel adds up one row of partial sums for each block, in a fixed order. Rows that do not fit are cut into chunks, a
+block for each: one kernel sums a chunk, the next adds up the chunks of its row and writes; in the backward that block
+goes down many rows, for the sake of the columns.
 
 Numerics: fp16 and bf16 are widened when they are read and narrowed when they are written. All sums are fp32, and fp64
 for fp64: a few dozen terms in a thread, then a tree.
@@ -69,6 +69,7 @@ CUDA = r"""
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+#include <cooperative_groups.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <algorithm>
@@ -202,11 +203,12 @@ forward_rows(const T* x, const W* weight, T* y, A* inv_rms_of, int packs, A eps)
     if (threadIdx.x == 0) inv_rms_of[blockIdx.x] = inv_rms;
 }
 
-// One row of the backward: dx, and what the row adds to dweight. `taken()` is called when all threads have their parts.
-template <typename T, typename W, int kSize, int kPacks, typename A, typename Taken>
+// One row of the backward: dx, and what the row adds to dweight. `mean_of(sum)` is the mean over the row of what the
+// threads' sums say; when it is known all of them have their parts.
+template <typename T, typename W, int kSize, int kPacks, typename A, typename MeanOf>
 __device__ __forceinline__ void backward_row(Held<T, kSize, kPacks> upstream, Held<T, kSize, kPacks> values,
                                              const Loaded<W, kSize, kPacks>& scale, A inv_rms, int packs, T* dx,
-                                             A (&dweight)[kPacks][kSize], A* of_warps, Taken taken) {
+                                             A (&dweight)[kPacks][kSize], MeanOf mean_of) {
     A sum = 0;
     upstream.for_each(packs, [&](int k, int j) {
         A& xhat = values.kept[k][j];
@@ -216,8 +218,7 @@ __device__ __forceinline__ void backward_row(Held<T, kSize, kPacks> upstream, He
         g *= wide(scale.packs[k].at[j]);
         sum += g * xhat;
     });
-    const A mean = block_sum(sum, of_warps) / (A(packs) * kSize);
-    taken();
+    const A mean = mean_of(sum);
     upstream.for_each(packs, [&](int k, int j) {
         A& g = upstream.kept[k][j];
         g = inv_rms * (g - values.kept[k][j] * mean);
@@ -250,15 +251,16 @@ backward_rows(const T* dy, const T* x, const W* weight, const A* inv_rms_of, T* 
             next_dy.load(dy + next * width, packs);
             next_x.load(x + next * width, packs);
         }
-        backward_row(upstream, values, scale, inv_rms_of[row], packs, dx + row * width, dweight, of_warps[turn++ % 2],
-                     [] {});
+        backward_row(upstream, values, scale, inv_rms_of[row], packs, dx + row * width, dweight,
+                     [&](A sum) { return block_sum(sum, of_warps[turn++ % 2]) / width; });
     }
     write_columns(dweight, dweight_of + blockIdx.x * width, packs);
 }
 
 // ------------------------------------------------------------------------------------------------------
 // The same backward where bulk copies are: rows of dy and x wait in the slots of a ring in shared memory, so that more
-// of them are on their way than registers have room for. Load 2 n is dy of the block's row n, load 2 n + 1 its x.
+// of them are on their way than registers have room for. Load 2 n is dy of the block's row n, load 2 n + 1 its x. A
+// long row is for the two blocks of a cluster, a half each.
 
 constexpr int kMostSlots = 12, kLeastSlots = 3;  // dy and x of one row, and dy of the next
 
@@ -285,43 +287,71 @@ __device__ __forceinline__ void bulk_load(void* to, const void* from, unsigned b
                  : : "r"(shared_address(to)), "l"(from), "r"(bytes), "r"(barrier) : "memory");
 }
 
+// The two blocks of a cluster write each other's sums into their shared memory, in words that say of which turn they
+// are, from 1 on. `mail` is for two turns: who writes of the next has read of this one.
+using Mail = unsigned long long;
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void cluster_barrier() { cooperative_groups::this_cluster().sync(); }
+
+// The sum of both blocks, `sum` being this one's.
+__device__ __forceinline__ float sum_of_both(float sum, Mail (&mail)[2], unsigned turn) {
+    Mail* const here = &mail[turn % 2];
+    if (threadIdx.x == 0) {
+        Mail* const there = cooperative_groups::this_cluster().map_shared_rank(here, 1 - blockIdx.x % 2);
+        atomicExch(there, static_cast<Mail>(turn) << 32 | __float_as_uint(sum));
+    }
+    Mail word = 0;
+    if (threadIdx.x % kWarp == 0) {  // atomic, as what the other block writes meanwhile has to be
+        while (word >> 32 != turn) word = atomicAdd(here, Mail(0));
+    }
+    return sum + __shfl_sync(kAllLanes, __uint_as_float(static_cast<unsigned>(word)), 0);
+}
+#endif
+
 // Threads of a block, at most, and blocks whose registers share a multiprocessor.
 constexpr int ring_threads(int packs) { return packs == 1 ? 256 : kMaxThreads; }
 constexpr int ring_blocks(int packs) { return packs == 1 ? 4 : 1; }
 
-template <typename T, typename W, int kSize, int kPacks, typename A = Sum<T>>
+template <typename T, typename W, int kSize, int kPacks, int kBlocks>
 __global__ void __launch_bounds__(ring_threads(kPacks), ring_blocks(kPacks))
-backward_ring(const T* dy, const T* x, const W* weight, const A* inv_rms_of, T* dx, A* dweight_of, int64_t rows,
+backward_ring(const T* dy, const T* x, const W* weight, const float* inv_rms_of, T* dx, float* dweight_of, int64_t rows,
               int packs, int slots) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900  // nothing launches this elsewhere
     using H = Held<T, kSize, kPacks>;
     extern __shared__ __align__(128) unsigned char ring[];
     __shared__ uint64_t arrived[kMostSlots];
-    __shared__ A of_warps[2][kMaxWarps];
-    const int64_t width = int64_t(packs) * kSize;
-    const unsigned bytes = packs * kSize * sizeof(T);
-    int64_t next = blockIdx.x;  // row of the next load
+    __shared__ float of_warps[2][kMaxWarps];
+    __shared__ Mail mail[2];
+    const int64_t width = int64_t(packs) * kSize, team = blockIdx.x / kBlocks, teams = gridDim.x / kBlocks;
+    const int part = (packs + kBlocks - 1) / kBlocks, begin = blockIdx.x % kBlocks * part;
+    const int count = min(part, packs - begin), column = begin * kSize;  // of this block
+    const unsigned of_slot = part * kSize * sizeof(T), bytes = count * kSize * sizeof(T);
+    int64_t next = team;  // row of the next load
     bool next_is_x = false;
     const auto ask = [&](int slot) {
-        if (next < rows) bulk_load(ring + slot * bytes, (next_is_x ? x : dy) + next * width, bytes, &arrived[slot]);
-        if (next_is_x) next += gridDim.x;
+        const T* from = next_is_x ? x : dy;
+        if (next < rows) bulk_load(ring + slot * of_slot, from + next * width + column, bytes, &arrived[slot]);
+        if (next_is_x) next += teams;
         next_is_x = !next_is_x;
     };
     if (threadIdx.x == 0) {
         for (int slot = 0; slot < slots; slot++) make_barrier(&arrived[slot]);
         asm volatile("fence.proxy.async.shared::cta;" : : : "memory");  // copies see the barriers
         for (int slot = 0; slot < slots; slot++) ask(slot);
+        mail[0] = mail[1] = 0;
     }
     constexpr bool kHoldsScale = kPacks * kSize <= 16;  // in registers; else it is read for each row
-    Loaded<W, kSize, kPacks> scale(weight, packs);
-    A dweight[kPacks][kSize] = {};
-    A next_inv_rms = inv_rms_of[blockIdx.x];
-    __syncthreads();
+    Loaded<W, kSize, kPacks> scale(weight + column, count);
+    float dweight[kPacks][kSize] = {};
+    float next_inv_rms = inv_rms_of[team];
+    if constexpr (kBlocks > 1) cluster_barrier();  // before the other block writes here
+    else __syncthreads();
     int slot = 0;
     unsigned parity = 0;
     const auto take = [&] {  // this thread's part of what has come into the slot
         wait(&arrived[slot], parity);
-        const H held(reinterpret_cast<const T*>(ring + slot * bytes), packs);
+        const H held(reinterpret_cast<const T*>(ring + slot * of_slot), count);
         if (++slot == slots) {
             slot = 0;
             parity ^= 1;
@@ -329,21 +359,27 @@ backward_ring(const T* dy, const T* x, const W* weight, const A* inv_rms_of, T* 
         return held;
     };
     unsigned turn = 0;
-    for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-        const A inv_rms = next_inv_rms;
-        if (row + gridDim.x < rows) next_inv_rms = inv_rms_of[row + gridDim.x];
+    for (int64_t row = team; row < rows; row += teams) {
+        const float inv_rms = next_inv_rms;
+        if (row + teams < rows) next_inv_rms = inv_rms_of[row + teams];
         const int of_dy = slot;
         const H upstream = take();
         const int of_x = slot;
         const H values = take();
-        if constexpr (!kHoldsScale) scale.load(weight, packs);
-        backward_row(upstream, values, scale, inv_rms, packs, dx + row * width, dweight, of_warps[turn++ % 2], [&] {
-            if (threadIdx.x > 0) return;
-            ask(of_dy);
-            ask(of_x);
+        if constexpr (!kHoldsScale) scale.load(weight + column, count);
+        backward_row(upstream, values, scale, inv_rms, count, dx + row * width + column, dweight, [&](float sum) {
+            turn++;
+            sum = block_sum(sum, of_warps[turn % 2]);
+            if constexpr (kBlocks > 1) sum = sum_of_both(sum, mail, turn);
+            if (threadIdx.x == 0) {
+                ask(of_dy);
+                ask(of_x);
+            }
+            return sum / width;
         });
     }
-    write_columns(dweight, dweight_of + blockIdx.x * width, packs);
+    write_columns(dweight, dweight_of + team * width + column, count);
+    if constexpr (kBlocks > 1) cluster_barrier();  // the other block may still be writing here
 #endif
 }
 
@@ -585,32 +621,41 @@ struct Backward {
         add(partials, blocks);
     }
 
-    // Whether there are bulk copies; then it has run.
-    template <int kSize, int kPacks>
+    // By so many blocks a row. Whether there are bulk copies; then it has run.
+    template <int kSize, int kPacks, int kBlocks = 1>
     bool by_ring(int64_t packs) const {
-        const auto kernel = backward_ring<T, W, kSize, kPacks>;
+        const auto kernel = backward_ring<T, W, kSize, kPacks, kBlocks>;
         const static bool compiled = [&] {  // what was compiled for an older GPU has an empty kernel
             cudaFuncAttributes found = {};
             C10_CUDA_CHECK(cudaFuncGetAttributes(&found, kernel));
             return found.ptxVersion >= 90;
         }();
         if (!compiled || attribute(cudaDevAttrComputeCapabilityMajor) < 9) return false;
-        const unsigned threads = threads_for(packs, kPacks);
+        const int64_t part = (packs + kBlocks - 1) / kBlocks, of_part = part * kSize * sizeof(T);
+        const unsigned threads = threads_for(part, kPacks);
         const int64_t together = std::min<int64_t>(ring_threads(kPacks) * ring_blocks(kPacks) / threads, 4);
-        const int64_t of_row = packs * kSize * sizeof(T);
         // An eighth of shared memory is for what is not the ring's.
         const int64_t room = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / 8 * 7 / together;
-        const int64_t slots = std::min<int64_t>(room / of_row, kMostSlots);
+        const int64_t slots = std::min<int64_t>(room / of_part, kMostSlots);
         if (slots < kLeastSlots) return false;
-        const int ring = static_cast<int>(slots * of_row);
-        C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, ring));
-        const int64_t blocks = std::min(rows, multiprocessors() * together);
-        const auto partials = torch::empty({blocks, width}, inv_rms.options());
-        kernel<<<grid(blocks), threads, ring, stream>>>(data<T>(dy), data<T>(x), data<W>(weight), data<A>(inv_rms),
-                                                        data<T>(dx), data<A>(partials), rows, static_cast<int>(packs),
-                                                        static_cast<int>(slots));
-        C10_CUDA_KERNEL_LAUNCH_CHECK();
-        add(partials, blocks);
+        const int64_t teams = std::min(rows, multiprocessors() * together / kBlocks);
+        const auto partials = torch::empty({teams, width}, inv_rms.options());
+        cudaLaunchAttribute cluster = {};
+        cluster.id = cudaLaunchAttributeClusterDimension;
+        cluster.val.clusterDim = {kBlocks, 1, 1};
+        cudaLaunchConfig_t config = {};
+        config.gridDim = dim3(grid(teams * kBlocks));
+        config.blockDim = dim3(threads);
+        config.dynamicSmemBytes = slots * of_part;
+        config.stream = stream;
+        config.attrs = &cluster;
+        config.numAttrs = 1;
+        C10_CUDA_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                            static_cast<int>(config.dynamicSmemBytes)));
+        C10_CUDA_CHECK(cudaLaunchKernelEx(&config, kernel, data<T>(dy), data<T>(x), data<W>(weight), data<A>(inv_rms),
+                                          data<T>(dx), data<A>(partials), rows, static_cast<int>(packs),
+                                          static_cast<int>(slots)));
+        add(partials, teams);
         return true;
     }
 
@@ -637,11 +682,12 @@ struct Backward {
     void run() const {
         const int64_t packs = width / kSize;
         if constexpr (kSize * sizeof(T) == 16) {
-            constexpr int kUsual = backward_packs(kSize), kMost = 2 * kUsual;
+            constexpr int kPacks = backward_packs(kSize);
             if (packs <= 256 && by_ring<kSize, 1>(packs)) return;
-            if (packs <= kUsual * kMaxThreads && by_ring<kSize, kUsual>(packs)) return;
-            // With fewer rows than multiprocessors chunks keep more of them busy.
-            if (packs <= kMost * kMaxThreads && rows >= multiprocessors() && by_ring<kSize, kMost>(packs)) return;
+            if (packs <= kPacks * kMaxThreads && by_ring<kSize, kPacks>(packs)) return;
+            // With fewer rows than clusters chunks keep more multiprocessors busy.
+            const bool by_two = 2 * rows >= multiprocessors() && packs <= 2 * kPacks * kMaxThreads;
+            if (by_two && by_ring<kSize, kPacks, 2>(packs)) return;
         }
         if constexpr (!is_seldom<T>(kSize)) {
             if (packs <= 256) return by_rows<kSize, 1>(packs);
