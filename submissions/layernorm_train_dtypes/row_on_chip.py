@@ -341,6 +341,7 @@ __device__ __forceinline__ void bulk_load(void* to, const void* from, unsigned b
 // Threads of a block, at most, and blocks whose registers share a multiprocessor.
 constexpr int ring_threads(int loads) { return loads == 1 ? 256 : kThreads; }
 constexpr int ring_blocks(int loads) { return loads == 1 ? 4 : 1; }
+constexpr int kMostTogether = 4;  // blocks on a multiprocessor, each of which leaves a row of partial sums
 
 template <typename T, typename W, int kSize, int kLoads>
 __global__ void __launch_bounds__(ring_threads(kLoads), ring_blocks(kLoads))
@@ -537,7 +538,7 @@ RingShape ring_shape(int64_t rows, int64_t width, int device) {
     };
     if (!compiled || attribute(cudaDevAttrComputeCapabilityMajor) < 9) return {};
     const unsigned threads = threads_for(width / kSize, kLoads);
-    const int64_t together = std::min<int64_t>(ring_threads(kLoads) * ring_blocks(kLoads) / threads, 4);
+    const int64_t together = std::min<int64_t>(ring_threads(kLoads) * ring_blocks(kLoads) / threads, kMostTogether);
     // An eighth of shared memory is for what is not the ring's.
     const int64_t room = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / 8 * 7 / together;
     const int64_t slots = std::min<int64_t>(room / (width * sizeof(T)), kMostSlots);

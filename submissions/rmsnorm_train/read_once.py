@@ -312,6 +312,7 @@ __device__ __forceinline__ float sum_of_both(float sum, Mail (&mail)[2], unsigne
 // Threads of a block, at most, and blocks whose registers share a multiprocessor.
 constexpr int ring_threads(int packs) { return packs == 1 ? 256 : kMaxThreads; }
 constexpr int ring_blocks(int packs) { return packs == 1 ? 4 : 1; }
+constexpr int kMostTogether = 4;  // blocks on a multiprocessor, each of which leaves a row of partial sums
 
 template <typename T, typename W, int kSize, int kPacks, int kBlocks>
 __global__ void __launch_bounds__(ring_threads(kPacks), ring_blocks(kPacks))
@@ -633,7 +634,7 @@ struct Backward {
         if (!compiled || attribute(cudaDevAttrComputeCapabilityMajor) < 9) return false;
         const int64_t part = (packs + kBlocks - 1) / kBlocks, of_part = part * kSize * sizeof(T);
         const unsigned threads = threads_for(part, kPacks);
-        const int64_t together = std::min<int64_t>(ring_threads(kPacks) * ring_blocks(kPacks) / threads, 4);
+        const int64_t together = std::min<int64_t>(ring_threads(kPacks) * ring_blocks(kPacks) / threads, kMostTogether);
         // An eighth of shared memory is for what is not the ring's.
         const int64_t room = attribute(cudaDevAttrMaxSharedMemoryPerMultiprocessor) / 8 * 7 / together;
         const int64_t slots = std::min<int64_t>(room / of_part, kMostSlots);
