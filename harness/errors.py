@@ -36,6 +36,15 @@ class Interrupted(HarnessError):
     """Somebody wants the run to end, by the keyboard or by SIGTERM."""
 
 
+class StoppedWhileTimed(KeyboardInterrupt):
+    """Somebody ends the run while a submission is timed. `evaluation`, a verdict.Accepted, has the times that are
+    known."""
+
+    def __init__(self, evaluation: Any) -> None:
+        self.evaluation = evaluation
+        super().__init__()
+
+
 class JudgeFailed(KernelgateError):
     """A process of the judge's own failed. Nothing is said about the submission that was being judged, and the next one
     is judged with new processes."""

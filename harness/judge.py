@@ -13,7 +13,7 @@ import msgspec
 
 from harness import against, verdict
 from harness.device.base import Device
-from harness.errors import Inconclusive, Stopped, SubmissionError, name_of, of_the_judge
+from harness.errors import Inconclusive, Stopped, StoppedWhileTimed, SubmissionError, name_of, of_the_judge
 from harness.events import Building, DeviceTaken, OnEvent, TimesBegin, Timing
 from harness.explanations import FailingCases
 from harness.fitting import fit, room_on
@@ -123,8 +123,10 @@ class Judge:
         self, submission: Submission, build_others: Callable[[], None] = _build_nothing, *, next_workers: int = 0
     ) -> verdict.Evaluation:
         """Judge one submission; `build_others` begins builds of others that there is room for. Whatever the submission
-        does becomes a verdict; raises HarnessError and UsageError only for what is not its doing. Workers of the next
-        ones, `next_workers`, load meanwhile, and do nothing while this one is timed."""
+        does becomes a verdict. Workers of the next ones, `next_workers`, load meanwhile, and do nothing while this one
+        is timed.
+
+        Raises HarnessError and UsageError for what is not the submission's doing, and StoppedWhileTimed."""
         self._on_event(Building(submission.name, self._name))
         with of_the_judge("A process that had run nothing yet"):
             runner = self._start_submission(submission)
@@ -233,6 +235,8 @@ class Judge:
                 times = contest.time(runner, self._draws, common["cases"], begins)
         except Stopped as error:
             return _refusal(error, common)
+        except KeyboardInterrupt as stop:
+            raise StoppedWhileTimed(verdict.Accepted(**common, not_timed=NotTimed.STOPPED)) from stop
         return times.added_to(verdict.Accepted(**common))
 
 

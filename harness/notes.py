@@ -229,8 +229,9 @@ Note = (
 
 
 class NotTimed(StrEnum):
-    """Why nothing was timed; JSON holds the words."""
+    """Why nothing was timed, or not all that should be; JSON holds the words."""
 
     NOT_ASKED = ""
     EMULATED = "the emulator gives verdicts, never times"
     NO_CASE = "no case that was chosen is timed (timed=True in CASES)"
+    STOPPED = "the run was stopped before all cases were timed"

@@ -31,6 +31,7 @@ from harness.errors import (
     JudgeFailed,
     KernelgateError,
     ReferenceFault,
+    StoppedWhileTimed,
     UsageError,
     name_of,
 )
@@ -68,7 +69,8 @@ class RunStopped(KernelgateError):
 
 
 def run(plan: RunPlan, on_event: OnEvent = nobody) -> Results:
-    """Judge all that is planned. `on_event` is told what happens, in this thread.
+    """Judge all that is planned. `on_event` is told what happens, in this thread. Who is stopped while it is timed is
+    finished with what is known.
 
     Raises RunStopped when HarnessError, UsageError or KeyboardInterrupt ends the run after the first evaluation; before
     it these themselves."""
@@ -79,14 +81,21 @@ def run(plan: RunPlan, on_event: OnEvent = nobody) -> Results:
             on_event(Queued(submission.name, name_of(group.problem), group.device))
     evaluations: list[tuple[int, Evaluation]] = []
     chosen = Chosen(plan, on_event)
+
+    def finish(position: int, evaluation: Evaluation) -> None:
+        evaluations.append((position, evaluation))
+        on_event(Finished(evaluation, len(evaluations), chosen.count))
+
+    position = 0
     try:
         with full_is_said(), _Beside(plan) as beside:
             for position, coming in beside.turns():
                 turn = _Turn(plan.groups[position], coming, plan, chosen, beside, on_event)
                 for evaluation in _of_one_of_several(turn) if plan.several_problems else _of_group(turn):
-                    evaluations.append((position, evaluation))
-                    on_event(Finished(evaluation, len(evaluations), chosen.count))
+                    finish(position, evaluation)
     except (HarnessError, UsageError, KeyboardInterrupt) as error:
+        if isinstance(error, StoppedWhileTimed):
+            finish(position, error.evaluation)
         if not evaluations:
             raise
         cause = Interrupted(INTERRUPTED) if isinstance(error, KeyboardInterrupt) else error

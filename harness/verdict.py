@@ -315,7 +315,7 @@ class Accepted(_Evaluation, frozen=True, kw_only=True, tag="accepted"):
     geomean_speedup: float | None = None
     """Over eager, geometric mean of the timed cases; None where nothing was timed."""
     not_timed: NotTimed = NotTimed.NOT_ASKED
-    """Why nothing was timed, where times were asked for."""
+    """Why nothing was timed, or not every case, where times were asked for."""
     geomean_interval: tuple[float, float] | None = None
     geomean_speedup_over_best: float | None = None
     geomean_over_best_interval: tuple[float, float] | None = None
@@ -323,6 +323,11 @@ class Accepted(_Evaluation, frozen=True, kw_only=True, tag="accepted"):
     """The same of captured times; None where not every timed case has one."""
     reason: None = None
     message: str = ""
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether the run ended while it was timed."""
+        return self.not_timed is NotTimed.STOPPED
 
     @property
     def is_ranked(self) -> bool:

@@ -11,7 +11,13 @@ import time
 import psutil
 import pytest
 
+from harness.events import Finished, Timing
 from harness.isolation.launch import Program
+from harness.plan import Arguments, make_plan
+from harness.report.formats import terminal
+from harness.report.view import View
+from harness.run import RunStopped, run
+from harness.store.keeping import Keeper
 from tests.helpers import ROOT, is_alive, is_compiler
 
 CONTROL = ROOT / "tests" / "hostile" / "form" / "control.py"
@@ -37,6 +43,29 @@ def test_of_several_each_is_said_when_it_is_judged_and_kept_when_the_rest_is_sto
     assert "\nStopped before its end: 1 of 2 were not judged.\n" in stdout
     assert json.loads(files["json"].read_text())["unfinished"] == 1
     assert files["markdown"].read_text().startswith("**Stopped before its end**: 1 of 2 were not judged.")
+
+
+def test_who_is_stopped_while_it_is_timed_has_its_verdict_and_the_times_that_are_known(tmp_path):
+    source = (ROOT / "tests" / "fixtures" / "problems" / "corpus_layernorm.py").read_text()
+    cases = [dict(name=f"of {size}", init=[(size,)], shapes=[(64, size)], timed=True) for size in (256, 512)]
+    problem = tmp_path / "two_timed.py"
+    problem.write_text(source[: source.index("CASES = ")] + f"CASES = {cases}\n")
+    plan = make_plan(Arguments(paths=(CONTROL,), problem=str(problem), device="cpu", against="eager"))
+    told = []
+
+    def interrupted_at_the_second(event):
+        told.append(event)
+        if isinstance(event, Timing) and event.case == "of 512":
+            raise KeyboardInterrupt
+
+    with pytest.raises(RunStopped, match="Stopped by the keyboard") as stopped:
+        run(plan, Keeper(tmp_path / "results.db", plan, interrupted_at_the_second))
+    (evaluation,) = stopped.value.results.evaluations
+    assert [(case.name, case.timing is not None) for case in evaluation.cases] == [("of 256", True), ("of 512", False)]
+    assert [event.evaluation for event in told if isinstance(event, Finished)] == [evaluation]
+    text = terminal.render(stopped.value.results, View())
+    assert "ACCEPTED  control  2 cases correct; the run was stopped before all cases were timed" in text
+    assert not (tmp_path / "results.db").exists()  # it is judged anew, and has no place on a board
 
 
 def test_who_is_stopped_while_it_imports_says_so(tmp_path):

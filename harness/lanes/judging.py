@@ -21,7 +21,7 @@ import msgspec
 
 from harness import crash, process
 from harness.device.choose import usual_device
-from harness.errors import HarnessError, UsageError
+from harness.errors import HarnessError, Interrupted, UsageError
 from harness.events import Event
 from harness.isolation.starter import end_zygotes, keep_zygotes
 from harness.lanes.loading import ends_with_its_caller, load
@@ -112,8 +112,10 @@ def _judged(job: Job, isolation: str, talk: _Talk, used: _Cache) -> Judged | Not
         with full_is_said():
             used.renew()
             results = _results(job, isolation, talk)
-    except RunStopped as stopped:  # it had come to its evaluation
-        results = stopped.results
+    except RunStopped as stopped:
+        if isinstance(stopped.cause, Interrupted):
+            raise KeyboardInterrupt from stopped
+        results = stopped.results  # it had come to its evaluation
     except (UsageError, HarnessError) as error:
         return NotJudged(str(error))
     except Exception:

@@ -35,6 +35,8 @@ def accepted_summary(evaluation: Accepted) -> str:
     """How many cases are correct, and the mean speedups or why there are none."""
     count = len(evaluation.cases)
     passed = f"{count} case{'s' * (count != 1)} correct"
+    if evaluation.was_stopped:
+        return f"{passed}; {evaluation.not_timed}"
     if any(isinstance(case, CasePassed) and case.timing for case in evaluation.cases) and not _compared(evaluation):
         return f"{passed}; timed, with no baseline to compare with on every timed case"
     if not _compared(evaluation):

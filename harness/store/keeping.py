@@ -12,11 +12,12 @@ from harness.errors import HarnessError, UsageError
 from harness.events import Event, Finished, OnEvent
 from harness.plan import RunPlan
 from harness.store.database import open_store
-from harness.verdict import Evaluation
+from harness.verdict import Accepted, Evaluation
 
 
 class Keeper:
-    """Keeps what is finished and passes every event on. What cannot be kept costs no verdict: `failure` says why."""
+    """Keeps what is finished and passes every event on. What cannot be kept costs no verdict: `failure` says why. Who
+    was stopped while it was timed is not kept: the next run judges it anew."""
 
     def __init__(self, path: Path, plan: RunPlan, tell: OnEvent) -> None:
         self.failure = ""
@@ -29,7 +30,7 @@ class Keeper:
         self._files = {each.sha256: each.path for group in plan.groups for each in group.submissions}
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, Finished) and not self.failure:
+        if isinstance(event, Finished) and not self.failure and not _was_stopped(event.evaluation):
             try:
                 self._keep(event.evaluation, event.environment or self._described())
             except (HarnessError, UsageError) as error:
@@ -54,6 +55,10 @@ class Keeper:
             isolation = {device: chosen.describe() for device, chosen in self._plan.isolation.items()}
             self._environment = describe() | {"isolation": isolation}
         return self._environment
+
+
+def _was_stopped(evaluation: Evaluation) -> bool:
+    return isinstance(evaluation, Accepted) and evaluation.was_stopped
 
 
 def texts_of(plan: RunPlan) -> dict[str, bytes]:
