@@ -21,7 +21,7 @@ from harness.plan import RunPlan, make_plan
 from harness.report import formats, writing
 from harness.report.board import print_boards
 from harness.report.paragraphs import wrapped
-from harness.report.progress import listening, sentence
+from harness.report.progress import announced, listening
 from harness.report.view import View, console
 from harness.report.workflow import no_commands, would_command
 from harness.run import RunStopped
@@ -68,7 +68,7 @@ def _judge(asked: Judge) -> Exit:
             beside = " beside the problem's own" if asked.arguments.problem else ""
             where = ", ".join(map(str, asked.arguments.paths)) or "submissions/"
             if plan.notices:
-                why = "\n".join(map(sentence, plan.notices))
+                why = "\n".join(map(announced, plan.notices))
                 return _complain(f"No submission in {where} is judged.\n{why}", Exit.NOTHING)
             return _complain(f"There is no submission in {where}: no .py file was found{beside}.", Exit.NOTHING)
         answered = known(output.db, plan) if asked.may_answer and output.db else []

@@ -76,7 +76,7 @@ class _Listener:
         self._has_waited = False
 
     def __call__(self, event: Event) -> None:
-        if notice := sentence(event):
+        if notice := announced(event):
             print_paragraph(self._console, Text(), notice)
         elif isinstance(event, Queued):
             self._problems.add(event.problem)
@@ -97,7 +97,7 @@ class _Listener:
             self._console.print(line, soft_wrap=True)
 
 
-def sentence(event: Event) -> str:
+def announced(event: Event) -> str:
     """A sentence for who waits or has asked for what does nothing; empty for other events."""
     match event:
         case EmulatorBuilding():
