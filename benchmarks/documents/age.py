@@ -75,6 +75,11 @@ LAST_FIRST = Change(
     "two blocks shared a row of 16,384, and the second kernel of a longer one began with what the first had read last",
     ("rmsnorm_train",),
 )
+FEWER_THREADS = Change(
+    "2026-12-01T00:08:00+00:00",
+    "rows of 768 and 1,024 had fewer threads, with more of the row in each",
+    ("rmsnorm_train", "layernorm_train_dtypes"),
+)
 RING_OF_OPTIONS = Change(
     "2026-11-29T05:00:00+00:00",
     "long rows of `layernorm_options/read_once` went through a ring",
@@ -141,6 +146,7 @@ OF_PROBLEMS = (
     FEWER_PARTIALS,
     FEWER_INSTRUCTIONS,
     LAST_FIRST,
+    FEWER_THREADS,
 )
 # What moves counts and what a sanitizer sees.
 KERNELS = (
@@ -162,6 +168,7 @@ KERNELS = (
     FEWER_PARTIALS,
     FEWER_INSTRUCTIONS,
     LAST_FIRST,
+    FEWER_THREADS,
 )
 # What moves verdicts.
 VERDICTS = (

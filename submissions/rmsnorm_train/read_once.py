@@ -79,6 +79,10 @@ CUDA = r"""
 constexpr int kWarp = 32, kMaxThreads = 512;
 constexpr unsigned kAllLanes = 0xffffffffu;
 
+// Rows of so many packs have one of them in a thread. Longer ones have more: what a warp does for each row beside its
+// values takes more instructions than a pack.
+constexpr int kShortPacks = 64;
+
 // Packs of a row in a thread's registers, at most. A pack of 8 values of 16 bits fills 8, one of 4 values of 32 bits 4.
 constexpr int forward_packs(int size) { return size == 8 ? 4 : 8; }
 constexpr int backward_packs(int size) { return size == 8 ? 2 : 4; }
@@ -312,7 +316,7 @@ __device__ __forceinline__ float sum_of_both(float sum, Mail (&mail)[2], unsigne
 // Threads of a block, at most, and blocks whose registers share a multiprocessor.
 constexpr int ring_threads(int packs) { return packs == 1 ? 256 : kMaxThreads; }
 constexpr int ring_blocks(int packs) { return packs == 1 ? 4 : 1; }
-constexpr int kMostTogether = 4;  // blocks on a multiprocessor, each of which leaves a row of partial sums
+constexpr int kMostTogether = 6;  // blocks on a multiprocessor, each of which leaves a row of partial sums
 
 template <typename T, typename W, int kSize, int kPacks, int kBlocks>
 __global__ void __launch_bounds__(ring_threads(kPacks), ring_blocks(kPacks))
@@ -579,7 +583,8 @@ struct Forward {
     void run() const {
         const int64_t packs = width / kSize;
         if constexpr (!is_seldom<T>(kSize)) {
-            if (packs <= 256) return by_rows<kSize, 1>(packs);
+            if (packs <= kShortPacks) return by_rows<kSize, 1>(packs);
+            if (packs <= 256) return by_rows<kSize, forward_packs(kSize) / 2>(packs);
             if (packs <= forward_packs(kSize) * kMaxThreads) return by_rows<kSize, forward_packs(kSize)>(packs);
         }
         by_chunks<kSize>(packs);
@@ -684,14 +689,14 @@ struct Backward {
         const int64_t packs = width / kSize;
         if constexpr (kSize * sizeof(T) == 16) {
             constexpr int kPacks = backward_packs(kSize);
-            if (packs <= 256 && by_ring<kSize, 1>(packs)) return;
+            if (packs <= kShortPacks && by_ring<kSize, 1>(packs)) return;
             if (packs <= kPacks * kMaxThreads && by_ring<kSize, kPacks>(packs)) return;
             // With fewer rows than clusters chunks keep more multiprocessors busy.
             const bool by_two = 2 * rows >= multiprocessors() && packs <= 2 * kPacks * kMaxThreads;
             if (by_two && by_ring<kSize, kPacks, 2>(packs)) return;
         }
         if constexpr (!is_seldom<T>(kSize)) {
-            if (packs <= 256) return by_rows<kSize, 1>(packs);
+            if (packs <= kShortPacks) return by_rows<kSize, 1>(packs);
             if (packs <= backward_packs(kSize) * kMaxThreads) return by_rows<kSize, backward_packs(kSize)>(packs);
         }
         by_chunks<kSize>(packs);
