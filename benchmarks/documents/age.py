@@ -199,6 +199,10 @@ VERDICTS = (
     ),
     Change("2026-11-28T20:49:17+00:00", "a constructor might refuse the arguments of a case that is not its own"),
     Change("2026-11-30T12:59:00+00:00", "elements beside large constants had to be right"),
+    Change(
+        "2026-12-01T00:25:00+00:00",
+        "the first data came again in other memory, and weights were set back in evaluation",
+    ),
 )
 # What moves how long builds and evaluations take.
 KEYSTREAM = Change(

@@ -115,7 +115,7 @@ def needed(found: Sizes, contenders: int) -> Need:
     calling = found.given + found.outputs_exact + arena + 2 * found.outputs + worker
     if found.given + found.outputs_exact <= MOST_BYTES:  # then there are further data (oracle.further)
         worker = 2 * found.parameters + 5 * found.outputs + one_call
-        further = 3 * (found.given + found.outputs_exact) + 2 * (arena + found.parameters) + 7 * found.outputs
+        further = 4 * found.given + 3 * found.outputs_exact + 2 * (arena + found.parameters) + 7 * found.outputs
         calling = further + worker + found.working_exact
     together = max(expecting, calling)
     if contenders:

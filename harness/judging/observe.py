@@ -42,7 +42,7 @@ class _Buffer:
 
 class Observation:
     """A case's weights, inputs and upstream gradients in the arena, and the submission's model built on them. Beside
-    them may lie those of another reference, whose form of inputs may be another."""
+    them may lie those of another reference, whose form of inputs may be another, and the case's own data once more."""
 
     def __init__(
         self,
@@ -57,10 +57,14 @@ class Observation:
         self.runner = runner
         self.reference = reference
         own = [_state({**reference.state, **(weights or {})}), data.placed(reference.case)]
-        other = [_state(beside.reference.state), beside.data.placed(beside.reference.case)] if beside else [[], []]
-        self._state, given, self._other_state, other_given = _lay_out(runner.device.arena, [*own, *other])
+        other: list[_Placed] = [[], [], []]
+        if beside:
+            placed = beside.data.placed(beside.reference.case)
+            other = [_state(beside.reference.state), placed, data.placed(reference.case)]
+        self._state, given, self._other_state, other_given, again = _lay_out(runner.device.arena, [*own, *other])
         self._own = self._buffer = _Buffer(given, data)
         self._other = _Buffer(other_given, beside.data if beside else Data([]))
+        self._elsewhere = _Buffer(again, data)
         self._forms: list[oracle.Form] = []
         self._given_count = len(given)
         self._rewritten = False
@@ -79,15 +83,17 @@ class Observation:
         *,
         train: bool = True,
         beside: bool = False,
+        elsewhere: bool = False,
         model: int = 0,
         differentiated: bool = True,
         partial: Differentiation | None = None,
     ) -> None:
-        """What calls do from now on (see wire.Stage), and what must come out. With `beside` on the other inputs;
+        """What calls do from now on (see wire.Stage), and what must come out. With `beside` on the other inputs,
+        with `elsewhere` on the case's own in other memory;
         without `differentiated` nothing is prepared for a backward, and with `partial` only that. Raises
         SubmissionError."""
         self._forms = [e.form for e in expected]
-        self._buffer = self._other if beside else self._own
+        self._buffer = self._other if beside else self._elsewhere if elsewhere else self._own
         self._given_count = len(self.data.given if differentiated else self.data.inputs)
         refs = self._buffer.refs[: self._given_count]
         wanted = (partial or self.reference.differentiation) if differentiated else None

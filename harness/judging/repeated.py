@@ -102,13 +102,16 @@ class _Calls:
     def _holds_in_evaluation(self) -> bool:
         return self._drawn.reference.holds_in_evaluation(self._drawn.data)
 
+    def _holds_for(self, variant: Variant) -> bool:
+        return variant.reference.holds_in_evaluation(variant.data)
+
     def again(self) -> None:
         """The first call once more."""
         self._judge("its first data again", self._as_first, keeps=False)
 
     def data(self) -> None:
-        """Other data in the same memory, then the first again. Raises UsageError for a reference whose outputs have
-        other shapes then: no form is known of what a submission has to return."""
+        """Other data in the same memory, then the first in other memory. Raises UsageError for a reference whose
+        outputs have other shapes then: no form is known of what a submission has to return."""
         assert self._further is not None
         variant = self._further.inputs
         shapes, others = ([e.form.shape for e in of] for of in (self._drawn.expected, variant.expected))
@@ -119,11 +122,14 @@ class _Calls:
             )
         self._observation.rewrite(variant.data)
         self._judge("other data in the same memory", variant.compare, variant=variant)
+        self._stage(elsewhere=True)  # an address that was kept leads to the other data
+        self._judge("its first data again, in other memory", self._as_first)
         self._observation.rewrite(self._drawn.data)
-        self._judge("its first data again", self._as_first)
+        self._stage()
 
     def weights(self) -> None:
-        """Other weights on other inputs, then the first weights again; one of the two set by load_state_dict."""
+        """Other weights on other inputs, then the first weights again; one of the two set by load_state_dict. They are
+        set back in evaluation, in which the model has just been called: who packs weights for it packs them anew."""
         assert self._further is not None
         ways: list[Reweighing] = ["load_state_dict", "in_place"]
         there, back = self._chance.sample(ways, 2)
@@ -131,11 +137,18 @@ class _Calls:
         with self._said(_weights(there)):
             self._observation.reweigh(there, beside=True)
         self._stage(variant)
-        self._judge(f"{_weights(there)}{self._rows(variant)}", variant.compare, variant=variant)
-        self._stage()
+        on = f"{_weights(there)}{self._rows(variant)}"
+        self._judge(on, variant.compare, variant=variant)
+        differentiated = bool(self._drawn.reference.differentiation)
+        evaluates = not differentiated and self._holds_in_evaluation and self._holds_for(variant)
+        if evaluates:
+            self._stage(variant, train=False)
+            self._judge(on + _EVALUATES, variant.compare, variant=variant)
+        self._stage(train=not evaluates)
         with self._said(_weights(back)):
             self._observation.reweigh(back, beside=False)
-        self._judge(f"its first weights again, set {_WAYS[back]}", self._as_first)
+        self._judge(f"its first weights again, set {_WAYS[back]}{_EVALUATES * evaluates}", self._as_first)
+        self._stage()
 
     def models(self) -> None:
         """A second model on other weights, then the first again; and once more, when one has been built with another
@@ -146,8 +159,7 @@ class _Calls:
         with self._said("a second model beside the first"):
             number = self._observation.construct_beside()
         differentiated = bool(self._drawn.reference.differentiation)
-        may_evaluate = not differentiated and self._chance.choice([True, True, False])
-        evaluates = may_evaluate and variant.reference.holds_in_evaluation(variant.data)
+        evaluates = not differentiated and self._chance.choice([True, True, False]) and self._holds_for(variant)
         self._stage(variant, number, train=not evaluates)
         # What a model keeps from inference mode cannot be used outside of it: a program calls it in one of the two.
         mode: GradMode = "" if differentiated else "inference"
@@ -215,13 +227,14 @@ class _Calls:
         for number, seen in self._kept:
             require_unchanged(self._observation, seen, self._drawn.expected, f"call {number}", self._number - number)
 
-    def _stage(self, variant: Variant | None = None, model: int = 0, *, train: bool = True) -> None:
+    def _stage(
+        self, variant: Variant | None = None, model: int = 0, *, train: bool = True, elsewhere: bool = False
+    ) -> None:
         """The case's own call, or that of `variant`, which lies beside; what is random is judged in evaluation."""
         reference = self._drawn.reference
         expected = variant.expected if variant else self._drawn.expected
-        self._observation.stage(
-            reference.call, expected, train=train and not reference.random, beside=variant is not None, model=model
-        )
+        trains, beside = train and not reference.random, variant is not None
+        self._observation.stage(reference.call, expected, train=trains, beside=beside, elsewhere=elsewhere, model=model)
 
     def _judge(
         self, on: str, compare: Compare, mode: GradMode | None = None, *, keeps: bool = True,

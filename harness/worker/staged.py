@@ -121,7 +121,8 @@ class Staged:
             self._built = [_Built(implementations.NullKernel(request.results, self._memory.device), {})]
         self.model, self._places = self._built[request.model].model, self._built[request.model].places
         self._staged = request
-        self.model.train(request.train)
+        if self.model.training != request.train:  # as in a program, which says it once
+            self.model.train(request.train)
         self._freeze(request.differentiation.frozen if request.differentiation else [])
         self.gradients = request.differentiation is not None and not self._implementation.is_null_kernel
         self._training = None
