@@ -586,7 +586,7 @@ def examples(monkeypatch):
 def test_an_environment_rewards_what_is_right(pool, examples):
     from verifier import KernelEnv, Rubric
 
-    env = KernelEnv(pool, str(PROBLEM), attempts=2, limit_s=60.0)
+    env = KernelEnv(pool, str(PROBLEM), attempts=2, limit_s=400.0)
     observation, info = env.reset(seed=1)
     assert "ModelNew" in observation and info == {}
     observation, worth, terminated, truncated, info = env.step(f"I try this:\n```python\n{WRONG}```\n")

@@ -36,8 +36,8 @@ OR_SPLIT = (
     "if (!ring<T, kSize>(call)) split<T, kSize>(call);",
     'const bool by_ring = ring<T, kSize>(call); TORCH_CHECK(by_ring, "not by the ring");',
 )
-# Two clusters in all, for however few rows.
-FOUR_BLOCKS = ("return attribute(cudaDevAttrMultiProcessorCount);", "return 4;")
+# One cluster in all, for however few rows.
+ONE_CLUSTER = ("return attribute(cudaDevAttrMultiProcessorCount);", "return 2;")
 IF_IT_HAS_ROWS = ("by_two = 2 * rows >= multiprocessors() && ", "by_two = ")
 BY_TWO = (
     "if (by_two && by_ring<kSize, kPacks, 2>(packs)) return;",
@@ -47,7 +47,7 @@ BY_ITS_RING = {
     RING: (TWO_BLOCKS, IF_IT_CAN_IN_ITS_TYPE, *NO_CLUSTERS),
     RING_WITH_STATISTICS: (TWO_BLOCKS, IF_IT_CAN),
     RING_OF_OPTIONS: (TWO_BLOCKS, OR_SPLIT),
-    RING_OF_STEPS: (FOUR_BLOCKS, IF_IT_HAS_ROWS, BY_TWO),
+    RING_OF_STEPS: (ONE_CLUSTER, IF_IT_HAS_ROWS, BY_TWO),
 }
 
 
