@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -30,6 +30,10 @@ class Seen:
 
     tensors: list[torch.Tensor]
     ran: Ran
+
+
+# What a call is on: the case's own inputs, those of another reference, or the case's own data in other memory.
+Where = Literal["own", "beside", "elsewhere"]
 
 
 @dataclass
@@ -63,8 +67,10 @@ class Observation:
             other = [_state(beside.reference.state), placed, data.placed(reference.case)]
         self._state, given, self._other_state, other_given, again = _lay_out(runner.device.arena, [*own, *other])
         self._own = self._buffer = _Buffer(given, data)
-        self._other = _Buffer(other_given, beside.data if beside else Data([]))
-        self._elsewhere = _Buffer(again, data)
+        other_buffer = _Buffer(other_given, beside.data if beside else Data([]))
+        self._buffers: dict[Where, _Buffer] = {
+            "own": self._own, "beside": other_buffer, "elsewhere": _Buffer(again, data),
+        }  # fmt: skip
         self._forms: list[oracle.Form] = []
         self._given_count = len(given)
         self._rewritten = False
@@ -82,18 +88,15 @@ class Observation:
         expected: Sequence[oracle.Expected],
         *,
         train: bool = True,
-        beside: bool = False,
-        elsewhere: bool = False,
+        on: Where = "own",
         model: int = 0,
         differentiated: bool = True,
         partial: Differentiation | None = None,
     ) -> None:
-        """What calls do from now on (see wire.Stage), and what must come out. With `beside` on the other inputs,
-        with `elsewhere` on the case's own in other memory;
-        without `differentiated` nothing is prepared for a backward, and with `partial` only that. Raises
-        SubmissionError."""
+        """What calls do from now on (see wire.Stage), on which inputs, and what must come out. Without `differentiated`
+        nothing is prepared for a backward, and with `partial` only that. Raises SubmissionError."""
         self._forms = [e.form for e in expected]
-        self._buffer = self._other if beside else self._elsewhere if elsewhere else self._own
+        self._buffer = self._buffers[on]
         self._given_count = len(self.data.given if differentiated else self.data.inputs)
         refs = self._buffer.refs[: self._given_count]
         wanted = (partial or self.reference.differentiation) if differentiated else None

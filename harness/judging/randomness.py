@@ -67,7 +67,7 @@ def _check_further(observation: Observation, further: Further, seed: int) -> Non
         observation.reference.call,
         further.weights.reference.in_training(further.weights.expected),
         train=True,
-        beside=True,
+        on="beside",
     )
     observation.reweigh("in_place", beside=True)
     _judge(observation, further.weights, seed + 3, "other weights")

@@ -19,7 +19,7 @@ import torch
 from harness import oracle
 from harness.diagnosis import Evidence, OnWrong
 from harness.errors import SubmissionError, UsageError
-from harness.judging.observe import Observation, Seen, same_bits
+from harness.judging.observe import Observation, Seen, Where, same_bits
 from harness.oracle.draw import Drawn
 from harness.oracle.further import Variant
 from harness.protocol.wire import Differentiation, GradMode, Reweighing
@@ -233,8 +233,8 @@ class _Calls:
         """The case's own call, or that of `variant`, which lies beside; what is random is judged in evaluation."""
         reference = self._drawn.reference
         expected = variant.expected if variant else self._drawn.expected
-        trains, beside = train and not reference.random, variant is not None
-        self._observation.stage(reference.call, expected, train=trains, beside=beside, elsewhere=elsewhere, model=model)
+        on: Where = "beside" if variant else "elsewhere" if elsewhere else "own"
+        self._observation.stage(reference.call, expected, train=train and not reference.random, on=on, model=model)
 
     def _judge(
         self, on: str, compare: Compare, mode: GradMode | None = None, *, keeps: bool = True,

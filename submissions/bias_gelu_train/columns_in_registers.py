@@ -78,7 +78,7 @@ constexpr int kForwardColumns = 256, kBackwardColumns = 64;
 // Rows that a thread has on their way.
 constexpr int kForwardRows = 4, kBackwardRows = 2;
 
-// Blocks, as many times as the device has room for at once, at most.
+// So many times the blocks that the device has room for at once, at most.
 constexpr int kFills = 4;
 
 template <typename T>

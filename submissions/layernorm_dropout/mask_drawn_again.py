@@ -226,7 +226,7 @@ struct Held {
         }
     }
 
-    // `start` is the place of the row's (or chunk's) first element in x.
+    // Drops and scales what is held. `start` is the place of the row's (or chunk's) first element in x.
     __device__ void drop_each(const Dropout& dropout, int64_t start, int packs) {
 #pragma unroll
         for (int k = 0; k < kPacks; k++) {
