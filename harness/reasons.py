@@ -43,6 +43,9 @@ class Reason(StrEnum):
     WRONG_OUTPUT = "wrong_output", Group.OUTPUT, "The outputs' form or values are not the reference's."
     BAD_OUTPUT = "bad_output", Group.OUTPUT, "The worker named an address for its output that cannot be read."
     INPUT_MODIFIED = "input_modified", Group.OUTPUT, "A call changed its inputs or its upstream gradients."
+    SETTING_CHANGED = (
+        "setting_changed", Group.OUTPUT, "A call left a setting of PyTorch's changed, or the model's mode."
+    )
     WRONG_WHEN_CALLED_AGAIN = (
         "wrong_when_called_again", Group.OUTPUT, "Right in its first call, and wrong in one of those after it."
     )

@@ -16,7 +16,7 @@ from harness.device.memory_file import MemoryFile
 from harness.errors import SubmissionError, UsageError
 from harness.oracle import pieces
 from harness.oracle.draw import draw_case, forms_of
-from harness.oracle.form import check_form, check_strides
+from harness.oracle.form import check_apart, check_form, check_strides
 from harness.paths import PROBLEMS, ROOT
 from harness.problem import load_problem
 from harness.protocol.wire import OutputRef
@@ -139,6 +139,31 @@ def test_strides_may_be_looked_at_later_unless_they_reach_beyond_the_elements():
             check_form(
                 [msgspec.structs.replace(RIGHT_FORM, stride=stride)], forms, "cpu", emulated=False, strides=False
             )
+
+
+@pytest.mark.parametrize(("second", "together"), [(0, True), (8, True), (24, False)])
+def test_outputs_must_not_share_memory_where_the_references_do_not(second, together):
+    outputs = [RIGHT_FORM, msgspec.structs.replace(RIGHT_FORM, address=RIGHT_FORM.address + second)]
+    forms = [oracle.Form((2, 3), (3, 1), torch.float32, name) for name in ("y", "z")]
+    check_apart(outputs, [replace(form, shares=True) for form in forms])
+    with pytest.raises(SubmissionError, match="y and z share memory") if together else contextlib.nullcontext():
+        check_apart(outputs, forms)
+
+
+class Twice(torch.nn.Module):
+    def __init__(self, together):
+        super().__init__()
+        self.together = together
+
+    def forward(self, x):
+        y = x + 1
+        return x * 2, y, (y if self.together else x + 1)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_outputs_that_a_reference_returns_twice_are_known(together):
+    expected = oracle.expect(Twice(together), [torch.randn(4, 3)], 1)
+    assert [e.form.shares for e in expected] == [False, together, together]
 
 
 def test_outputs_on_the_emulator_say_that_they_lie_on_cuda():
@@ -612,3 +637,18 @@ def test_float_in_a_reference_of_float64_is_meant_as_it_stands():
     x = torch.randn(8, 8, dtype=torch.float64)
     (expected,) = oracle.expect(Rounds(), [x], 3)
     assert torch.equal(expected.values, x.float().double())
+
+
+def test_a_tensor_returned_twice_is_no_two_tensors(tmp_path):
+    problem, path = tmp_path / "two.py", tmp_path / "mine.py"
+    problem.write_text(
+        "import torch.nn as nn\n"
+        "class Model(nn.Module):\n    def forward(self, x):\n        return x + 1, x + 1\n"
+        "CASES = [dict(name='a', shapes=[(3, 4)])]\n"
+    )
+    forward = "import torch.nn as nn\nclass ModelNew(nn.Module):\n    def forward(self, x):\n        y = x + 1\n"
+    path.write_text(forward + "        return y, y\n")
+    found = run_eval(path, "--problem", problem, "--device", "cpu", "--no-timing")
+    assert found.code == 1 and "output 0 and output 1 share memory" in found.stdout
+    path.write_text(forward + "        return y, y.clone()\n")
+    assert run_eval(path, "--problem", problem, "--device", "cpu", "--no-timing").code == 0

@@ -13,7 +13,7 @@ from harness.device.arena import Arena
 from harness.errors import SubmissionError
 from harness.judging.runner import Runner
 from harness.oracle.data import Data
-from harness.oracle.form import check_form, check_strides
+from harness.oracle.form import check_apart, check_form, check_strides
 from harness.oracle.further import Variant
 from harness.oracle.reference import Reference
 from harness.protocol.replies import as_error
@@ -71,6 +71,7 @@ class Observation:
         self._buffers: dict[Where, _Buffer] = {
             "own": self._own, "beside": other_buffer, "elsewhere": _Buffer(again, data),
         }  # fmt: skip
+        self._call = ""
         self._forms: list[oracle.Form] = []
         self._given_count = len(given)
         self._rewritten = False
@@ -95,6 +96,7 @@ class Observation:
     ) -> None:
         """What calls do from now on (see wire.Stage), on which inputs, and what must come out. Without `differentiated`
         nothing is prepared for a backward, and with `partial` only that. Raises SubmissionError."""
+        self._call = call
         self._forms = [e.form for e in expected]
         self._buffer = self._buffers[on]
         self._given_count = len(self.data.given if differentiated else self.data.inputs)
@@ -147,6 +149,8 @@ class Observation:
         if ran.findings:
             raise as_error(ran.findings, emulated=emulated)
         check_form(ran.outputs, self._forms, device.torch_device.type, emulated=emulated, strides=strides)
+        if self._call == "forward":  # a step gives gradients, too, of which autograd may give one for two
+            check_apart(ran.outputs, self._forms)
         tensors = self.read(ran)
         self._require_unchanged(ran)
         return Seen(tensors, ran)

@@ -128,11 +128,10 @@ class _Calls:
         self._stage()
 
     def weights(self) -> None:
-        """Other weights on other inputs, then the first weights again; one of the two set by load_state_dict. They are
-        set back in evaluation, in which the model has just been called: who packs weights for it packs them anew."""
+        """Other weights on other inputs, then the first weights again, each set in another way. They are set back in
+        evaluation, in which the model has just been called: who packs weights for it packs them anew."""
         assert self._further is not None
-        ways: list[Reweighing] = ["load_state_dict", "in_place"]
-        there, back = self._chance.sample(ways, 2)
+        there, back = self._chance.sample(list(_WAYS), 2)
         variant = self._further.weights
         with self._said(_weights(there)):
             self._observation.reweigh(there, beside=True)
@@ -312,7 +311,11 @@ _MODES: dict[GradMode, str] = {
 
 _EVALUATES = ", in evaluation"
 
-_WAYS: dict[Reweighing, str] = {"load_state_dict": "by load_state_dict", "in_place": "in place"}
+_WAYS: dict[Reweighing, str] = {
+    "load_state_dict": "by load_state_dict",
+    "in_place": "in place",
+    "moved": "in place where Module.to had moved them",
+}
 
 
 def _weights(how: Reweighing) -> str:

@@ -51,6 +51,7 @@ import math
 import pickle
 import random
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -227,10 +228,12 @@ def expect(
     named = zip(own, names(len(own)), strict=True)
     between = coarsest(own_run.seen, than=SUMS_EPS)
     given = {t.untyped_storage().data_ptr() for t in (*inputs, *model.parameters(), *model.buffers()) if t.numel()}
+    returns = Counter(o.untyped_storage().data_ptr() for o in own)
     forms = [
         Form(
             tuple(o.shape), o.stride(), o.dtype, name, alone=alone, between=between,
             of_input=o.untyped_storage().data_ptr() in given,
+            shares=returns[o.untyped_storage().data_ptr()] > 1,
         )
         for o, name in named
     ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -43,6 +44,20 @@ def check_strides(outputs: Sequence[OutputRef], expected: Sequence[Form]) -> Non
     """Strides of outputs that are right in all else. Raises SubmissionError as `check_form`."""
     for ref, form in zip(outputs, expected, strict=True):
         _check_strides(ref, form)
+
+
+def check_apart(outputs: Sequence[OutputRef], expected: Sequence[Form]) -> None:
+    """No output lies in another's memory where none does that the reference returns. Raises SubmissionError as
+    `check_form`, which has found them right."""
+    placed = [(ref, form) for ref, form in zip(outputs, expected, strict=True) if _lies_together(ref) and form.nbytes]
+    for (one, its), (other, others) in itertools.combinations(placed, 2):
+        overlap = one.address < other.address + others.nbytes and other.address < one.address + its.nbytes
+        if overlap and not (its.shares and others.shares):
+            raise SubmissionError(
+                Reason.WRONG_OUTPUT,
+                f"{its.name} and {others.name} share memory, which the reference's do not: who writes into one of them "
+                "changes both. Return a tensor for each.",
+            )
 
 
 def _check_strides(ref: OutputRef, form: Form) -> None:

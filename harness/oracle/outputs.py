@@ -39,6 +39,8 @@ class Form:
     """Whether the reference returns it as it is, and not in a tuple or list."""
     of_input: bool = False
     """Whether the reference returns the memory of an input or a weight, so that it changes where that does."""
+    shares: bool = False
+    """Whether the reference returns the memory of another of its outputs."""
     between: torch.dtype | None = None
     """The coarsest dtype of results on the way to all outputs, where that has 16 bits or fewer: under autocast."""
 

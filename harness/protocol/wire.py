@@ -20,7 +20,7 @@ from harness.records import Finding, KernelCounts, KernelResources, Natural, Pla
 
 DeviceTimeMethod = Literal["graph", "graphs", "queue"]
 
-Reweighing = Literal["load_state_dict", "in_place"]
+Reweighing = Literal["load_state_dict", "in_place", "moved"]
 
 GradMode = Literal["", "grad", "no_grad", "inference"]
 
@@ -33,8 +33,8 @@ MAX_WANTED = 64
 # Why a worker may say that it failed. All other reasons are the judge's own findings.
 FAILURES = frozenset({
     Reason.BUILD_FAILED, Reason.CUDA_FAULT, Reason.FORBIDDEN_OP, Reason.LOAD_FAILED, Reason.NO_GRADIENT,
-    Reason.OUT_OF_MEMORY, Reason.PARAMETERS_NOT_CARRIED, Reason.RAISED, Reason.UNSUPPORTED_BY_EMULATOR,
-    Reason.WRONG_OUTPUT,
+    Reason.OUT_OF_MEMORY, Reason.PARAMETERS_NOT_CARRIED, Reason.RAISED, Reason.SETTING_CHANGED,
+    Reason.UNSUPPORTED_BY_EMULATOR, Reason.WRONG_OUTPUT,
 })  # fmt: skip
 
 
@@ -172,7 +172,8 @@ class Construct(Struct, frozen=True, tag="construct"):
 
 
 class Reweigh(Struct, frozen=True, tag="reweigh"):
-    """Give the model that is staged other weights: by its `load_state_dict`, or in place, as an optimizer does."""
+    """Give the model that is staged other weights: by its `load_state_dict`, or in place, as an optimizer does, which
+    may come after they were moved to other memory, as `Module.to` moves them."""
 
     arena: ArenaRef
     state: list[NamedTensor]

@@ -19,6 +19,7 @@ from harness.worker.calls import InAContainer, NoGradient
 from harness.worker.hints import hint_for
 from harness.worker.observer import Observer
 from harness.worker.parameters import CannotCarry
+from harness.worker.surroundings import NotOfThisMode, SettingChanged
 from harness.worker.wrong_arguments import WrongArguments
 
 # Longer messages of a submission's own errors are cut: they begin with what matters.
@@ -71,8 +72,10 @@ class Failures:
                 return self._of_sources(Reason.UNSUPPORTED_BY_EMULATOR, error)
             case CannotCarry():
                 return Failed(reason=Reason.PARAMETERS_NOT_CARRIED, message=str(error))
-            case InAContainer():
+            case InAContainer() | NotOfThisMode():
                 return self._failed(Reason.WRONG_OUTPUT, error, plain=True)
+            case SettingChanged():
+                return self._failed(Reason.SETTING_CHANGED, error, plain=True)
             case NoGradient():
                 return self._failed(Reason.NO_GRADIENT, error, plain=True)
             case WrongArguments():

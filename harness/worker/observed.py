@@ -10,6 +10,7 @@ from harness.protocol.wire import Ran, Reply, Run
 from harness.worker.memory import Memory
 from harness.worker.observer import Observer
 from harness.worker.staged import Staged
+from harness.worker.surroundings import kept, require_of_this_mode
 
 _GRAD_MODES = {"grad": torch.enable_grad, "no_grad": torch.no_grad, "inference": torch.inference_mode}
 
@@ -27,8 +28,8 @@ class ObservedCalls:
         self._take_forbidden = take_forbidden
 
     def run(self, request: Run) -> Reply:
-        """One call, and all that is known about it. Raises what the call raises, and TypeError for an output that is no
-        dense tensor."""
+        """One call, and all that is known about it. Raises what the call raises, SettingChanged, NotOfThisMode, and
+        TypeError for an output that is no dense tensor."""
         inputs = self._staged.buffers[request.buffer]
         self._staged.outputs = []
         if request.rewritten:
@@ -48,17 +49,18 @@ class ObservedCalls:
         )
 
     def _call(self, request: Run, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        call = self._staged.call
-        assert call is not None
+        call, model = self._staged.call, self._staged.model
+        assert call is not None and model is not None
         if request.random_seed is not None:
             torch.manual_seed(request.random_seed)
         self._memory.poison(self._staged.results)
-        if self._staged.model is not None:
-            self._observer.name(self._staged.model, inputs, self._staged.results)
+        self._observer.name(model, inputs, self._staged.results)
         self._observer.begin(request, inputs)
         try:
-            with _GRAD_MODES[request.mode or ("grad" if self._staged.gradients else "no_grad")]():
+            mode = request.mode or ("grad" if self._staged.gradients else "no_grad")
+            with _GRAD_MODES[mode](), kept(model):
                 result = call(inputs)
+                require_of_this_mode(result)
         except TypeError:
             self._staged.require_fit(inputs)
             raise

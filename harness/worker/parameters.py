@@ -42,6 +42,15 @@ def set_in_place(source: Mapping[str, torch.Tensor], model: torch.nn.Module, cho
                 places[place].copy_(source[name])
 
 
+def set_once_moved(source: Mapping[str, torch.Tensor], model: torch.nn.Module, chosen: Mapping[str, str]) -> None:
+    """Have what `set_in_place` writes to lie in other memory before, as `Module.to` does: a parameter stays the same
+    object, and nothing that it had before leads to its values."""
+    places = _places(model)
+    for place in chosen.values():
+        places[place].data = places[place].data.clone()
+    set_in_place(source, model, chosen)
+
+
 def set_by_load_state_dict(
     source: Mapping[str, torch.Tensor], model: torch.nn.Module, chosen: Mapping[str, str]
 ) -> None:

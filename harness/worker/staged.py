@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -19,6 +19,7 @@ from harness.protocol.wire import (
     Prepare,
     Reply,
     Reweigh,
+    Reweighing,
     Stage,
     TensorRef,
 )
@@ -27,9 +28,13 @@ from harness.worker import implementations
 from harness.worker.calls import Call, Training, forward
 from harness.worker.loading import Implementation
 from harness.worker.memory import Memory
-from harness.worker.parameters import carry, set_by_load_state_dict, set_in_place
+from harness.worker.parameters import carry, set_by_load_state_dict, set_in_place, set_once_moved
 from harness.worker.placement import Placement
 from harness.worker.wrong_arguments import require_fit
+
+_WAYS: dict[Reweighing, Callable[[Mapping[str, torch.Tensor], torch.nn.Module, Mapping[str, str]], None]] = {
+    "load_state_dict": set_by_load_state_dict, "in_place": set_in_place, "moved": set_once_moved,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,7 @@ class Staged:
         if self._implementation.is_null_kernel:
             return Done()
         model = self._implementation.model(request.init, request.dtype, request.shapes)
+        torch.seed()  # that of a program, which a call has to leave alone, is no number that it may seed with
         if not isinstance(model, torch.nn.Module):
             return Failed(
                 reason=Reason.LOAD_FAILED,
@@ -106,7 +112,7 @@ class Staged:
     def reweigh(self, request: Reweigh) -> Reply:
         """Other weights for the model that is staged. Raises what its `load_state_dict` raises."""
         assert self.model is not None
-        set_weights = set_in_place if request.how == "in_place" else set_by_load_state_dict
+        set_weights = _WAYS[request.how]
         model = getattr(self.model, "_orig_mod", self.model)
         set_weights(self._tensors(request.arena, request.state), model, self._places)
         self._memory.synchronize()

@@ -341,11 +341,11 @@ __device__ __forceinline__ void bulk_load(void* to, const void* from, unsigned b
 // Threads of a block, at most, and blocks whose registers share a multiprocessor.
 constexpr int ring_threads(int loads) { return loads == 1 ? 256 : kThreads; }
 constexpr int ring_blocks(int loads) { return loads == 1 ? 4 : 1; }
-constexpr int kMostTogether = 6;  // blocks on a multiprocessor, each of which leaves a row of partial sums
+constexpr int kMostTogether = 4;  // blocks on a multiprocessor, each of which leaves a row of partial sums
 
 // Rows of so many packs have one of them in a thread. Longer ones have more: what a warp does for each row beside its
 // values takes more instructions than a pack.
-constexpr int kShortPacks = 64;
+constexpr int kShortPacks = 256;
 
 template <typename T, typename W, int kSize, int kLoads>
 __global__ void __launch_bounds__(ring_threads(kLoads), ring_blocks(kLoads))

@@ -316,7 +316,7 @@ __device__ __forceinline__ float sum_of_both(float sum, Mail (&mail)[2], unsigne
 // Threads of a block, at most, and blocks whose registers share a multiprocessor.
 constexpr int ring_threads(int packs) { return packs == 1 ? 256 : kMaxThreads; }
 constexpr int ring_blocks(int packs) { return packs == 1 ? 4 : 1; }
-constexpr int kMostTogether = 6;  // blocks on a multiprocessor, each of which leaves a row of partial sums
+constexpr int kMostTogether = 4;  // blocks on a multiprocessor, each of which leaves a row of partial sums
 
 template <typename T, typename W, int kSize, int kPacks, int kBlocks>
 __global__ void __launch_bounds__(ring_threads(kPacks), ring_blocks(kPacks))

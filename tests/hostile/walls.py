@@ -92,6 +92,7 @@ def _no_more_calls() -> None:
 
 def _no_form() -> None:
     put("harness.judging.observe:check_form", nothing)
+    put("harness.judging.observe:check_apart", nothing)
     put("harness.judging.observe:check_strides", nothing)
     put("harness.timing.rounds.inspection:check_form", nothing)
 
@@ -154,6 +155,13 @@ def _any_processes() -> None:
 
 def _processes_allowed() -> None:
     put("harness.worker.session:refuse_processes", nothing)
+
+
+def _any_settings() -> None:
+    from contextlib import nullcontext
+
+    put("harness.worker.observed:kept", lambda _model: nullcontext())
+    put("harness.worker.observed:require_of_this_mode", nothing)
 
 
 def _symbols_not_read() -> None:
@@ -262,6 +270,7 @@ WALLS = {
         judge=_both(_all_operators_allowed, _no_values),
         worker_loaded=_compilers_allowed,
     ),
+    "settings": Wall("a call leaves PyTorch's settings as they were", worker_loaded=_any_settings),
     "symbols": Wall("what an extension takes from other libraries", worker_loaded=_symbols_not_read),
     "testimony": Wall("what happened is told at once", judge=_nothing_said_at_once),
     "judge": Wall(

@@ -1,0 +1,30 @@
+"""Control: changes settings within a call, and puts them back.
+
+surface: none
+expect: accepted
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def right(self, x, weight, bias):
+        y = x - x.mean(-1, keepdim=True)
+        y -= y.mean(-1, keepdim=True)  # what rounding took from a large mean
+        return (y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * weight + bias).contiguous()
+
+    def forward(self, x):
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(0)
+            y = self.right(x, self.weight, self.bias)
+        torch.set_num_threads(threads)
+        return y

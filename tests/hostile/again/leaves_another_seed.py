@@ -1,0 +1,26 @@
+"""Seeds torch's generator, which all random numbers of its caller come from.
+
+surface: settings that outlive a call
+expect: rejected setting_changed
+opens: wall settings
+"""
+
+import torch
+import torch.nn as nn
+
+
+class ModelNew(nn.Module):
+    def __init__(self, normalized_shape, eps=1e-5):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(normalized_shape))
+        self.bias = nn.Parameter(torch.zeros(normalized_shape))
+        self.eps = eps
+
+    def right(self, x, weight, bias):
+        y = x - x.mean(-1, keepdim=True)
+        y -= y.mean(-1, keepdim=True)  # what rounding took from a large mean
+        return (y * torch.rsqrt(y.square().mean(-1, keepdim=True) + self.eps) * weight + bias).contiguous()
+
+    def forward(self, x):
+        torch.manual_seed(0)
+        return self.right(x, self.weight, self.bias)
