@@ -56,7 +56,9 @@ class Reason(StrEnum):
     WRONG_GRADIENT = "wrong_gradient", Group.TRAINING, "A gradient does not belong to the mask that the output shows."
     GRADIENTS_NOT_ADDED = "gradients_not_added", Group.TRAINING, "Two backward passes do not add up in `.grad`."
     GRADCHECK_FAILED = "gradcheck_failed", Group.TRAINING, "gradcheck found a backward that is not the forward's."
-    SEED_NOT_FOLLOWED = "seed_not_followed", Group.TRAINING, "Two calls after the same manual_seed gave other results."
+    SEED_NOT_FOLLOWED = (
+        "seed_not_followed", Group.TRAINING, "Two calls from the same seed, or generator's state, gave other results."
+    )
     NOT_RANDOM = "not_random", Group.TRAINING, "What dropout drops is not independent, or not at the rate asked for."
 
     WRONG_WHEN_TIMED = "wrong_when_timed", Group.TIMED, "A timed call gave a wrong element."

@@ -17,7 +17,7 @@ from harness.oracle.form import check_apart, check_form, check_strides
 from harness.oracle.further import Variant
 from harness.oracle.reference import Reference
 from harness.protocol.replies import as_error
-from harness.protocol.wire import Differentiation, GradMode, Ran, Reweighing, Run, TensorRef
+from harness.protocol.wire import Differentiation, GradMode, Ran, RandomState, Reweighing, Run, TensorRef
 from harness.reasons import Reason
 
 _Placed = list[tuple[torch.Tensor, str]]
@@ -135,6 +135,7 @@ class Observation:
         mode: GradMode = "",
         keeps: bool = False,
         strides: bool = True,
+        random_state: RandomState = "",
     ) -> Seen:
         """One call, on the emulator with threads in `order`. The outputs' form is checked, and no value; without
         `strides` all but those, see `require_strides`. What the call `keeps` can be read again.
@@ -142,7 +143,7 @@ class Observation:
         Raises SubmissionError for a call that failed, has the wrong form, or changed its inputs."""
         device = self.runner.device
         rewritten, self._rewritten = self._rewritten, False
-        ran = self.runner.observe(Run(0, mode, rewritten, keeps, order, seed % 2**31, random_seed))
+        ran = self.runner.observe(Run(0, mode, rewritten, keeps, order, seed % 2**31, random_seed, random_state))
         if ran.forbidden:
             raise SubmissionError(Reason.FORBIDDEN_OP, f"{ran.forbidden[0]} ran inside ModelNew.")
         emulated = device.name == "emulator"

@@ -46,7 +46,7 @@ def check(observation: Observation, drawn: Drawn, seed: int, false_alarm_rate: f
         if reference.differentiation:
             _check_interleaved(observation, judge, expected, seed + 4)
         _check_further(observation, drawn.further, seed)
-        repeated.require_unchanged(observation, calls[0], expected, "the first call in training", len(calls) + 2)
+        repeated.require_unchanged(observation, calls[0], expected, "the first call in training", len(calls) + 3)
 
 
 def _check_interleaved(observation: Observation, judge: _Masks, expected: Sequence[oracle.Expected], seed: int) -> None:
@@ -89,18 +89,32 @@ def _judge(observation: Observation, variant: Variant, seed: int, on: str) -> No
 
 
 def _independent_calls(observation: Observation, seed: int, *, keeps: bool) -> list[Seen]:
-    """Calls whose masks must have nothing in common; the first `keeps` its outputs. Raises SubmissionError when a seed
-    does not repeat its own."""
+    """Calls whose masks must have nothing in common; the first `keeps` its outputs. Raises SubmissionError when a seed,
+    or the generator's state, does not repeat its own."""
     seeds = [sub_seed(seed, "first") % 2**31, sub_seed(seed, "second") % 2**31]
     first = observation.call("forward", seed, seeds[0], keeps=keeps)
     again = observation.call("random", seed + 1, seeds[0])
+    _require_same(
+        first,
+        again,
+        "Two calls after torch.manual_seed with the same seed gave different results. Draw the seed of a kernel's "
+        "random numbers from torch's generator, and let each element's number depend on its place alone.",
+    )
+    second = observation.call("forward", seed, seeds[1])
+    third = observation.call("forward", seed, random_state="kept")
+    _require_same(
+        third,
+        observation.call("random", seed + 1, random_state="set_back"),
+        "Two calls from the same state of torch's generator, set by torch.set_rng_state as checkpointing does, gave "
+        "different results. Take a kernel's seed and offset from that generator in each call.",
+    )
+    return [first, second, third]
+
+
+def _require_same(first: Seen, again: Seen, otherwise: str) -> None:
+    """Raises SubmissionError where results are not the same to the bit."""
     if not all(same_bits(a, b) for a, b in zip(first.tensors, again.tensors, strict=True)):
-        raise SubmissionError(
-            Reason.SEED_NOT_FOLLOWED,
-            "Two calls after torch.manual_seed with the same seed gave different results. Draw the seed of a kernel's "
-            "random numbers from torch's generator, and let each element's number depend on its place alone.",
-        )
-    return [first, observation.call("forward", seed, seeds[1]), observation.call("forward", seed)]
+        raise SubmissionError(Reason.SEED_NOT_FOLLOWED, otherwise)
 
 
 @dataclass(frozen=True)

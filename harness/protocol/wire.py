@@ -24,6 +24,8 @@ Reweighing = Literal["load_state_dict", "in_place", "moved"]
 
 GradMode = Literal["", "grad", "no_grad", "inference"]
 
+RandomState = Literal["", "kept", "set_back"]
+
 # A failure names so many lines of its source at the most.
 MAX_PLACES = 3
 
@@ -232,6 +234,8 @@ class Run(Struct, frozen=True, tag="run"):
     order_seed: int = 1
     random_seed: int | None = None
     """Seeds torch's generators before the call; None leaves them."""
+    random_state: RandomState = ""
+    """Whether the state of the generators before this call is kept, or set back to what was kept."""
 
 
 class Play(Struct, frozen=True, tag="play"):

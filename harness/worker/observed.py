@@ -26,6 +26,7 @@ class ObservedCalls:
         self._memory = memory
         self._observer = observer
         self._take_forbidden = take_forbidden
+        self._random_states: list[torch.Tensor] = []
 
     def run(self, request: Run) -> Reply:
         """One call, and all that is known about it. Raises what the call raises, SettingChanged, NotOfThisMode, and
@@ -53,6 +54,11 @@ class ObservedCalls:
         assert call is not None and model is not None
         if request.random_seed is not None:
             torch.manual_seed(request.random_seed)
+        if request.random_state == "kept":
+            self._random_states = [generator.get_state() for generator in self._generators()]
+        elif request.random_state == "set_back":
+            for generator, state in zip(self._generators(), self._random_states, strict=True):
+                generator.set_state(state)
         self._memory.poison(self._staged.results)
         self._observer.name(model, inputs, self._staged.results)
         self._observer.begin(request, inputs)
@@ -68,3 +74,8 @@ class ObservedCalls:
             self._memory.unpoison()
         self._observer.end(inputs, result)
         return result
+
+    def _generators(self) -> list[torch.Generator]:
+        """Those that random numbers are drawn from where no other is named."""
+        of_device = torch.cuda.default_generators if self._memory.device.type == "cuda" else ()
+        return [torch.default_generator, *of_device]
