@@ -185,6 +185,11 @@ class SmallUnseen(_Note, frozen=True, tag="small_unseen"):
     """Of the case that has the fewest."""
 
 
+class TrainingAlone(_Note, frozen=True, tag="training_alone"):
+    """The reference gives something else after eval(), as BatchNorm does. That is not judged, nor what a call leaves in
+    buffers."""
+
+
 class SmallerBatch(_Note, frozen=True, tag="smaller_batch"):
     """A case was judged with a smaller first dimension, since there is no room for all of it."""
 
@@ -223,6 +228,7 @@ Note = (
     | SameInEachDraw
     | SameInEachElement
     | SmallUnseen
+    | TrainingAlone
     | SmallerBatch
     | Sentence
 )

@@ -152,3 +152,19 @@ def test_elements_that_the_error_bound_does_not_see_are_said(forward, outputs, t
     noted = [note for note in evaluation["noted"] if note["note"] == "small_unseen"]
     assert [note["output"] for note in noted] == outputs
     assert all(0.3 < note["share"] < 0.7 for note in noted)
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "said"),
+    [
+        ("pass", "return x - x.mean(0) if self.training else x", True),
+        ("pass", "return x - x.mean(0)", False),
+        ("self.eval()", "return x - x.mean(0) if self.training else x", False),
+        ("self.inner = nn.Identity().eval()", "return x - x.mean(0) if self.inner.training else x", False),
+    ],
+)
+def test_a_mode_that_is_not_judged_is_said(init, forward, said, tmp_path):
+    """What BatchNorm is without its operator. The mode that a Model gives itself is its own."""
+    (evaluation,) = judged(tmp_path, init, forward, PLAIN).results["evaluations"]
+    assert evaluation["status"] == "accepted", evaluation["message"]
+    assert ("training_alone" in [note["note"] for note in evaluation["noted"]]) == said

@@ -33,7 +33,7 @@ def require_accumulation(observation: Observation, expected: Sequence[oracle.Exp
     `expected` is that of one step. Raises SubmissionError when they do not."""
     reference = observation.reference
     sums = [_accumulated(gradient) for gradient in reference.of_part(expected, "backward")]
-    observation.stage("accumulate", sums, train=not reference.random)
+    observation.stage("accumulate", sums, train=reference.judged_in_training)
     seen = observation.call("forward", seed)
     for tensor, wanted in zip(seen.tensors, sums, strict=True):
         comparison = oracle.compare(tensor, wanted)
@@ -92,7 +92,7 @@ class _Remote:
         parameters = [leaf.detach() for leaf in leaves[len(self.wanted.inputs) :]]
         weights = dict(zip(self.wanted.parameters, parameters, strict=True))
         observation = Observation(self._runner, reference, data, weights)
-        observation.stage("step", self._drawn.expected)
+        observation.stage("step", self._drawn.expected, train=reference.timed_in_training)
         # A derivative is that of one mask: of what the seed gives.
         return observation.call("forward", self._seed, self._seed if reference.random else None).tensors
 

@@ -55,7 +55,7 @@ def check_case(
     SubmissionError."""
     reference = drawn.reference
     observation = Observation(runner, reference, drawn.data, beside=drawn.further.weights if drawn.further else None)
-    observation.stage(reference.call, drawn.expected, train=not reference.random)
+    observation.stage(reference.call, drawn.expected, train=reference.judged_in_training)
     runs: list[tuple[list[oracle.Comparison], Seen]] = []
     for number, order in enumerate(_orders(runner.device, problem)):
         keeps = number == 0 and drawn.further is not None

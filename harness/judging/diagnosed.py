@@ -104,7 +104,7 @@ def _called_again(evidence: Evidence, runner: Runner, ends_s: float) -> Evidence
     runner.timeout_s = min(runner.timeout_s, max(CALL_S, ends_s - time.monotonic()))
     try:
         observation = Observation(runner, evidence.reference, evidence.data)
-        observation.stage(evidence.reference.call, evidence.expected, train=not evidence.reference.random)
+        observation.stage(evidence.reference.call, evidence.expected, train=evidence.reference.judged_in_training)
         seen = [observation.call("random", number, strides=False).tensors for number in range(MORE_CALLS)]
     except Exception:  # the verdict is there, and says enough of a submission that fails otherwise the second time
         return evidence

@@ -187,7 +187,8 @@ class _Calls:
         reference = self._drawn.reference
         expected = reference.of_part(self._drawn.expected, "forward")
         evaluates = self._holds_in_evaluation
-        self._observation.stage("forward", expected, train=not evaluates, differentiated=False)
+        trains = reference.judged_in_training and not evaluates
+        self._observation.stage("forward", expected, train=trains, differentiated=False)
         on = f"its forward alone{_EVALUATES * evaluates}"
         self._judge(on, lambda tensors: oracle.compare_all(tensors, expected), "no_grad")
         self._stage()
@@ -209,7 +210,8 @@ class _Calls:
         gradients = zip(leaves, reference.of_part(whole_step, "backward"), strict=True)
         expected = [*reference.of_part(whole_step, "forward"), *(e for leaf, e in gradients if leaf in needed)]
         evaluates = self._holds_in_evaluation
-        self._observation.stage("step", expected, train=not evaluates, partial=partial)
+        trains = reference.judged_in_training and not evaluates
+        self._observation.stage("step", expected, train=trains, partial=partial)
         without = ", ".join(f"input {leaf}" if isinstance(leaf, int) else leaf for leaf in leaves if leaf not in needed)
         on = f"its first data{_EVALUATES * evaluates}, where no gradient is needed of {without}"
         self._judge(on, lambda tensors: oracle.compare_all(tensors, expected), keeps=False)
@@ -218,7 +220,7 @@ class _Calls:
     def interleaved(self) -> None:
         """A step whose backward comes after another forward."""
         reference = self._drawn.reference
-        self._observation.stage("interleaved", self._drawn.expected, train=not reference.random)
+        self._observation.stage("interleaved", self._drawn.expected, train=reference.judged_in_training)
         self._judge(INTERLEAVED, self._as_first, keeps=False)
         self._stage()
 
@@ -233,7 +235,9 @@ class _Calls:
         reference = self._drawn.reference
         expected = variant.expected if variant else self._drawn.expected
         on: Where = "beside" if variant else "elsewhere" if elsewhere else "own"
-        self._observation.stage(reference.call, expected, train=train and not reference.random, on=on, model=model)
+        self._observation.stage(
+            reference.call, expected, train=train and reference.judged_in_training, on=on, model=model
+        )
 
     def _judge(
         self, on: str, compare: Compare, mode: GradMode | None = None, *, keeps: bool = True,

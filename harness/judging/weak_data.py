@@ -1,8 +1,8 @@
-"""What a submission that is right may owe to the problem's data and not to itself, gathered over all cases."""
+"""What a submission that is right may owe to the problem and not to itself, gathered over all cases."""
 
 from __future__ import annotations
 
-from harness.notes import Note, SameInEachDraw, SameInEachElement, SmallUnseen
+from harness.notes import Note, SameInEachDraw, SameInEachElement, SmallUnseen, TrainingAlone
 from harness.oracle.draw import Drawn, held_alike, only_values, unseen_shares
 from harness.oracle.outputs import UNSEEN_SHARE
 
@@ -15,8 +15,12 @@ class WeakData:
         self._elements: dict[str, int] = {}
         self._only_values: dict[str, float | None] = {}
         self._unseen_shares: dict[str, float] = {}
+        self._holds_in_evaluation: bool | None = None
+        """Of the first case that is small enough to be called again."""
 
     def add(self, drawn: Drawn) -> None:
+        if self._holds_in_evaluation is None and drawn.further is not None:
+            self._holds_in_evaluation = drawn.reference.holds_in_evaluation(drawn.data)
         for name, is_alike in held_alike(drawn).items():
             self._alike[name] = self._alike.get(name, True) and is_alike
         for name, value in only_values(drawn).items():
@@ -29,8 +33,8 @@ class WeakData:
             self._elements[name] = self._elements.get(name, 0) + expected.values.numel()
 
     def notes(self) -> list[Note]:
-        """On weights and inputs that held the same numbers in every draw, and on outputs that should be one number in
-        every element, or for much of which zeros pass; one element says nothing."""
+        """On weights and inputs that held the same numbers in every draw, on outputs that should be one number in every
+        element, or for much of which zeros pass, where one element says nothing, and on a mode that is not judged."""
         found: list[Note] = []
         if alike := [name for name, is_alike in self._alike.items() if is_alike]:
             found.append(SameInEachDraw(names=alike))
@@ -40,4 +44,6 @@ class WeakData:
         for output, share in self._unseen_shares.items():
             if share >= UNSEEN_SHARE and self._elements[output] > 1:
                 found.append(SmallUnseen(output=output, share=share))
+        if self._holds_in_evaluation is False:
+            found.append(TrainingAlone())
         return found

@@ -124,7 +124,7 @@ def _other_model(problem: Problem, own: Reference, data: Data, seed: int) -> tor
     if tuple(problem.init_args(own.case, seed)) != tuple(own.init):
         return own.model
     model = problem.build_model(own.case, seed, _device_of([*data.given, *own.state.values()]))
-    return model.train(own.model.training)
+    return model if model.training == own.model.training else model.train(own.model.training)
 
 
 def _other_batch(case: Case, seed: int) -> Case:

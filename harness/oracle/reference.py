@@ -38,6 +38,16 @@ class Reference:
     tolerance_factor: float = DEFAULT_TOLERANCE_FACTOR
 
     @property
+    def judged_in_training(self) -> bool:
+        """Whether its results are those of training mode, as where a Model does not put itself into evaluation."""
+        return self.model.training
+
+    @property
+    def timed_in_training(self) -> bool:
+        """Whether calls are timed in training mode: what is random is, which is judged in evaluation as well."""
+        return self.model.training or bool(self.random)
+
+    @property
     def call(self) -> str:
         """What one observed call of a worker does, see wire.Stage."""
         return "step" if self.differentiation else "forward"
@@ -110,14 +120,13 @@ class Reference:
     @torch.no_grad()
     def holds_in_evaluation(self, data: Data) -> bool:
         """Whether what it gives is right in evaluation: where outputs are random it was computed so, and elsewhere they
-        must be the same to the bit in training. Nothing is asked of a submission where they are not, as in sums whose
-        threads end in another order, nor where the reference returns other outputs then, or fails."""
+        must be the same to the bit in its own mode. Nothing is asked of a submission where they are not, as in sums
+        whose threads end in another order, nor where the reference returns other outputs then, or fails."""
         if self.random:
             return True
         found = []
         try:
-            for trains in (True, False):
-                model = copy.deepcopy(self.model).train(trains)
+            for model in (copy.deepcopy(self.model), copy.deepcopy(self.model).eval()):
                 found.append(outputs_of(model(*(t.clone(memory_format=torch.preserve_format) for t in data.inputs))))
             pairs = zip(*found, strict=True)
             return len(found[0]) == len(found[1]) and all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)

@@ -110,6 +110,12 @@ def sentence(note: Note) -> str:
                 f"In {note.output} at least {note.share:.0%} of the elements are far below the error bound, in all "
                 "cases, beside far larger ones: zeros would pass for them. Have the problem's file keep to one scale."
             )
+        case notes.TrainingAlone():
+            return (
+                "The reference gives something else after eval() than in training. What a submission gives then is not "
+                "judged, nor what calls leave in buffers, such as running statistics. A problem whose Model calls "
+                "eval() on itself judges that."
+            )
         case notes.SmallerBatch():
             return (
                 f"'{note.case}' was judged with a first dimension of {note.batch} in place of {note.whole}: for all of "

@@ -18,7 +18,8 @@ from harness.timing import roofline
 
 @dataclass(frozen=True)
 class Part:
-    """A case, and the part of its call: the whole, or only its forward or backward. Calls are in training mode."""
+    """A case, and the part of its call: the whole, or only its forward or backward. Calls are in training mode,
+    but of a Model that puts itself into evaluation."""
 
     forms: CaseForms
     name: str

@@ -38,6 +38,7 @@ class StagedPart:
             self.part.results,
             self.part.name,
             reference.differentiation,
+            reference.timed_in_training,
             constants=reference.case.constants,
         )
         return Contender(name, runner.worker, runner.reader, trusted=runner.trusted)

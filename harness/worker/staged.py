@@ -47,6 +47,8 @@ class _Built:
     request: Construct | None = None
     placement: Placement | None = None
     """Where its parameters move between rounds; None where they stay."""
+    evaluating: tuple[torch.nn.Module, ...] = ()
+    """Modules within one that trains which its constructor put into evaluation. They stay in it."""
 
 
 class Staged:
@@ -103,7 +105,7 @@ class Staged:
         places = carry(self._tensors(request.arena, request.state), getattr(model, "_orig_mod", model), needless)
         self._memory.synchronize()
         moves = self._memory.device.type == "cuda" and not self._implementation.launches_graphs
-        self._built.append(_Built(model, places, request, Placement(model) if moves else None))
+        self._built.append(_Built(model, places, request, Placement(model) if moves else None, _evaluating(model)))
         return Done()
 
     def _tensors(self, arena: ArenaRef, named: Sequence[NamedTensor]) -> dict[str, torch.Tensor]:
@@ -125,10 +127,13 @@ class Staged:
         self.buffers = [[self._memory.tensor(request.arena, ref) for ref in buffer] for buffer in request.buffers]
         if self._implementation.is_null_kernel:
             self._built = [_Built(implementations.NullKernel(request.results, self._memory.device), {})]
-        self.model, self._places = self._built[request.model].model, self._built[request.model].places
+        built = self._built[request.model]
+        self.model, self._places = built.model, built.places
         self._staged = request
         if self.model.training != request.train:  # as in a program, which says it once
             self.model.train(request.train)
+            for module in built.evaluating:
+                module.training = False
         self._freeze(request.differentiation.frozen if request.differentiation else [])
         self.gradients = request.differentiation is not None and not self._implementation.is_null_kernel
         self._training = None
@@ -203,6 +208,10 @@ class Staged:
         self.outputs = []
         self.kept = []
         self.buffers = []
+
+
+def _evaluating(model: torch.nn.Module) -> tuple[torch.nn.Module, ...]:
+    return tuple(module for module in model.modules() if not module.training) if model.training else ()
 
 
 def _under(model: torch.nn.Module, places: dict[str, str]) -> dict[str, str]:
