@@ -218,10 +218,16 @@ class _Calls:
         self._stage()
 
     def interleaved(self) -> None:
-        """A step whose backward comes after another forward."""
-        reference = self._drawn.reference
-        self._observation.stage("interleaved", self._drawn.expected, train=reference.judged_in_training)
-        self._judge(INTERLEAVED, self._as_first, keeps=False)
+        """A step whose backward comes after another forward, and after its own outputs were overwritten where a
+        backward of the reference needs none of them."""
+        reference, expected = self._drawn.reference, self._drawn.expected
+        overwrites = reference.lets_outputs_be_overwritten(self._drawn.data)
+        overwrites = overwrites and not any(
+            e.form.of_input or e.form.shares for e in reference.of_part(expected, "forward")
+        )
+        call, on = ("overwritten", INTERLEAVED + _OVERWRITTEN) if overwrites else ("interleaved", INTERLEAVED)
+        self._observation.stage(call, expected, train=reference.judged_in_training)
+        self._judge(on, self._as_first, keeps=False)
         self._stage()
 
     def require_unchanged_outputs(self) -> None:
@@ -312,6 +318,8 @@ _MODES: dict[GradMode, str] = {
     "no_grad": ", under no_grad",
     "inference": ", in inference mode",
 }
+
+_OVERWRITTEN = " and its outputs changed in place"
 
 _EVALUATES = ", in evaluation"
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from harness.errors import out_of_memory
 from harness.oracle.outputs import outputs_of
 from harness.protocol.wire import Differentiation
 
@@ -71,6 +72,28 @@ class Differentiated(torch.nn.Module):
             *(f"the gradient of '{arguments[i]}'" for i in self.wanted.inputs),
             *(f"the gradient of '{name}'" for name in self.wanted.parameters),
         ]
+
+
+def needs_no_output(model: torch.nn.Module, wanted: Differentiation, inputs: Sequence[torch.Tensor]) -> bool:
+    """Whether a backward of `model` is possible once its outputs have been changed in place, as `y += residual` does:
+    autograd refuses where one of them was kept for it."""
+    leaves = [t.detach().clone().requires_grad_(i in wanted.inputs) for i, t in enumerate(inputs)]
+    with torch.enable_grad():
+        outputs = outputs_of(model(*leaves))
+    upstream = [torch.zeros_like(outputs[i]) for i in wanted.outputs]
+    own = dict(model.named_parameters())
+    needed = [leaves[i] for i in wanted.inputs] + [own[name] for name in wanted.parameters]
+    try:
+        with torch.no_grad():
+            for output in outputs:
+                output.zero_()
+        with torch.enable_grad():
+            torch.autograd.grad(_Joined.apply(upstream, *(outputs[i] for i in wanted.outputs)), needed)
+    except RuntimeError as error:
+        if out_of_memory(error):
+            raise
+        return False
+    return True
 
 
 def output_names(count: int) -> list[str]:

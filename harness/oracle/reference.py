@@ -11,7 +11,7 @@ import torch
 
 from harness.errors import out_of_memory
 from harness.oracle.data import Data
-from harness.oracle.differentiate import Differentiated, output_names
+from harness.oracle.differentiate import Differentiated, needs_no_output, output_names
 from harness.oracle.error_bound import MOST_DRAWS, expect, expect_more
 from harness.oracle.outputs import Expected, Form, outputs_of
 from harness.oracle.training import Kept, kept, kept_form
@@ -116,6 +116,12 @@ class Reference:
     def forms_in_training(self, forms: Sequence[Form]) -> list[Form]:
         """As `in_training`, without values."""
         return [kept_form(form, self.random[i]) if i in self.random else form for i, form in enumerate(forms)]
+
+    def lets_outputs_be_overwritten(self, data: Data) -> bool:
+        """Whether the backward of a training step is possible once its outputs have been changed in place."""
+        if self.differentiation is None:
+            return False
+        return needs_no_output(copy.deepcopy(self.model), self.differentiation, data.inputs)
 
     @torch.no_grad()
     def holds_in_evaluation(self, data: Data) -> bool:

@@ -79,6 +79,7 @@ class Training:
             "backward": self._backward,
             "accumulate": self._accumulate,
             "interleaved": self._interleaved,
+            "overwritten": self._overwritten,
         }[kind]
 
     def leaves(self, buffer: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -106,6 +107,20 @@ class Training:
         network calls a layer twice: what a backward needs belongs to its own forward. Integers stay, which may be
         places and have an order."""
         outputs = self._forward(tensors)
+        return [*outputs, *self._gradients_after_another(outputs, tensors)]
+
+    def _overwritten(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """As `_interleaved`, for outputs that are changed in place before the backward, as `y += residual` does.
+        Autograd does not learn of it: of a view that a Function returned it would refuse that."""
+        outputs = self._forward(tensors)
+        copies = [output.detach().clone() for output in outputs]
+        for output in outputs:
+            output.data.zero_()
+        return [*copies, *self._gradients_after_another(outputs, tensors)]
+
+    def _gradients_after_another(
+        self, outputs: list[torch.Tensor], tensors: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
         between = [
             tensor.detach().flip(tuple(range(tensor.dim()))).requires_grad_(tensor.requires_grad)
             if tensor.is_floating_point()
@@ -115,7 +130,7 @@ class Training:
         later = self._model(*arguments(between, self._constants))
         gradients = self._gradients(outputs, tensors)
         del later  # not before: it keeps its own activations
-        return [*outputs, *gradients]
+        return gradients
 
     def _accumulate(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         leaves = self._differentiated(tensors)
