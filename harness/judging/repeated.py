@@ -33,7 +33,7 @@ STEPS = ("data", "weights", "models")
 DEALT_TIMES = 5
 
 # What a call of a step is on whose backward comes after another forward.
-INTERLEAVED = "its first data, with another forward between its forward and its backward"
+INTERLEAVED = "its first data, with another forward between its forward and its backward, which came twice"
 
 Compare = Callable[[Sequence[torch.Tensor]], list[oracle.Comparison]]
 
@@ -319,7 +319,7 @@ _MODES: dict[GradMode, str] = {
     "inference": ", in inference mode",
 }
 
-_OVERWRITTEN = " and its outputs changed in place"
+_OVERWRITTEN = ", and its outputs changed in place before"
 
 _EVALUATES = ", in evaluation"
 

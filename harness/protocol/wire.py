@@ -202,7 +202,7 @@ class Stage(Struct, frozen=True, tag="stage"):
     - `step`: gives outputs and gradients;
     - `backward`: gives gradients; `Prepare` has done the forward;
     - `accumulate`: gives what two backward passes leave in `.grad`, the second with twice the upstream gradients;
-    - `interleaved`: as `step`, with a forward of other numbers between its forward and its backward;
+    - `interleaved`: as `step`, with a forward of other numbers between its forward and its backward, which comes twice;
     - `overwritten`: as `interleaved`, with zeros written into its outputs before its backward.
 
     `results` are the forms that the null kernel returns. `alone` says that the reference returns one tensor, not in a

@@ -104,8 +104,8 @@ class Training:
 
     def _interleaved(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """A step with a forward of the same numbers in reverse order between its forward and its backward, as where a
-        network calls a layer twice: what a backward needs belongs to its own forward. Integers stay, which may be
-        places and have an order."""
+        network calls a layer twice: what a backward needs belongs to its own forward. The backward comes twice
+        (`retain_graph`): it leaves what it needs as it is. Integers stay, which may be places and have an order."""
         outputs = self._forward(tensors)
         return [*outputs, *self._gradients_after_another(outputs, tensors)]
 
@@ -128,6 +128,7 @@ class Training:
             for tensor in self._inputs(tensors)
         ]
         later = self._model(*arguments(between, self._constants))
+        self._gradients(outputs, tensors, again=True)
         gradients = self._gradients(outputs, tensors)
         del later  # not before: it keeps its own activations
         return gradients
@@ -145,10 +146,12 @@ class Training:
             leaf.grad = None
         return gradients
 
-    def _gradients(self, outputs: list[torch.Tensor], tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Gradients in the layout of what they belong to, as they would lie in `.grad`."""
-        leaves = self._differentiated(tensors)
-        found = torch.autograd.grad(self._roots(outputs), leaves, self._upstream(tensors), allow_unused=True)
+    def _gradients(
+        self, outputs: list[torch.Tensor], tensors: Sequence[torch.Tensor], *, again: bool = False
+    ) -> list[torch.Tensor]:
+        """Gradients in the layout of what they belong to, as in `.grad`; they may be asked for `again`."""
+        leaves, roots = self._differentiated(tensors), self._roots(outputs)
+        found = torch.autograd.grad(roots, leaves, self._upstream(tensors), allow_unused=True, retain_graph=again)
         return [
             _like(self._required(gradient, position), leaf)
             for position, (gradient, leaf) in enumerate(zip(found, leaves, strict=True))
