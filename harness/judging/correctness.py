@@ -45,7 +45,7 @@ def check_case(
     problem: Problem,
     drawn: Drawn,
     seed: int,
-    steps: Sequence[str] = repeated.STEPS,
+    steps: Sequence[str] = tuple(repeated.STEPS),
     on_wrong: OnWrong = lambda _: None,
 ) -> tuple[list[oracle.Comparison], Ran]:
     """Run one case, several times where the order of threads must not matter, then further calls by `steps`, and
@@ -267,7 +267,7 @@ class Correctness:
         repeat = repeat_command(self._submission, self._problem, self._device, case.name, seed, check=check)
         before, known = runner.worker.home.printed_bytes(), self.first_failure
         try:
-            steps = self._steps[case.name] if self._device.name == "emulator" else repeated.STEPS
+            steps = self._steps[case.name] if self._device.name == "emulator" else tuple(repeated.STEPS)
             order = sub_seed(seed, case.name, "order")
             on_wrong = self._witness.of(case.name)
             try:

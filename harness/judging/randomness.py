@@ -14,8 +14,9 @@ import torch
 
 from harness import oracle
 from harness.errors import SubmissionError
-from harness.judging import repeated
+from harness.judging.later_calls import require_unchanged
 from harness.judging.observe import Observation, Seen, same_bits
+from harness.judging.training_steps import INTERLEAVED
 from harness.oracle import dropout
 from harness.oracle.data import Data
 from harness.oracle.draw import Drawn
@@ -46,7 +47,7 @@ def check(observation: Observation, drawn: Drawn, seed: int, false_alarm_rate: f
         if reference.differentiation:
             _check_interleaved(observation, judge, expected, seed + 4)
         _check_further(observation, drawn.further, seed)
-        repeated.require_unchanged(observation, calls[0], expected, "the first call in training", len(calls) + 3)
+        require_unchanged(observation, calls[0], expected, "the first call in training", len(calls) + 3)
 
 
 def _check_interleaved(observation: Observation, judge: _Masks, expected: Sequence[oracle.Expected], seed: int) -> None:
@@ -55,7 +56,7 @@ def _check_interleaved(observation: Observation, judge: _Masks, expected: Sequen
     try:
         judge.compare(observation.call("forward", seed))
     except SubmissionError as error:
-        raise SubmissionError(error.reason, f"{error.message} It was on {repeated.INTERLEAVED}.") from error
+        raise SubmissionError(error.reason, f"{error.message} It was on {INTERLEAVED}.") from error
     observation.stage(observation.reference.call, expected, train=True)
 
 

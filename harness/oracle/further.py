@@ -46,6 +46,11 @@ class Variant:
         """With the tolerance of a single perturbation, which costs a fraction and is no larger than the whole."""
         return self.known or self._expect(draws=1)
 
+    @property
+    def holds_in_evaluation(self) -> bool:
+        """Whether what is expected is right in evaluation, too."""
+        return self.reference.holds_in_evaluation(self.data)
+
     def compare(self, tensors: Sequence[torch.Tensor]) -> list[Comparison]:
         """Each result with what it should be. What is within the smaller tolerance is within the whole one."""
         found = compare_all(tensors, self.expected)
