@@ -36,12 +36,15 @@ class ObservedCalls:
         if request.rewritten:
             self._staged.rewritten(request.buffer)
         result = self._call(request, inputs)
-        self._staged.outputs = [result]
-        if request.keeps:
-            self._staged.kept.append(result)
         handles: dict[str, int] = {}
+        outputs = self._memory.export(result, handles)
+        # As a program may that goes on with views of them: who counts references to its tensors sees none.
+        views = [output.detach() for output in result]
+        self._staged.outputs = [views]
+        if request.keeps:
+            self._staged.kept.append(views)
         return Ran(
-            outputs=self._memory.export(result, handles),
+            outputs=outputs,
             handles=list(handles),
             inputs=self._observer.copies(inputs),
             forbidden=self._take_forbidden(),
