@@ -56,8 +56,13 @@ def parser():
 
 
 def lanes():
-    children = psutil.Process().children()
-    return [child for child in children if "harness.lanes.judging" in child.cmdline()]
+    """The processes that judge; of one that has ended nothing can be read."""
+    found = []
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "harness.lanes.judging" in child.cmdline():
+                found.append(child)
+    return found
 
 
 def kill_some(each_s, draw, over, killed):
@@ -100,9 +105,11 @@ def main():
     began_s = time.perf_counter()
     with Pool(arguments.workers, problem=str(PROBLEM), device="cpu", timing=False) as pool:
         killing.start()
-        results, memory = asyncio.run(judged(pool, kinds, arguments.limit))
-        over.set()
-        killing.join()
+        try:
+            results, memory = asyncio.run(judged(pool, kinds, arguments.limit))
+        finally:
+            over.set()
+            killing.join()
     seconds = time.perf_counter() - began_s
     outcomes: collections.Counter[str] = collections.Counter()
     for index, kind in enumerate(kinds):
