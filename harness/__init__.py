@@ -53,6 +53,7 @@ timed          what was timed of a case, as one list
 explanations   why a result is wrong, as values
 notes          what is worth knowing beside it, as values
 norms          which of torch's operators normalise
+surroundings   settings of PyTorch that a call leaves as they were
 reasons        why something was rejected or could not be judged, as values
 records        what was seen of a kernel, as values
 errors         one tree of errors

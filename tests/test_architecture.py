@@ -89,9 +89,10 @@ ALLOWED = {
     | {"against", "events", "device", "diagnosis", "isolation", "norms", "oracle", "peers", "problem", "protocol"}
     | {"build", "memory", "submission"},
     "diagnosis": {"explanations", "oracle", "problem"},
-    "oracle": LEAVES | {"device", "problem", "protocol"},
+    "oracle": LEAVES | {"device", "problem", "protocol", "surroundings"},
     "isolation": {"device", "errors", "memory", "paths", "protocol", "reasons", "storage"},
-    "worker": {"against", "build", "device", "errors", "garbage", "norms", "peers", "protocol", "reasons", "records"},
+    "worker": {"against", "build", "device", "errors", "garbage", "norms", "peers", "protocol", "reasons", "records"}
+    | {"surroundings"},
     "device": {
         "build",
         "errors",
@@ -113,6 +114,7 @@ ALLOWED = {
     "memory": {"storage"},
     "storage": {"errors", "paths"},
     "events": {"verdict"},
+    "surroundings": {"errors"},
     "verdict": {"explanations", "notes", "reasons", "records"},
     "records": {"reasons"},
     "errors": {"reasons", "records"},

@@ -168,3 +168,92 @@ def test_a_mode_that_is_not_judged_is_said(init, forward, said, tmp_path):
     (evaluation,) = judged(tmp_path, init, forward, PLAIN).results["evaluations"]
     assert evaluation["status"] == "accepted", evaluation["message"]
     assert ("training_alone" in [note["note"] for note in evaluation["noted"]]) == said
+
+
+TRAINED = """
+import torch
+from torch import nn
+
+GRADIENTS = {gradients}
+
+
+class Exp(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.y = torch.exp(x)
+        return ctx.y
+
+    @staticmethod
+    def backward(ctx, upstream):
+        return upstream * ctx.y
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {init}
+
+    def forward(self, a, b):
+        {forward}
+
+
+def get_inputs():
+    return [torch.randn(16, 24), torch.randn(16, 24)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "gradients"),
+    [
+        ("pass", "return a + b", True),
+        ("pass", "return torch.cat([a, b])", True),
+        ("pass", "return a * 2, b * 3", True),
+        ("pass", "return a * 2, b * 3", ["a"]),
+        ("pass", "return Exp.apply(a) * b", True),
+        ("pass", "return Exp.apply(a)", ["a"]),
+        ("self.scale = nn.Parameter(torch.rand(24))", "return a * self.scale, self.scale", True),
+        ("self.linear = nn.Linear(24, 24)", "self.last = self.linear(a).softmax(-1); return self.last * b", True),
+        ("self.conv = nn.Conv1d(1, 8, 3)", "return self.conv(a[:, None]) * b.mean()", True),
+    ],
+    ids=[
+        "the upstream gradient itself", "a part of it", "outputs of one input each", "one of them alone",
+        "an output kept on the way", "an output kept", "a parameter returned", "a result kept", "a convolution",
+    ],
+)  # fmt: skip
+def test_the_reference_itself_is_right_in_a_training_step(init, forward, gradients, tmp_path):
+    problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
+    problem.write_text(TRAINED.format(init=init, forward=forward, gradients=gradients))
+    submission.write_text(problem.read_text().replace("Model(", "ModelNew("))
+    run = run_eval(submission, "--problem", problem, "--no-timing")
+    assert run.code == 0, run.stderr or run.results["evaluations"][0]["message"]
+
+
+def test_what_dropout_empties_behind_a_relu_is_judged_where_it_shows(tmp_path):
+    problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
+    text = PROBLEM.format(init="self.dropout = nn.Dropout(0.1)", forward="return self.dropout(x.relu())", inputs=PLAIN)
+    problem.write_text(text + 'RANDOM = {0: "dropout"}\n')
+    submission.write_text(text.replace("Model(", "ModelNew(").replace("self.dropout(x.relu())", (
+        "torch.where(torch.rand_like(x) < 0.1, 0, x.relu() / 0.9) if self.training else x.relu()"
+    )))  # fmt: skip
+    run = run_eval(submission, "--problem", problem, "--no-timing")
+    assert run.code == 0, run.stderr or run.results["evaluations"][0]["message"]
+    submission.write_text(submission.read_text().replace("< 0.1", "< 0.5"))
+    assert run_eval(submission, "--problem", problem, "--no-timing").code == 1
+
+
+@pytest.mark.parametrize(
+    ("forward", "code", "said"),
+    [
+        ("torch.manual_seed(0); return x * 2", 2, "changes its caller's settings in case 'problem'"),
+        ("return []", 2, "returned an empty list"),
+        ("with torch.inference_mode(): return x * 2", 0, ""),
+        ("with torch.enable_grad(): return torch.autograd.grad((x.requires_grad_() ** 3).sum(), x)[0]", 0, ""),
+    ],
+)
+def test_what_a_reference_does_with_the_modes_of_a_program(forward, code, said, tmp_path):
+    run = judged(tmp_path, "pass", forward, PLAIN)
+    assert run.code == code and said in run.stderr, run.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,6 +14,7 @@ from harness.diagnosis.altered import Steps
 from harness.explanations import Explanation
 from harness.oracle import Expected, compare, compare_all, exact_outputs
 from harness.oracle.comparison import right
+from harness.oracle.copies import copied
 from harness.oracle.data import Data
 from harness.oracle.differentiate import argument_names
 from harness.oracle.reference import Reference
@@ -125,7 +125,7 @@ class Evidence:
     ) -> list[torch.Tensor]:
         """What the reference gives in float64 with other values of some parameters (by name) or of what it is `given`
         (by position), with another model or other data, or within `mode`."""
-        function = replace(self.reference, model=copy.deepcopy(model or self.reference.model).double()).function()
+        function = replace(self.reference, model=copied(model or self.reference.model).double()).function()
         _set(function, self.reference, parameters or {})
         laid_out = data.laid_out(self.reference.case) if data else self.given
         tensors = [t.double() if t.is_floating_point() else t for t in laid_out]

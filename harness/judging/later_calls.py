@@ -52,7 +52,7 @@ class LaterCalls:
     @cached_property
     def holds_in_evaluation(self) -> bool:
         """Whether the case's own results are right in evaluation, too."""
-        return self.drawn.reference.holds_in_evaluation(self.drawn.data)
+        return self.drawn.reference.holds_in_evaluation(self.drawn.data, self.drawn.expected)
 
     def as_first(self, tensors: Sequence[torch.Tensor]) -> list[oracle.Comparison]:
         """Compare results of the first call's data; none is needed of what is the same to the bit."""

@@ -39,7 +39,9 @@ def check(observation: Observation, drawn: Drawn, seed: int, false_alarm_rate: f
     for seen in calls:
         judge.compare(seen)
     for position, p in reference.random.items():
-        masks = [(seen.tensors[position] == 0).cpu().numpy() for seen in calls]
+        kept = expected[position].values
+        chance = torch.Generator(kept.device).manual_seed(sub_seed(seed, "hidden", position))
+        masks = [dropout.dropped(seen.tensors[position], kept, p, chance).cpu().numpy() for seen in calls]
         text = masks[0].size and dropout.unlikely(masks, p, false_alarm_rate / len(reference.random), seed)
         if text:
             raise SubmissionError(Reason.NOT_RANDOM, f"The mask of {expected[position].form.name}: {text}.")

@@ -83,7 +83,8 @@ def _models(calls: LaterCalls, further: Further) -> None:
     evaluates = not differentiated and calls.chance.choice([True, True, False]) and variant.holds_in_evaluation
     calls.stage(variant, number, train=not evaluates)
     # What a model keeps from inference mode cannot be used outside of it: a program calls it in one of the two.
-    mode: GradMode = "" if differentiated else "inference"
+    infers = not differentiated and variant.reference.runs_in_inference_mode(variant.data)
+    mode: GradMode = "" if differentiated else "inference" if infers else "no_grad"
     of = f"a second model with other weights{EVALUATES * evaluates}{calls.rows(variant)}"
     calls.judge(of, variant.compare, mode, variant=variant)
     evaluates = not differentiated and calls.holds_in_evaluation

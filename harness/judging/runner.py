@@ -227,6 +227,7 @@ class Runner:
             train=train,
             constants=encode_constants(constants or {}),
             model=model,
+            infers=any(form.infers for form in results),
         )
         self._required(self.worker.ask(request, self.timeout_s), Done)
 

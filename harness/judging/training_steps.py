@@ -32,11 +32,15 @@ def _forward_alone(calls: LaterCalls) -> None:
 
 def _fewer_gradients(calls: LaterCalls, whole: Differentiation) -> None:
     """A step in evaluation of which some inputs or parameters need no gradient, as where a network begins or layers
-    are frozen."""
+    are frozen, and whose outputs carry one all the same."""
     leaves: list[int | str] = [*whole.inputs, *whole.parameters]
     if len(leaves) < 2:
         return
     needed = set(calls.chance.sample(leaves, calls.chance.randrange(1, len(leaves))))
+    while not calls.drawn.reference.leads_to_all_outputs(needed, calls.drawn.data):
+        needed.add(calls.chance.choice([leaf for leaf in leaves if leaf not in needed]))
+    if len(needed) == len(leaves):
+        return
     partial = Differentiation(
         outputs=whole.outputs,
         inputs=[i for i in whole.inputs if i in needed],

@@ -20,7 +20,7 @@ class WeakData:
 
     def add(self, drawn: Drawn) -> None:
         if self._holds_in_evaluation is None and drawn.further is not None:
-            self._holds_in_evaluation = drawn.reference.holds_in_evaluation(drawn.data)
+            self._holds_in_evaluation = drawn.reference.holds_in_evaluation(drawn.data, drawn.expected)
         for name, is_alike in held_alike(drawn).items():
             self._alike[name] = self._alike.get(name, True) and is_alike
         for name, value in only_values(drawn).items():

@@ -7,12 +7,13 @@ upstream gradients are perturbed, and each tensor that comes out is compared.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import torch
 
 from harness.errors import out_of_memory
+from harness.oracle.copies import copied
 from harness.oracle.outputs import outputs_of
 from harness.protocol.wire import Differentiation
 
@@ -80,20 +81,40 @@ def needs_no_output(model: torch.nn.Module, wanted: Differentiation, inputs: Seq
     leaves = [t.detach().clone().requires_grad_(i in wanted.inputs) for i, t in enumerate(inputs)]
     with torch.enable_grad():
         outputs = outputs_of(model(*leaves))
-    upstream = [torch.zeros_like(outputs[i]) for i in wanted.outputs]
+    upstream = [torch.ones_like(outputs[i]) for i in wanted.outputs]
     own = dict(model.named_parameters())
     needed = [leaves[i] for i in wanted.inputs] + [own[name] for name in wanted.parameters]
     try:
+        with torch.enable_grad():
+            joined = _Joined.apply(upstream, *(outputs[i] for i in wanted.outputs))
+            before = torch.autograd.grad(joined, needed, retain_graph=True)
         with torch.no_grad():
             for output in outputs:
                 output.zero_()
         with torch.enable_grad():
-            torch.autograd.grad(_Joined.apply(upstream, *(outputs[i] for i in wanted.outputs)), needed)
+            joined = _Joined.apply(upstream, *(outputs[i] for i in wanted.outputs))
+            after = torch.autograd.grad(joined, needed)
     except RuntimeError as error:
         if out_of_memory(error):
             raise
         return False
-    return True
+    return all(torch.allclose(a, b, equal_nan=True) for a, b in zip(before, after, strict=True))
+
+
+def led_to(
+    model: torch.nn.Module,
+    leaves: Sequence[int],
+    parameters: Container[int | str],
+    outputs: Sequence[int],
+    inputs: Sequence[torch.Tensor],
+) -> list[int]:
+    """Which of `outputs` carry a gradient where the inputs at `leaves` need one, and the parameters of these names."""
+    frozen = copied(model)
+    for name, parameter in frozen.named_parameters():
+        parameter.requires_grad_(parameter.requires_grad and name in parameters)
+    with torch.enable_grad():
+        found = outputs_of(frozen(*(t.detach().clone().requires_grad_(i in leaves) for i, t in enumerate(inputs))))
+    return [i for i in outputs if found[i].requires_grad]
 
 
 def output_names(count: int) -> list[str]:
@@ -128,6 +149,8 @@ def differentiation(
         found = torch.autograd.grad(joined, list(able.values()), allow_unused=True)
     chosen = [n for n, gradient in zip(able, found, strict=True) if gradient is not None and (not only or n in only)]
     arguments = argument_names(model)
+    if only:
+        roots = led_to(model, [arguments.index(n) for n in chosen if n in arguments], chosen, roots, inputs)
     wanted = Differentiation(
         outputs=roots,
         inputs=[arguments.index(name) for name in chosen if name in arguments],

@@ -14,6 +14,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import torch
 
 # How often all cases of one evaluation together may reject an honest submission.
 FALSE_ALARM_RATE = 1e-6
@@ -27,6 +28,13 @@ DRAWN_LAGS = 32
 # So many elements of a mask tell at these others: what repeats itself does so everywhere. Where counters carry it need
 # not, and LAGS are for that.
 TOLD_BY = 1 << 20
+
+
+def dropped(got: torch.Tensor, kept: torch.Tensor, p: float, generator: torch.Generator) -> torch.Tensor:
+    """Which elements of an output a dropout emptied (bool), from what it `got` and what it is where all are `kept`.
+    Where that is 0, as behind a ReLU, nothing shows: an independent draw of `generator` stands there."""
+    drawn = torch.rand(kept.shape, generator=generator, device=kept.device) < p
+    return torch.where(kept == 0, drawn, got == 0)
 
 
 def unlikely(masks: Sequence[np.ndarray], p: float, false_alarm_rate: float, seed: int = 0) -> str:

@@ -46,7 +46,6 @@ these are 2 eps of float32, since sums are float32 there, and what 16 bits add i
 from __future__ import annotations
 
 import contextlib
-import copy
 import math
 import pickle
 import random
@@ -62,6 +61,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_map_only
 
 from harness.errors import KernelgateError
+from harness.oracle.copies import copied
 from harness.oracle.operators import Operators
 from harness.oracle.outputs import UNSEEN_SHARE, Expected, Form, exact_outputs, far_below, outputs_of
 from harness.oracle.pieces import pieces
@@ -70,6 +70,7 @@ from harness.oracle.rounded_sums import RoundedSums
 from harness.oracle.step_by_step import STEP_BY_STEP
 from harness.oracle.widened import may_be_widened
 from harness.problem.values import DEFAULT_TOLERANCE_FACTOR
+from harness.surroundings import is_of_another_mode, kept
 
 # Rounding of the result and of partial sums, in eps of the output's scale. The reference itself needs four: eager on a
 # GPU adds a row of four million elements in 128 running sums and is then off by 11 eps in every element.
@@ -220,7 +221,7 @@ def expect(
     its size needs: fewer give a tolerance that is no larger. Raises RandomReference.
     """
     before = _states_of_generators(inputs)
-    with Recorder() as own_run:
+    with Recorder() as own_run, kept(model):
         returned = model(*inputs)
     if before != _states_of_generators(inputs):
         _require_the_same_again(model, inputs)
@@ -233,7 +234,7 @@ def expect(
         Form(
             tuple(o.shape), o.stride(), o.dtype, name, alone=alone, between=between,
             of_input=o.untyped_storage().data_ptr() in given,
-            shares=returns[o.untyped_storage().data_ptr()] > 1,
+            infers=is_of_another_mode(o), shares=returns[o.untyped_storage().data_ptr()] > 1,
         )
         for o, name in named
     ]  # fmt: skip
@@ -266,7 +267,7 @@ def expect_more(
     known = None
     if _is_mixed(model, inputs, forms):
         with Recorder() as own_run:
-            copy.deepcopy(model)(*[t.clone(memory_format=torch.preserve_format) for t in inputs])
+            copied(model)(*[t.clone(memory_format=torch.preserve_format) for t in inputs])
         known = _known(own_run)
     exact, bounds = _exact(model, inputs, forms, seed, stores, draws, known)
     return [Expected(*each) for each in zip(exact, forms, [factor * bound for bound in bounds], strict=True)]
@@ -405,7 +406,7 @@ class _Copies:
     small one, so its tensors alone are put back."""
 
     def __init__(self, model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> None:
-        self.model = copy.deepcopy(model).double()
+        self.model = copied(model).double()
         self._restored = [*zip(_tensors(self.model), _tensors(model), strict=True)]
         self._inputs = inputs
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.errors import ReferenceFault, UsageError, out_of_memory
 from harness.oracle.error_bound import RandomReference, StatefulReference
 from harness.problem.file import said
+from harness.surroundings import SettingChanged
 
 
 @contextlib.contextmanager
@@ -29,6 +30,11 @@ def told(problem: Path, case: str) -> Iterator[None]:
             f"The reference of {problem} keeps something from call to call in case '{case}': a second call "
             "on the same data gives other outputs, so that they say nothing of one call. Give it what it keeps with "
             "the inputs, and return it."
+        ) from error
+    except SettingChanged as error:
+        raise ReferenceFault(
+            f"The reference of {problem} changes its caller's settings in case '{case}', which a submission must not: "
+            f"{error} Or set it outside of forward."
         ) from error
     except Exception as error:
         if out_of_memory(error):

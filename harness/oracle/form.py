@@ -34,6 +34,8 @@ def check_form(
             ("dtype", ref.dtype, dtype),
             ("shape", tuple(ref.shape), form.shape),
         ):
+            if what == "type" and form.of_input and found == "torch.nn.parameter.Parameter":
+                continue  # the reference returns its own, too
             if found != needed:
                 raise SubmissionError(Reason.WRONG_OUTPUT, f"The {what} of {which} is {found}; expected {needed}.")
         if strides or not _lies_together(ref):

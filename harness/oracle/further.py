@@ -49,7 +49,7 @@ class Variant:
     @property
     def holds_in_evaluation(self) -> bool:
         """Whether what is expected is right in evaluation, too."""
-        return self.reference.holds_in_evaluation(self.data)
+        return self.reference.holds_in_evaluation(self.data, self.expected)
 
     def compare(self, tensors: Sequence[torch.Tensor]) -> list[Comparison]:
         """Each result with what it should be. What is within the smaller tolerance is within the whole one."""

@@ -7,7 +7,6 @@ there is nothing for it to leave out, and raises Unfit where it has no such form
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ import torch
 
 from harness.errors import KernelgateError
 from harness.oracle.comparison import compare_all
+from harness.oracle.copies import copied
 from harness.oracle.draw import Drawn
 from harness.oracle.maxima import ExponentialsAsTheyAre, MaximaFromZero
 from harness.oracle.outputs import UNSEEN_SHARE, Expected, exact_outputs
@@ -231,7 +231,7 @@ def _computed(
 ) -> list[torch.Tensor]:
     """The reference in float64 on `given`, within `mode`, its parameters replaced by what `change` gives for name and
     value."""
-    model = copy.deepcopy(question.drawn.reference.function()).double()
+    model = copied(question.drawn.reference.function()).double()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if change:

@@ -41,6 +41,8 @@ class Form:
     """Whether the reference returns the memory of an input or a weight, so that it changes where that does."""
     shares: bool = False
     """Whether the reference returns the memory of another of its outputs."""
+    infers: bool = False
+    """Whether the reference returns an inference tensor in any mode."""
     between: torch.dtype | None = None
     """The coarsest dtype of results on the way to all outputs, where that has 16 bits or fewer: under autocast."""
 
@@ -90,6 +92,8 @@ def outputs_of(result: object) -> list[torch.Tensor]:
         if value.is_complex():
             raise TypeError("the reference returned complex numbers, which are not compared; see torch.view_as_real")
         tensors.append(value)
+    if not tensors:
+        raise TypeError(f"the reference returned an empty {type(result).__name__}; tensors are expected")
     return tensors
 
 
@@ -121,3 +125,9 @@ def same_strides(shape: Sequence[int], got: Sequence[int], expected: Sequence[in
     if 0 in shape:
         return True
     return all(g == e for size, g, e in zip(shape, got, expected, strict=True) if size > 1)
+
+
+def has_form(tensor: torch.Tensor, form: Form) -> bool:
+    """Whether a tensor has the shape, the dtype and the strides of a form."""
+    alike = (tuple(tensor.shape), tensor.dtype) == (form.shape, form.dtype)
+    return alike and same_strides(form.shape, tensor.stride(), form.stride)

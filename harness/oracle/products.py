@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import flop_registry
+
+from harness.oracle.copies import copied
 
 # Autograd names its nodes after operators: AddmmBackward0.
 _PRODUCTS = {packet.__name__.replace("_", "") for packet in flop_registry}
@@ -29,7 +30,7 @@ def multiplies_matrices(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) 
 
 
 def _find_out(model: torch.nn.Module, inputs: Sequence[torch.Tensor]) -> bool:
-    watched = copy.deepcopy(model)
+    watched = copied(model)
     given: list[Any] = []
     for module in watched.modules():  # a training step gives gradients, and what it differentiates stands inside it
         module.register_forward_hook(lambda _module, _inputs, output: given.append(output))

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
 
 from harness.errors import out_of_memory
+from harness.oracle.comparison import compare_all
+from harness.oracle.copies import copied
 from harness.oracle.data import Data
-from harness.oracle.differentiate import Differentiated, needs_no_output, output_names
+from harness.oracle.differentiate import Differentiated, led_to, needs_no_output, output_names
 from harness.oracle.error_bound import MOST_DRAWS, expect, expect_more
-from harness.oracle.outputs import Expected, Form, outputs_of
+from harness.oracle.outputs import Expected, Form, has_form, outputs_of
 from harness.oracle.training import Kept, kept, kept_form
 from harness.problem import Case
 from harness.problem.values import DEFAULT_TOLERANCE_FACTOR
@@ -117,29 +118,47 @@ class Reference:
         """As `in_training`, without values."""
         return [kept_form(form, self.random[i]) if i in self.random else form for i, form in enumerate(forms)]
 
+    def leads_to_all_outputs(self, leaves: Container[int | str], data: Data) -> bool:
+        """Whether all differentiated outputs carry a gradient where these `leaves`, inputs by position and parameters
+        by name, need one and no others."""
+        assert self.differentiation is not None
+        wanted = self.differentiation
+        of_inputs = [i for i in wanted.inputs if i in leaves]
+        return led_to(self.model, of_inputs, leaves, wanted.outputs, data.inputs) == list(wanted.outputs)
+
     def lets_outputs_be_overwritten(self, data: Data) -> bool:
         """Whether the backward of a training step is possible once its outputs have been changed in place."""
         if self.differentiation is None:
             return False
-        return needs_no_output(copy.deepcopy(self.model), self.differentiation, data.inputs)
+        return needs_no_output(copied(self.model), self.differentiation, data.inputs)
 
     @torch.no_grad()
-    def holds_in_evaluation(self, data: Data) -> bool:
-        """Whether what it gives is right in evaluation: where outputs are random it was computed so, and elsewhere they
-        must be the same to the bit in its own mode. Nothing is asked of a submission where they are not, as in sums
-        whose threads end in another order, nor where the reference returns other outputs then, or fails."""
+    def holds_in_evaluation(self, data: Data, expected: Sequence[Expected]) -> bool:
+        """Whether the outputs in `expected` are right in evaluation: where they are random they were computed so, and
+        elsewhere the reference must give them then. Nothing is asked of a submission where it does not, or fails."""
         if self.random:
             return True
-        found = []
         try:
-            for model in (copy.deepcopy(self.model), copy.deepcopy(self.model).eval()):
-                found.append(outputs_of(model(*(t.clone(memory_format=torch.preserve_format) for t in data.inputs))))
-            pairs = zip(*found, strict=True)
-            return len(found[0]) == len(found[1]) and all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in pairs)
+            model = copied(self.model).eval()
+            found = outputs_of(model(*(t.clone(memory_format=torch.preserve_format) for t in data.inputs)))
+            outputs = self.of_part(expected, "forward")
+            alike = len(found) == len(outputs) and all(map(has_form, found, (e.form for e in outputs)))
+            return alike and all(comparison.ok for comparison in compare_all(found, outputs))
         except Exception as error:
             if out_of_memory(error):
                 raise
             return False
+
+    def runs_in_inference_mode(self, data: Data) -> bool:
+        """Whether a call is possible there: one that differentiates on its way is not."""
+        try:
+            with torch.inference_mode():
+                copied(self.model)(*(t.clone(memory_format=torch.preserve_format) for t in data.inputs))
+        except Exception as error:
+            if out_of_memory(error):
+                raise
+            return False
+        return True
 
     @property
     def _stores(self) -> bool:

@@ -45,7 +45,8 @@ class RoundedSums(Operators):
         if func in _ROUNDED and args[0].is_floating_point():
             rounded = result if isinstance(result, tuple) else (result,)
             for value, size in zip(rounded, _ROUNDED[func](func, args, kwargs, result), strict=False):
-                self._change(value, size)
+                if size is not None:
+                    self._change(value, size)
         return result
 
     def _change(self, value: torch.Tensor, size: torch.Tensor) -> None:
@@ -60,8 +61,9 @@ def is_sum(operator: Any) -> bool:
     return operator in WITH_SUMS or operator in _ROUNDED
 
 
-# What gives how large each result's rounding is, in eps / 2: of the operator, its arguments, keywords and result.
-_Rule = Callable[[Any, Sequence[Any], dict[str, Any], Any], tuple[torch.Tensor, ...]]
+# What gives how large each result's rounding is, in eps / 2, and None for a result that is none: of the operator, its
+# arguments, keywords and result.
+_Rule = Callable[[Any, Sequence[Any], dict[str, Any], Any], tuple[torch.Tensor | None, ...]]
 
 
 def _of_one_sign(terms: float, total: torch.Tensor) -> torch.Tensor:
@@ -160,6 +162,22 @@ def _product(func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: tor
     return ((terms * (squares + result.square() / 3)).sqrt(),)
 
 
+def _convolution_backward(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any
+) -> tuple[torch.Tensor | None, ...]:
+    """Gradients of a convolution's input, weight and bias: each is a sum of products, the last of upstream alone."""
+    upstream, x, weight = args[:3]
+    squares = func(upstream.square(), x.square(), weight.square(), *args[3:], **kwargs)
+    of_bias = upstream.square().sum([dim for dim in range(upstream.dim()) if dim != 1])
+    transposed = args[7]
+    places = upstream.numel() // max(upstream.shape[1], 1)
+    terms = (weight.numel() // max(weight.shape[1 if transposed else 0], 1), places, places)
+    return tuple(
+        None if gradient is None else (count * (square + gradient.square() / 3)).sqrt()
+        for gradient, count, square in zip(result, terms, (*squares[:2], of_bias), strict=True)
+    )
+
+
 # Where the factors stand among an operator's arguments.
 _FACTORS = {
     _aten.mm.default: (0, 1),
@@ -180,6 +198,7 @@ _ROOTS = _overloads(_aten.std, _aten.std_mean)
 
 _RULES: dict[_Rule, tuple[Any, ...]] = {
     _product: tuple(_FACTORS),
+    _convolution_backward: (_aten.convolution_backward.default,),
     _sum: (_aten.sum.default, _aten.sum.dim_IntList),
     _mean: (_aten.mean.default, _aten.mean.dim),
     _pooled: (_aten._adaptive_avg_pool2d.default, _aten._adaptive_avg_pool3d.default),

@@ -207,7 +207,7 @@ class Stage(Struct, frozen=True, tag="stage"):
 
     `results` are the forms that the null kernel returns. `alone` says that the reference returns one tensor, not in a
     tuple or list. `train` is the model's mode. `constants` stand between the inputs. `model` counts those that were
-    built beside the first.
+    built beside the first. `infers` says that the reference returns inference tensors.
     """
 
     arena: ArenaRef
@@ -219,6 +219,7 @@ class Stage(Struct, frozen=True, tag="stage"):
     train: bool = True
     constants: list[Constant] = []
     model: int = 0
+    infers: bool = False
 
 
 class Run(Struct, frozen=True, tag="run"):

@@ -110,13 +110,18 @@ class Training:
         return [*outputs, *self._gradients_after_another(outputs, tensors)]
 
     def _overwritten(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """As `_interleaved`, for outputs that are changed in place before the backward, as `y += residual` does.
-        Autograd does not learn of it: of a view that a Function returned it would refuse that."""
+        """As `_interleaved`, for outputs that are changed in place before the backward, as `y += residual` does. Where
+        autograd refuses that, no program gets a wrong result, and they are left alone."""
         outputs = self._forward(tensors)
         copies = [output.detach().clone() for output in outputs]
         for output in outputs:
-            output.data.zero_()
-        return [*copies, *self._gradients_after_another(outputs, tensors)]
+            output.detach().zero_()
+        try:
+            return [*copies, *self._gradients_after_another(outputs, tensors)]
+        except RuntimeError as error:
+            if "inplace" not in str(error):
+                raise
+        return self._interleaved(tensors)
 
     def _gradients_after_another(
         self, outputs: list[torch.Tensor], tensors: Sequence[torch.Tensor]
@@ -152,8 +157,9 @@ class Training:
         """Gradients in the layout of what they belong to, as in `.grad`; they may be asked for `again`."""
         leaves, roots = self._differentiated(tensors), self._roots(outputs)
         found = torch.autograd.grad(roots, leaves, self._upstream(tensors), allow_unused=True, retain_graph=again)
+        places = [(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes) for tensor in self._upstream(tensors)]
         return [
-            _like(self._required(gradient, position), leaf)
+            _apart(_like(self._required(gradient, position), leaf), places)
             for position, (gradient, leaf) in enumerate(zip(found, leaves, strict=True))
         ]
 
@@ -195,6 +201,13 @@ def _parameter(parameters: Mapping[str, torch.Tensor], name: str, place: str) ->
             "requires a gradient; the problem is judged with its backward."
         )
     return parameters[place]
+
+
+def _apart(gradient: torch.Tensor, places: Sequence[tuple[int, int]]) -> torch.Tensor:
+    """A gradient that is part of what lies at one of `places`, as autograd gives the upstream of `x + y` to both, in
+    memory of its own, as `.grad` would have it."""
+    address = gradient.data_ptr()
+    return gradient.clone() if any(begin <= address < end for begin, end in places) else gradient
 
 
 def _like(gradient: torch.Tensor, leaf: torch.Tensor) -> torch.Tensor:

@@ -14,12 +14,12 @@ from harness.errors import out_of_memory, printable
 from harness.protocol.wire import Construct, Done, Failed, Reply, Request
 from harness.reasons import Reason
 from harness.records import Place
+from harness.surroundings import NotOfThisMode, SettingChanged
 from harness.worker import implementations
 from harness.worker.calls import InAContainer, NoGradient
 from harness.worker.hints import hint_for
 from harness.worker.observer import Observer
 from harness.worker.parameters import CannotCarry
-from harness.worker.surroundings import NotOfThisMode, SettingChanged
 from harness.worker.wrong_arguments import WrongArguments
 
 # Longer messages of a submission's own errors are cut: they begin with what matters.

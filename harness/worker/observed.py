@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import torch
 
 from harness.protocol.wire import Ran, Reply, Run
+from harness.surroundings import kept, require_of_this_mode
 from harness.worker.memory import Memory
 from harness.worker.observer import Observer
 from harness.worker.staged import Staged
-from harness.worker.surroundings import kept, require_of_this_mode
 
 _GRAD_MODES = {"grad": torch.enable_grad, "no_grad": torch.no_grad, "inference": torch.inference_mode}
 
@@ -69,7 +69,8 @@ class ObservedCalls:
             mode = request.mode or ("grad" if self._staged.gradients else "no_grad")
             with _GRAD_MODES[mode](), kept(model):
                 result = call(inputs)
-                require_of_this_mode(result)
+                if not self._staged.infers:
+                    require_of_this_mode(result)
         except TypeError:
             self._staged.require_fit(inputs)
             raise

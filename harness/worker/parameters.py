@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from harness.errors import KernelgateError
 
@@ -21,6 +22,7 @@ def carry(source: Mapping[str, torch.Tensor], model: torch.nn.Module, needless: 
     not at all. Raises CannotCarry with the name of the first parameter that finds no place.
     """
     places = _places(model)
+    _require_shapes(places)
     chosen: dict[str, str] = {}
     for name, tensor in source.items():
         found = _by_name(name, tensor, places, taken=set(chosen.values()))
@@ -60,6 +62,15 @@ def set_by_load_state_dict(
     loaded = {name: tensor for name, tensor in source.items() if chosen.get(name) in state}
     model.load_state_dict({**state, **{chosen[name]: tensor for name, tensor in loaded.items()}})
     set_in_place({name: tensor for name, tensor in source.items() if name not in loaded}, model, chosen)
+
+
+def _require_shapes(places: Mapping[str, torch.Tensor]) -> None:
+    for place, target in places.items():
+        if is_lazy(target):
+            raise CannotCarry(
+                f"ModelNew's '{place}' has no shape until the model is called, and the reference's weights are carried "
+                "before that. Give it its shape in __init__, as nn.Linear does and nn.LazyLinear does not."
+            )
 
 
 def _places(model: torch.nn.Module) -> dict[str, torch.Tensor]:

@@ -65,6 +65,8 @@ class Staged:
         self._staged: Stage | None = None
         self.model: torch.nn.Module | None = None
         self.call: Call | None = None
+        self.infers = False
+        """Whether a call may return inference tensors in any mode."""
         self.gradients = False
         """Whether a call runs with autograd."""
         self.buffers: list[list[torch.Tensor]] = []
@@ -130,6 +132,7 @@ class Staged:
         built = self._built[request.model]
         self.model, self._places = built.model, built.places
         self._staged = request
+        self.infers = request.infers
         if self.model.training != request.train:  # as in a program, which says it once
             self.model.train(request.train)
             for module in built.evaluating:

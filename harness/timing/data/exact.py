@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 
 import torch
 
 from harness import oracle
+from harness.oracle.copies import copied
 
 Exact = Callable[[Sequence[torch.Tensor]], list[torch.Tensor]]
 """From inputs to outputs in float64."""
@@ -19,7 +19,7 @@ TOGETHER_BYTES = 2 << 30
 
 def in_float64(model: torch.nn.Module) -> Exact:
     """A copy of `model`, the reference, that computes in float64 and keeps no graph."""
-    model64 = copy.deepcopy(model).double()
+    model64 = copied(model).double()
 
     @torch.no_grad()
     def outputs(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -53,7 +53,7 @@ class Inspector:
             if evidence.full is not None:
                 got = self._read_fully(played, evidence.full, position)
                 self._compare_fully(name, got, expected.full[position], position)
-                self._compare_masks(played.contender, got, position)
+                self._compare_masks(played.contender, got, expected.full[position], position)
 
     def _read_fully(self, played: Round, call: int, position: int) -> torch.Tensor:
         named, whole = played.evidence.named, played.evidence.whole[position]
@@ -73,27 +73,35 @@ class Inspector:
         form = self._outputs.forms[position]
         expected = oracle.Expected(values.reshape(form.shape), form, self._outputs.tolerances[position], 0.0)
         comparison = oracle.compare(got, expected)
-        zeros = int((got == 0).sum()) if form.dropout else 0
-        if zeros and dropout.p_value(np.array(zeros), got.numel(), form.dropout) < IMPROBABLE:
-            text = f"{zeros:,} of {got.numel():,} elements were dropped with p = {form.dropout:g}"
+        shown = expected.values != 0
+        zeros, count = (int(((got == 0) & shown).sum()), int(shown.sum())) if form.dropout else (0, 0)
+        if zeros and dropout.p_value(np.array(zeros), count, form.dropout) < IMPROBABLE:
+            text = f"{zeros:,} of {count:,} elements were dropped with p = {form.dropout:g}"
             raise SubmissionError(Reason.WRONG_WHEN_TIMED, f"{name}, in a timed call: {text}.")
         if not comparison.ok:
             raise SubmissionError(Reason.WRONG_WHEN_TIMED, f"{name}, in a timed call: {comparison.message}.")
 
-    def _compare_masks(self, contender: Contender, got: torch.Tensor, position: int) -> None:
+    def _compare_masks(self, contender: Contender, got: torch.Tensor, values: torch.Tensor, position: int) -> None:
         """Masks of timed calls are judged as those of observed calls are: observed calls are too few to time."""
         p = self._outputs.forms[position].dropout
         masks = contender.masks.setdefault(position, [])
         if not p or len(masks) == MASKED_ROUNDS:
             return
-        masks.append(self._mask_window(got == 0).cpu().numpy())
+        seen, kept = self._mask_window(got), self._mask_window(values.reshape(got.shape))
+        masks.append(dropout.dropped(seen, kept, p, self._hidden(kept.device)).cpu().numpy())
         text = len(masks) == MASKED_ROUNDS and dropout.unlikely(masks, p, MASKS_FALSE_ALARM_RATE)
         if text:
             raise SubmissionError(Reason.NOT_RANDOM, f"{contender.name}, the mask of timed calls: {text}.")
 
-    def _mask_window(self, dropped: torch.Tensor) -> torch.Tensor:
+    def _hidden(self, device: torch.device) -> torch.Generator:
+        """What draws masks where nothing is seen of a submission's."""
+        generator = torch.Generator(device)
+        generator.seed()
+        return generator
+
+    def _mask_window(self, output: torch.Tensor) -> torch.Tensor:
         """Neighbouring rows of at most MASK_ELEMENTS in all, the same in every round."""
-        rows = dropped.reshape(-1, dropped.shape[-1])
+        rows = output.reshape(-1, output.shape[-1])
         count = max(1, MASK_ELEMENTS // rows.shape[1])
         first = self._window_seed % max(len(rows) - count + 1, 1)
         return rows[first : first + count]

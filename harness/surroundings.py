@@ -36,8 +36,8 @@ class NotOfThisMode(KernelgateError):
 
 @contextmanager
 def kept(model: torch.nn.Module) -> Iterator[None]:
-    """Around a call of `model`. Raises SettingChanged where PyTorch's settings, or the model's mode, are others
-    behind it; a call that raises is asked nothing."""
+    """Around a call of `model`. Raises SettingChanged where PyTorch's settings, or the model's mode, are others behind
+    it; a call that raises is asked nothing."""
     before = _found(model)
     yield
     for name, now in _found(model).items():
@@ -48,10 +48,15 @@ def kept(model: torch.nn.Module) -> Iterator[None]:
             )
 
 
+def is_of_another_mode(output: object) -> bool:
+    """Whether a result is an inference tensor outside of inference mode, which no autograd can use."""
+    return isinstance(output, torch.Tensor) and output.is_inference() and not torch.is_inference_mode_enabled()
+
+
 def require_of_this_mode(outputs: Sequence[torch.Tensor]) -> None:
-    """Raises NotOfThisMode for an inference tensor outside of inference mode, which no autograd can use."""
+    """Raises NotOfThisMode where one of a submission's results `is_of_another_mode`."""
     for position, output in enumerate(outputs):
-        if isinstance(output, torch.Tensor) and output.is_inference() and not torch.is_inference_mode_enabled():
+        if is_of_another_mode(output):
             raise NotOfThisMode(
                 f"Output {position} is an inference tensor, which autograd cannot use, and the caller is not in "
                 "inference mode. Use torch.no_grad() in place of torch.inference_mode()."
