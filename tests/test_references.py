@@ -245,6 +245,15 @@ def test_what_dropout_empties_behind_a_relu_is_judged_where_it_shows(tmp_path):
     assert run_eval(submission, "--problem", problem, "--no-timing").code == 1
 
 
+def test_a_random_output_with_something_behind_its_dropout_is_the_problems_fault(tmp_path):
+    problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
+    text = PROBLEM.format(init="self.dropout = nn.Dropout(0.1)", forward="return x + self.dropout(x)", inputs=PLAIN)
+    problem.write_text(text + 'RANDOM = {0: "dropout"}\n')
+    submission.write_text(text.replace("Model(", "ModelNew("))
+    run = run_eval(submission, "--problem", problem, "--no-timing")
+    assert run.code == 2 and "something comes behind 'dropout'" in run.stderr, run.stderr
+
+
 @pytest.mark.parametrize(
     ("forward", "code", "said"),
     [

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 
 from harness.device.base import Device
-from harness.errors import UsageError, out_of_memory
+from harness.errors import ReferenceFault, UsageError, out_of_memory
 from harness.oracle.ahead import FEWEST, Ahead, Known
+from harness.oracle.comparison import compare
 from harness.oracle.data import Data, draw_upstream, in_layout
 from harness.oracle.differentiate import argument_names, differentiation
 from harness.oracle.faults import told
@@ -105,6 +106,7 @@ def draw_case(problem: Problem, case: Case, device: Device, seed: int, known: Kn
         reference, data = _draw(problem, case, device, seed)
         encode_value(reference.init)
         expected = known.expected if known else reference.expect(data, sub_seed(seed, case.name, "signs"))
+        _require_what_random_says(problem, reference, data, expected)
         further = draw_further(problem, reference, data, expected, sub_seed(seed, case.name, "further"), device.name)
         further = further.with_known(known.further) if further and known else further
         return Drawn(reference, data, expected, further)
@@ -128,6 +130,23 @@ def _draw(problem: Problem, case: Case, device: Device, seed: int) -> tuple[Refe
         )
     reference = Reference(chosen, chosen is not case, model, init, wanted, random, problem.tolerance_factor)
     return reference, Data(inputs, upstream)
+
+
+def _require_what_random_says(problem: Problem, reference: Reference, data: Data, expected: Sequence[Expected]) -> None:
+    """Raises ReferenceFault where an output that RANDOM names is no dropout's result in training."""
+    if not reference.random:
+        return
+    found = reference.outputs_in_training(data)
+    wanted = reference.in_training(expected)
+    for position in reference.random:
+        if position >= len(found) or not compare(found[position], wanted[position]).ok:
+            name = problem.random[position]
+            raise ReferenceFault(
+                f"RANDOM in {problem.path} says that output {position} is what '{name}' returns. In training it is "
+                f"neither 0 nor what it is in evaluation over 1 - p, in case '{reference.case.name}': something comes "
+                f"behind '{name}', or another module depends on the mode. Return what '{name}' gives as an output of "
+                "its own."
+            )
 
 
 def _dropout_of(model: torch.nn.Module, name: str) -> float:

@@ -118,6 +118,14 @@ class Reference:
         """As `in_training`, without values."""
         return [kept_form(form, self.random[i]) if i in self.random else form for i, form in enumerate(forms)]
 
+    @torch.no_grad()
+    def outputs_in_training(self, data: Data) -> list[torch.Tensor]:
+        """What it gives there for once, with whatever it draws."""
+        model = copied(self.model).train()
+        devices = [data.inputs[0].device] if data.inputs and data.inputs[0].is_cuda else []
+        with torch.random.fork_rng(devices):
+            return outputs_of(model(*data.laid_out(self.case)[: len(data.inputs)]))
+
     def leads_to_all_outputs(self, leaves: Container[int | str], data: Data) -> bool:
         """Whether all differentiated outputs carry a gradient where these `leaves`, inputs by position and parameters
         by name, need one and no others."""
