@@ -76,8 +76,8 @@ class Differentiated(torch.nn.Module):
 
 
 def needs_no_output(model: torch.nn.Module, wanted: Differentiation, inputs: Sequence[torch.Tensor]) -> bool:
-    """Whether a backward of `model` is possible once its outputs have been changed in place, as `y += residual` does:
-    autograd refuses where one of them was kept for it."""
+    """Whether a backward of `model` gives the same once its outputs have been changed in place, as by `y += residual`.
+    Where one was kept for it autograd refuses, or a Function that keeps it by itself gives something else."""
     leaves = [t.detach().clone().requires_grad_(i in wanted.inputs) for i, t in enumerate(inputs)]
     with torch.enable_grad():
         outputs = outputs_of(model(*leaves))

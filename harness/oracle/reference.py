@@ -120,7 +120,7 @@ class Reference:
 
     @torch.no_grad()
     def outputs_in_training(self, data: Data) -> list[torch.Tensor]:
-        """What it gives there for once, with whatever it draws."""
+        """One call's outputs there, with whatever it draws; torch's generators stay as they were."""
         model = copied(self.model).train()
         devices = [data.inputs[0].device] if data.inputs and data.inputs[0].is_cuda else []
         with torch.random.fork_rng(devices):
@@ -135,7 +135,7 @@ class Reference:
         return led_to(self.model, of_inputs, leaves, wanted.outputs, data.inputs) == list(wanted.outputs)
 
     def lets_outputs_be_overwritten(self, data: Data) -> bool:
-        """Whether the backward of a training step is possible once its outputs have been changed in place."""
+        """Whether the backward of a training step gives the same once its outputs have been changed in place."""
         if self.differentiation is None:
             return False
         return needs_no_output(copied(self.model), self.differentiation, data.inputs)

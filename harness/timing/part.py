@@ -19,7 +19,7 @@ from harness.timing import roofline
 @dataclass(frozen=True)
 class Part:
     """A case, and the part of its call: the whole, or only its forward or backward. Calls are in training mode,
-    but of a Model that puts itself into evaluation."""
+    unless a Model puts itself into evaluation."""
 
     forms: CaseForms
     name: str

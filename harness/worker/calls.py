@@ -126,6 +126,7 @@ class Training:
     def _gradients_after_another(
         self, outputs: list[torch.Tensor], tensors: Sequence[torch.Tensor]
     ) -> list[torch.Tensor]:
+        """The gradients that a second backward on `outputs` gives, once another forward was done."""
         between = [
             tensor.detach().flip(tuple(range(tensor.dim()))).requires_grad_(tensor.requires_grad)
             if tensor.is_floating_point()

@@ -94,7 +94,7 @@ class Staged:
         if self._implementation.is_null_kernel:
             return Done()
         model = self._implementation.model(request.init, request.dtype, request.shapes)
-        torch.seed()  # that of a program, which a call has to leave alone, is no number that it may seed with
+        torch.seed()  # a number that no call would choose: one that seeds the generators is seen by another
         if not isinstance(model, torch.nn.Module):
             return Failed(
                 reason=Reason.LOAD_FAILED,
