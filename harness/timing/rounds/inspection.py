@@ -73,11 +73,8 @@ class Inspector:
         form = self._outputs.forms[position]
         expected = oracle.Expected(values.reshape(form.shape), form, self._outputs.tolerances[position], 0.0)
         comparison = oracle.compare(got, expected)
-        shown = expected.values != 0
-        zeros, count = (int(((got == 0) & shown).sum()), int(shown.sum())) if form.dropout else (0, 0)
-        if zeros and dropout.p_value(np.array(zeros), count, form.dropout) < IMPROBABLE:
-            text = f"{zeros:,} of {count:,} elements were dropped with p = {form.dropout:g}"
-            raise SubmissionError(Reason.WRONG_WHEN_TIMED, f"{name}, in a timed call: {text}.")
+        if form.dropout:
+            _require_rate(name, got, expected.values, form.dropout)
         if not comparison.ok:
             raise SubmissionError(Reason.WRONG_WHEN_TIMED, f"{name}, in a timed call: {comparison.message}.")
 
@@ -88,16 +85,10 @@ class Inspector:
         if not p or len(masks) == MASKED_ROUNDS:
             return
         seen, kept = self._mask_window(got), self._mask_window(values.reshape(got.shape))
-        masks.append(dropout.dropped(seen, kept, p, self._hidden(kept.device)).cpu().numpy())
+        masks.append(dropout.dropped(seen, kept, p, _random(kept.device)).cpu().numpy())
         text = len(masks) == MASKED_ROUNDS and dropout.unlikely(masks, p, MASKS_FALSE_ALARM_RATE)
         if text:
             raise SubmissionError(Reason.NOT_RANDOM, f"{contender.name}, the mask of timed calls: {text}.")
-
-    def _hidden(self, device: torch.device) -> torch.Generator:
-        """What draws masks where nothing is seen of a submission's."""
-        generator = torch.Generator(device)
-        generator.seed()
-        return generator
 
     def _mask_window(self, output: torch.Tensor) -> torch.Tensor:
         """Neighbouring rows of at most MASK_ELEMENTS in all, the same in every round."""
@@ -105,3 +96,19 @@ class Inspector:
         count = max(1, MASK_ELEMENTS // rows.shape[1])
         first = self._window_seed % max(len(rows) - count + 1, 1)
         return rows[first : first + count]
+
+
+def _require_rate(name: str, got: torch.Tensor, kept: torch.Tensor, p: float) -> None:
+    """Raises SubmissionError where of the elements that show their fate too few or too many were dropped."""
+    shown = kept != 0
+    zeros, count = int(((got == 0) & shown).sum()), int(shown.sum())
+    if zeros and dropout.p_value(np.array(zeros), count, p) < IMPROBABLE:
+        text = f"{zeros:,} of {count:,} elements were dropped with p = {p:g}"
+        raise SubmissionError(Reason.WRONG_WHEN_TIMED, f"{name}, in a timed call: {text}.")
+
+
+def _random(device: torch.device) -> torch.Generator:
+    """A generator with a seed that nobody knows."""
+    generator = torch.Generator(device)
+    generator.seed()
+    return generator
