@@ -266,3 +266,14 @@ def test_a_random_output_with_something_behind_its_dropout_is_the_problems_fault
 def test_what_a_reference_does_with_the_modes_of_a_program(forward, code, said, tmp_path):
     run = judged(tmp_path, "pass", forward, PLAIN)
     assert run.code == code and said in run.stderr, run.stderr
+
+
+def test_a_mode_is_judged_whatever_the_layout_of_the_inputs(tmp_path):
+    """Outputs of element-wise references lie as their inputs do, in evaluation as well."""
+    problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
+    text = "from torch import nn\n\nclass Model(nn.Module):\n    def forward(self, x):\n        return x * 2\n"
+    problem.write_text(text + "CASES = [dict(name='a', shapes=[(9, 40, 96)], layout='transposed')]\n")
+    submission.write_text(text.replace("Model(", "ModelNew("))
+    (evaluation,) = run_eval(submission, "--problem", problem, "--no-timing").results["evaluations"]
+    assert evaluation["status"] == "accepted"
+    assert "training_alone" not in [note["note"] for note in evaluation["noted"]]

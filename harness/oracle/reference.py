@@ -124,7 +124,7 @@ class Reference:
         model = copied(self.model).train()
         devices = [data.inputs[0].device] if data.inputs and data.inputs[0].is_cuda else []
         with torch.random.fork_rng(devices):
-            return outputs_of(model(*data.laid_out(self.case)[: len(data.inputs)]))
+            return self._outputs(model, data)
 
     def leads_to_all_outputs(self, leaves: Container[int | str], data: Data) -> bool:
         """Whether all differentiated outputs carry a gradient where these `leaves`, inputs by position and parameters
@@ -147,8 +147,7 @@ class Reference:
         if self.random:
             return True
         try:
-            model = copied(self.model).eval()
-            found = outputs_of(model(*(t.clone(memory_format=torch.preserve_format) for t in data.inputs)))
+            found = self._outputs(copied(self.model).eval(), data)
             outputs = self.of_part(expected, "forward")
             alike = len(found) == len(outputs) and all(map(has_form, found, (e.form for e in outputs)))
             return alike and all(comparison.ok for comparison in compare_all(found, outputs))
@@ -161,12 +160,16 @@ class Reference:
         """Whether a call is possible there: one that differentiates on its way is not."""
         try:
             with torch.inference_mode():
-                copied(self.model)(*(t.clone(memory_format=torch.preserve_format) for t in data.inputs))
+                self._outputs(copied(self.model), data)
         except Exception as error:
             if out_of_memory(error):
                 raise
             return False
         return True
+
+    def _outputs(self, model: torch.nn.Module, data: Data) -> list[torch.Tensor]:
+        """What a copy of the reference gives for copies of the inputs that lie as the case has them."""
+        return outputs_of(model(*data.laid_out(self.case)[: len(data.inputs)]))
 
     @property
     def _stores(self) -> bool:
