@@ -55,10 +55,10 @@ def _weights(calls: LaterCalls, further: Further) -> None:
     evaluation, in which the model has just been called: who packs weights for it packs them anew."""
     there, back = calls.chance.sample(list(_WAYS), 2)
     variant = further.weights
-    with calls.said(_set(there)):
+    with calls.said(_other_weights(there)):
         calls.observation.reweigh(there, beside=True)
     calls.stage(variant)
-    on = f"{_set(there)}{calls.rows(variant)}"
+    on = f"{_other_weights(there)}{calls.rows(variant)}"
     calls.judge(on, variant.compare, variant=variant)
     differentiated = bool(calls.drawn.reference.differentiation)
     evaluates = not differentiated and calls.holds_in_evaluation and variant.holds_in_evaluation
@@ -66,7 +66,7 @@ def _weights(calls: LaterCalls, further: Further) -> None:
         calls.stage(variant, train=False)
         calls.judge(on + EVALUATES, variant.compare, variant=variant)
     calls.stage(train=not evaluates)
-    with calls.said(_set(back)):
+    with calls.said(_other_weights(back)):
         calls.observation.reweigh(back, beside=False)
     calls.judge(f"its first weights again, set {_WAYS[back]}{EVALUATES * evaluates}", calls.as_first)
     calls.stage()
@@ -83,8 +83,7 @@ def _models(calls: LaterCalls, further: Further) -> None:
     evaluates = not differentiated and calls.chance.choice([True, True, False]) and variant.holds_in_evaluation
     calls.stage(variant, number, train=not evaluates)
     # What a model keeps from inference mode cannot be used outside of it: a program calls it in one of the two.
-    infers = not differentiated and variant.reference.runs_in_inference_mode(variant.data)
-    mode: GradMode = "" if differentiated else "inference" if infers else "no_grad"
+    mode: GradMode = "" if differentiated else "inference" if variant.runs_in_inference_mode else "no_grad"
     of = f"a second model with other weights{EVALUATES * evaluates}{calls.rows(variant)}"
     calls.judge(of, variant.compare, mode, variant=variant)
     evaluates = not differentiated and calls.holds_in_evaluation
@@ -107,7 +106,7 @@ def _build_to_stand_by(calls: LaterCalls, init: Sequence[Any]) -> None:
             raise
 
 
-def _set(how: Reweighing) -> str:
+def _other_weights(how: Reweighing) -> str:
     return f"other weights, set {_WAYS[how]}"
 
 

@@ -51,6 +51,11 @@ class Variant:
         """Whether what is expected is right in evaluation, too."""
         return self.reference.holds_in_evaluation(self.data, self.expected)
 
+    @property
+    def runs_in_inference_mode(self) -> bool:
+        """Whether the reference can be called there on these data."""
+        return self.reference.runs_in_inference_mode(self.data)
+
     def compare(self, tensors: Sequence[torch.Tensor]) -> list[Comparison]:
         """Each result with what it should be. What is within the smaller tolerance is within the whole one."""
         found = compare_all(tensors, self.expected)
