@@ -191,7 +191,7 @@ MUTANTS = [
     }),
     *_of("oracle/form.py", ORACLE, changes={
         "if len(outputs) != len(expected):": "if len(outputs) < len(expected):",
-        '            ("type", ref.type, "torch.Tensor"),\n': "",
+        '            ("type", ref.type, _PARAMETER if own else "torch.Tensor"),\n': "",
         '            ("device", ref.device, on),\n': "",
         '            ("dtype", ref.dtype, dtype),\n': "",
         '            ("shape", tuple(ref.shape), form.shape),\n': "",
