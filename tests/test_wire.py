@@ -101,7 +101,9 @@ def test_what_cannot_be_carried_is_refused():
         encode_value({1, 2})
 
 
-@pytest.mark.parametrize("value", [320, [12, 32], (12, 32), torch.Size([12, 32]), {"shape": (torch.Size([3]), [])}])
+@pytest.mark.parametrize(
+    "value", [320, [12, 32], (12, 32), torch.Size([12, 32]), torch.bfloat16, {"shape": (torch.Size([3]), [])}]
+)
 def test_a_constructor_is_given_values_of_the_types_that_a_case_has(value):
     def types(of):
         inner = of.values() if isinstance(of, dict) else of if isinstance(of, list | tuple) else ()

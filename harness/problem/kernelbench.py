@@ -60,7 +60,7 @@ def sorted_out(path: Path, values: Any) -> tuple[list[torch.Tensor], dict[int, A
         except TypeError:
             raise UsageError(
                 f"{path}: get_inputs() returned {a_type(value)} as input {position}; inputs are tensors, "
-                "numbers, strings, None, and lists, tuples and dicts of the last four. Make it one of these."
+                "numbers, strings, None, dtypes, and lists, tuples and dicts of the last four. Make it one of these."
             ) from None
     return [value for value in values if isinstance(value, torch.Tensor)], constants
 

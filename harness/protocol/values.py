@@ -16,13 +16,16 @@ class Constant(Struct, frozen=True):
 
 
 def encode_value(value: Any) -> Any:
-    """`value` as JSON that tells tuples, lists and torch.Size apart. Raises TypeError for what has no such form."""
+    """`value` as JSON that tells tuples, lists, torch.Size and torch.dtype apart. Raises TypeError for what has no such
+    form."""
     import torch  # here: who only passes messages on does without it
 
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, torch.Size):  # a tuple, too, and a submission may ask which
         return {"size": list(value)}
+    if isinstance(value, torch.dtype):
+        return {"dtype": str(value).removeprefix("torch.")}
     if isinstance(value, tuple):
         return {"tuple": [encode_value(v) for v in value]}
     if isinstance(value, list):
@@ -53,5 +56,9 @@ def decode_value(value: Any) -> Any:
         import torch
 
         return torch.Size(content)
+    if kind == "dtype":
+        import torch
+
+        return getattr(torch, content)
     items = [decode_value(v) for v in content]
     return tuple(items) if kind == "tuple" else items
