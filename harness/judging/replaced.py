@@ -9,8 +9,10 @@ from typing import Any
 import torch
 
 from harness.norms import NORMALISATIONS
+from harness.oracle.faults import told
 from harness.oracle.operators import Operators
-from harness.problem import Problem
+from harness.problem import Case, Problem
+from harness.surroundings import SettingChanged, kept
 
 # Of a case with more elements the shapes alone are computed.
 MOST_ELEMENTS = 1 << 20
@@ -26,10 +28,13 @@ _MOVES = {_aten._to_copy, _aten.clone, _aten.copy_, _aten.empty, _aten.zeros, _a
 def may_run(problem: Problem) -> list[str]:
     """Normalisations, by ATen names, that a submission may call although the problem does not allow them: those of
     a reference that is much more than a normalisation. A submission may have replaced another part of it. None where
-    the problem names an operator, or where the reference cannot be run."""
+    the problem names an operator, or where the reference cannot be run. Raises ReferenceFault where it changes its
+    caller's settings: this is its first call, behind which they would already be as it wants them."""
     if problem.allowed_ops or problem.forbidden_ops:
         return []
-    ran = _operators_of(problem)
+    case = min(problem.cases, key=lambda case: sum(map(math.prod, case.shapes)))
+    with told(problem.path, case.name):
+        ran = _operators_of(problem, case)
     return [name for name in ran if name in NORMALISATIONS] if any(_is_more(func) for func in ran.values()) else []
 
 
@@ -51,9 +56,8 @@ class _Seen(Operators):
         return func(*args, **(kwargs or {}))
 
 
-def _operators_of(problem: Problem) -> dict[str, Any]:
-    """What the reference runs on the smallest case."""
-    case = min(problem.cases, key=lambda case: sum(map(math.prod, case.shapes)))
+def _operators_of(problem: Problem, case: Case) -> dict[str, Any]:
+    """What the reference runs on a case. Raises SettingChanged."""
     small = sum(map(math.prod, case.shapes)) <= MOST_ELEMENTS
     seen = _Seen()
     try:
@@ -61,8 +65,10 @@ def _operators_of(problem: Problem) -> dict[str, Any]:
         where = torch.device("cpu" if small else "meta")
         dtypes = case.dtypes or [case.dtype] * len(case.shapes)
         inputs = [torch.ones(shape, dtype=d, device=where) for shape, d in zip(case.shapes, dtypes, strict=True)]
-        with torch.no_grad(), seen:
+        with torch.no_grad(), seen, kept(model):
             model.to(where)(*inputs)
+    except SettingChanged:
+        raise
     except Exception:  # what cannot be run is said when the case is drawn
         return {}
     return seen.ran
