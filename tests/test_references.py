@@ -218,10 +218,12 @@ def get_init_inputs():
         ("self.scale = nn.Parameter(torch.rand(24))", "return a * self.scale, self.scale", True),
         ("self.linear = nn.Linear(24, 24)", "self.last = self.linear(a).softmax(-1); return self.last * b", True),
         ("self.conv = nn.Conv1d(1, 8, 3)", "return self.conv(a[:, None]) * b.mean()", True),
+        ("self.scale = nn.Parameter(torch.rand(24))", "return a / self.scale + b", True),
     ],
     ids=[
         "the upstream gradient itself", "a part of it", "outputs of one input each", "one of them alone",
         "an output kept on the way", "an output kept", "a parameter returned", "a result kept", "a convolution",
+        "a division by a weight",
     ],
 )  # fmt: skip
 def test_the_reference_itself_is_right_in_a_training_step(init, forward, gradients, tmp_path):
@@ -258,6 +260,7 @@ def test_a_random_output_with_something_behind_its_dropout_is_the_problems_fault
     ("forward", "code", "said"),
     [
         ("torch.manual_seed(0); return x * 2", 2, "changes its caller's settings in case 'problem'"),
+        ("torch.backends.cudnn.benchmark = True; return x * 2", 2, "left torch.backends.cudnn.benchmark at True"),
         ("return []", 2, "returned an empty list"),
         ("with torch.inference_mode(): return x * 2", 0, ""),
         ("with torch.enable_grad(): return torch.autograd.grad((x.requires_grad_() ** 3).sum(), x)[0]", 0, ""),
@@ -277,3 +280,13 @@ def test_a_mode_is_judged_whatever_the_layout_of_the_inputs(tmp_path):
     (evaluation,) = run_eval(submission, "--problem", problem, "--no-timing").results["evaluations"]
     assert evaluation["status"] == "accepted"
     assert "training_alone" not in [note["note"] for note in evaluation["noted"]]
+
+
+def test_a_constructor_may_be_given_a_dtype(tmp_path):
+    text = PROBLEM.format(init="self.dtype = dtype", forward="return x.to(self.dtype)", inputs=PLAIN)
+    text = text.replace("__init__(self)", "__init__(self, dtype)").replace("return []", "return [torch.bfloat16]")
+    problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
+    problem.write_text(text)
+    submission.write_text(text.replace("Model(", "ModelNew("))
+    run = run_eval(submission, "--problem", problem, "--no-timing")
+    assert run.code == 0, run.stderr or run.results["evaluations"][0]["message"]

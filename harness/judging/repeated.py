@@ -17,7 +17,7 @@ from harness.judging import training_steps
 from harness.judging.later_calls import EVALUATES, LaterCalls
 from harness.judging.observe import Observation, Seen
 from harness.oracle.draw import Drawn
-from harness.oracle.further import Further
+from harness.oracle.further import Further, Variant
 from harness.protocol.wire import GradMode, Reweighing
 from harness.reasons import Reason
 from harness.settings import sub_seed
@@ -55,10 +55,11 @@ def _weights(calls: LaterCalls, further: Further) -> None:
     evaluation, in which the model has just been called: who packs weights for it packs them anew."""
     there, back = calls.chance.sample(list(_WAYS), 2)
     variant = further.weights
-    with calls.said(_other_weights(there)):
+    others = f"{_other_weights(variant)}, set {_WAYS[there]}"
+    with calls.said(others):
         calls.observation.reweigh(there, beside=True)
     calls.stage(variant)
-    on = f"{_other_weights(there)}{calls.rows(variant)}"
+    on = f"{others}{calls.rows(variant)}"
     calls.judge(on, variant.compare, variant=variant)
     differentiated = bool(calls.drawn.reference.differentiation)
     evaluates = not differentiated and calls.holds_in_evaluation and variant.holds_in_evaluation
@@ -66,9 +67,10 @@ def _weights(calls: LaterCalls, further: Further) -> None:
         calls.stage(variant, train=False)
         calls.judge(on + EVALUATES, variant.compare, variant=variant)
     calls.stage(train=not evaluates)
-    with calls.said(_other_weights(back)):
+    first = f"its first weights again, set {_WAYS[back]}"
+    with calls.said(first):
         calls.observation.reweigh(back, beside=False)
-    calls.judge(f"its first weights again, set {_WAYS[back]}{EVALUATES * evaluates}", calls.as_first)
+    calls.judge(f"{first}{EVALUATES * evaluates}", calls.as_first)
     calls.stage()
 
 
@@ -84,7 +86,7 @@ def _models(calls: LaterCalls, further: Further) -> None:
     calls.stage(variant, number, train=not evaluates)
     # What a model keeps from inference mode cannot be used outside of it: a program calls it in one of the two.
     mode: GradMode = "" if differentiated else "inference" if variant.runs_in_inference_mode else "no_grad"
-    of = f"a second model with other weights{EVALUATES * evaluates}{calls.rows(variant)}"
+    of = f"a second model with {_other_weights(variant)}{EVALUATES * evaluates}{calls.rows(variant)}"
     calls.judge(of, variant.compare, mode, variant=variant)
     evaluates = not differentiated and calls.holds_in_evaluation
     calls.stage(train=not evaluates)
@@ -106,8 +108,8 @@ def _build_to_stand_by(calls: LaterCalls, init: Sequence[Any]) -> None:
             raise
 
 
-def _other_weights(how: Reweighing) -> str:
-    return f"other weights, set {_WAYS[how]}"
+def _other_weights(variant: Variant) -> str:
+    return f"other weights{', zeros among them' * variant.zeros}"
 
 
 # What follows the first call, by name.

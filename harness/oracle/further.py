@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from harness.oracle.comparison import Comparison, compare_all
+from harness.oracle.copies import copied
 from harness.oracle.data import Data, draw_upstream
 from harness.oracle.error_bound import MOST_DRAWS
 from harness.oracle.faults import told
@@ -40,6 +41,8 @@ class Variant:
     seed: int
     known: list[Expected] | None = None
     """What must come out, where that has been computed elsewhere."""
+    zeros: bool = False
+    """Whether there is a 0 in each differentiated weight of several elements."""
 
     @cached_property
     def expected(self) -> list[Expected]:
@@ -126,7 +129,32 @@ def other_init(problem: Problem, own: Case, seed: int, device: str) -> tuple[Any
 def _other_weights(problem: Problem, own: Reference, data: Data, seed: int) -> Variant:
     case = _other_batch(own.case, seed) if own.case.batch else own.case
     reference = replace(own, case=case, model=_other_model(problem, own, data, seed))
-    return Variant(problem.path, reference, _draw(problem, reference, data, seed), sub_seed(seed, "signs"))
+    other = _draw(problem, reference, data, seed)
+    zeroed = _with_zeros(reference, other, seed) if reference.model is not own.model else None
+    return Variant(problem.path, zeroed or reference, other, sub_seed(seed, "signs"), zeros=zeroed is not None)
+
+
+def _with_zeros(reference: Reference, data: Data, seed: int) -> Reference | None:
+    """With a 0 in each differentiated weight of several elements: a backward that recovers what it needs from outputs
+    divides by it. None where there is no such weight, or the reference itself gives fewer finite numbers then."""
+    wanted = set(reference.differentiation.parameters) if reference.differentiation else set()
+    model = copied(reference.model)
+    weights = [weight for name, weight in model.named_parameters() if name in wanted and weight.numel() > 1]
+    if not weights:
+        return None
+    chance = random.Random(sub_seed(seed, "zeros"))
+    for weight in weights:
+        place = torch.unravel_index(torch.tensor(chance.randrange(weight.numel())), weight.shape)
+        weight.detach()[place] = 0
+    zeroed = replace(reference, model=model)
+    return zeroed if _finite(zeroed, data) == _finite(reference, data) else None
+
+
+@torch.no_grad()
+def _finite(reference: Reference, data: Data) -> list[int]:
+    """How many numbers of each result of one call are finite."""
+    results = replace(reference, model=copied(reference.model)).function()(*data.laid_out(reference.case))
+    return [int(torch.isfinite(result).sum()) for result in results]
 
 
 def _other_model(problem: Problem, own: Reference, data: Data, seed: int) -> torch.nn.Module:
