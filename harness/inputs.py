@@ -131,13 +131,18 @@ def draw(distribution: str, shape: tuple[int, ...], dtype: torch.dtype, generato
 # How a tensor may lie in memory, see `strides` and `elements_before`.
 LAYOUTS = ("contiguous", "transposed", "offset")
 
+# How inputs that are not contiguous lie a second time: as the first halves of rows that are twice as long, as `chunk`
+# gives them. Not dense, so that no timed case has it: a round's data are what lies in memory.
+SLICED = "sliced"
+
 # How an upstream gradient may lie: `expanded` is one number with strides of 0, as y.sum().backward() sends it.
 UPSTREAM_LAYOUTS = ("contiguous", "transposed", "expanded")
 
 
 def strides(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
     """Strides, in elements, of a tensor of `shape`. `transposed` swaps the last two dimensions in memory: the tensor
-    is dense and not contiguous. `expanded` is one element seen everywhere. Other layouts are contiguous."""
+    is dense and not contiguous. `sliced` has room for one more row behind each. `expanded` is one element seen
+    everywhere. Other layouts are contiguous."""
     if layout == "expanded":
         return (0,) * len(shape)
     order = list(range(len(shape)))
@@ -148,6 +153,8 @@ def strides(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
     for dim in reversed(order):
         result[dim] = step
         step *= max(shape[dim], 1)
+        if layout == SLICED and dim == len(shape) - 1:
+            step *= 2
     return tuple(result)
 
 

@@ -170,6 +170,18 @@ def test_a_mode_that_is_not_judged_is_said(init, forward, said, tmp_path):
     assert ("training_alone" in [note["note"] for note in evaluation["noted"]]) == said
 
 
+def test_a_weight_that_a_training_step_never_draws_is_said(tmp_path):
+    """The 0 that its other weights have makes it no other."""
+    forward, rates = "return x * self.rates", "self.rates = nn.Parameter(torch.arange(24.0).log1p())"
+    text = PROBLEM.format(init=rates, forward=forward, inputs=PLAIN)
+    problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
+    problem.write_text(text + "GRADIENTS = True\n")
+    submission.write_text(text.replace("Model(", "ModelNew("))
+    (evaluation,) = run_eval(submission, "--problem", problem, "--no-timing").results["evaluations"]
+    assert evaluation["status"] == "accepted", evaluation["message"]
+    assert ["'rates'"] in [note["names"] for note in evaluation["noted"] if note["note"] == "same_in_each_draw"]
+
+
 TRAINED = """
 import torch
 from torch import nn

@@ -215,6 +215,11 @@ VERDICTS = (
         "a call had to leave settings as they were and outputs apart, weights were moved, and a step's outputs were "
         "overwritten before a backward that came twice; several right kinds of training steps were accepted",
     ),
+    Change(
+        "2026-12-01T10:00:00+00:00",
+        "a training step's other weights had zeros among them, and inputs that are not contiguous came a second time as "
+        "parts of longer rows",
+    ),
 )
 # What moves how long builds and evaluations take.
 KEYSTREAM = Change(

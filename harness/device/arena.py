@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 
 from harness import inputs
-from harness.device.views import view_bytes
+from harness.device.views import span, view_bytes
 from harness.protocol.wire import ArenaRef, TensorRef
 
 # cudaMalloc aligns to this; tensors keep the alignment that an allocation of their own would have.
@@ -43,16 +43,16 @@ class Arena:
         for tensor, layout in tensors:
             start = -(-end // ALIGNMENT) * ALIGNMENT
             offset = start + inputs.elements_before(layout) * tensor.element_size()
+            strides = inputs.strides(tuple(tensor.shape), layout)
             refs.append(
                 TensorRef(
                     offset=offset,
                     shape=list(tensor.shape),
-                    stride=list(inputs.strides(tuple(tensor.shape), layout)),
+                    stride=list(strides),
                     dtype=str(tensor.dtype).removeprefix("torch."),
                 )
             )
-            stored = min(tensor.numel(), 1) if layout == "expanded" else tensor.numel()
-            end = offset + stored * tensor.element_size()
+            end = offset + span(tensor.shape, strides) * tensor.element_size()
         if end > self.raw.numel() or not self.raw.numel():  # what is empty lies somewhere, too
             self.raw, self.ref = self._backing.provide(max(end, 1))
         for (tensor, _), ref in zip(tensors, refs, strict=True):

@@ -54,7 +54,7 @@ def check_case(
     Returns the first run's comparisons, or those of the run that failed. `on_wrong` is told of a wrong result. Raises
     SubmissionError."""
     reference = drawn.reference
-    observation = Observation(runner, reference, drawn.data, beside=drawn.further.weights if drawn.further else None)
+    observation = Observation(runner, reference, drawn.data, further=drawn.further)
     observation.stage(reference.call, drawn.expected, train=reference.judged_in_training)
     runs: list[tuple[list[oracle.Comparison], Seen]] = []
     for number, order in enumerate(_orders(runner.device, problem)):

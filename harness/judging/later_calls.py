@@ -66,15 +66,15 @@ class LaterCalls:
         return "" if now.shapes == before.shapes else f", with inputs of {now.shape_text} after {before.shape_text}"
 
     def stage(
-        self, variant: Variant | None = None, model: int = 0, *, train: bool = True, elsewhere: bool = False
+        self, variant: Variant | None = None, model: int = 0, *, train: bool = True, on: Where = "beside"
     ) -> None:
-        """Have the next calls be the case's own, on its data or on their copy `elsewhere`, or `variant`'s, which lies
-        beside; of the `model` of that number; in the reference's mode where they `train`. Raises SubmissionError."""
+        """Have the next calls be the case's own, or `variant`'s, which lies there; of the `model` of that number; in
+        the reference's mode where they `train`. Raises SubmissionError."""
         reference = self.drawn.reference
         expected = variant.expected if variant else self.drawn.expected
-        on: Where = "beside" if variant else "elsewhere" if elsewhere else "own"
+        where: Where = on if variant else "own"
         self.observation.stage(
-            reference.call, expected, train=train and reference.judged_in_training, on=on, model=model
+            reference.call, expected, train=train and reference.judged_in_training, on=where, model=model
         )
 
     def judge(

@@ -14,7 +14,7 @@ from harness.errors import SubmissionError
 from harness.judging.runner import Runner
 from harness.oracle.data import Data
 from harness.oracle.form import check_apart, check_form, check_strides
-from harness.oracle.further import Variant
+from harness.oracle.further import Further, Variant
 from harness.oracle.reference import Reference
 from harness.protocol.replies import as_error
 from harness.protocol.wire import Differentiation, GradMode, Ran, RandomState, Reweighing, Run, TensorRef
@@ -54,7 +54,7 @@ class Observation:
         reference: Reference,
         data: Data,
         weights: Mapping[str, torch.Tensor] | None = None,
-        beside: Variant | None = None,
+        further: Further | None = None,
     ) -> None:
         """`weights` stand for the reference's own of these names. Raises SubmissionError when the model cannot be
         built."""
@@ -62,12 +62,12 @@ class Observation:
         self.reference = reference
         own = [_state({**reference.state, **(weights or {})}), data.placed(reference.case)]
         other: list[_Placed] = [[], [], []]
-        if beside:
-            placed = beside.data.placed(beside.reference.case)
-            other = [_state(beside.reference.state), placed, data.placed(reference.case)]
+        if further:
+            beside, elsewhere = further.weights, further.elsewhere
+            other = [_state(beside.reference.state), _placed(beside), _placed(elsewhere)]
         self._state, given, self._other_state, other_given, again = _lay_out(runner.device.arena, [*own, *other])
         self._own = self._buffer = _Buffer(given, data)
-        other_buffer = _Buffer(other_given, beside.data if beside else Data([]))
+        other_buffer = _Buffer(other_given, further.weights.data if further else Data([]))
         self._buffers: dict[Where, _Buffer] = {
             "own": self._own, "beside": other_buffer, "elsewhere": _Buffer(again, data),
         }  # fmt: skip
@@ -192,6 +192,10 @@ class Observation:
 
 def _state(tensors: Mapping[str, torch.Tensor]) -> _Placed:
     return [(tensor, "contiguous") for tensor in tensors.values()]
+
+
+def _placed(variant: Variant) -> _Placed:
+    return variant.data.placed(variant.reference.case)
 
 
 def _lay_out(arena: Arena, groups: Sequence[_Placed]) -> list[list[TensorRef]]:

@@ -33,8 +33,9 @@ _WAYS: dict[Reweighing, str] = {
 
 
 def _data(calls: LaterCalls, further: Further) -> None:
-    """Other data in the same memory, then the first in other memory. Raises UsageError for a reference whose
-    outputs have other shapes then: no form is known of what a submission has to return."""
+    """Other data in the same memory, then the first in other memory, where their rows may lie apart. Raises UsageError
+    for a reference whose outputs have other shapes on other data: no form is known of what a submission has to
+    return."""
     variant = further.inputs
     shapes, others = ([e.form.shape for e in of] for of in (calls.drawn.expected, variant.expected))
     if shapes != others:
@@ -44,8 +45,13 @@ def _data(calls: LaterCalls, further: Further) -> None:
         )
     calls.observation.rewrite(variant.data)
     calls.judge("other data in the same memory", variant.compare, variant=variant)
-    calls.stage(elsewhere=True)  # an address that was kept leads to the other data
-    calls.judge("its first data again, in other memory", calls.as_first)
+    calls.stage(further.elsewhere, on="elsewhere")  # an address that was kept leads to the other data
+    again = "its first data again, in other memory"
+    if further.elsewhere.reference is calls.drawn.reference:
+        calls.judge(again, calls.as_first)
+    else:
+        on = f"{again}, where rows lie further apart than they are long"
+        calls.judge(on, calls.as_first, variant=further.elsewhere)
     calls.observation.rewrite(calls.drawn.data)
     calls.stage()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from harness.inputs import SLICED
 from harness.oracle.comparison import Comparison, compare_all
 from harness.oracle.copies import copied
 from harness.oracle.data import Data, draw_upstream
@@ -76,11 +77,13 @@ class Variant:
 
 @dataclass(frozen=True)
 class Further:
-    """`inputs` are others of the case's own form, on its own weights. `weights` are others, on other inputs still, of
-    another batch where the case allows one. `init` are another case's arguments of the constructor, if one has others.
+    """`inputs` are others of the case's own form, on its own weights. `elsewhere` are its own, which lie in another way
+    where they are not contiguous. `weights` are others, on other inputs still, of another batch where the case allows
+    one. `init` are another case's arguments of the constructor, if one has others.
     """
 
     inputs: Variant
+    elsewhere: Variant
     weights: Variant
     init: tuple[Any, ...] | None
 
@@ -112,6 +115,7 @@ def draw_further(
     inputs = _draw(problem, reference, data, sub_seed(seed, "inputs"))
     return Further(
         inputs=Variant(problem.path, reference, inputs, sub_seed(seed, "signs")),
+        elsewhere=_elsewhere(problem, reference, data, expected, sub_seed(seed, "signs")),
         weights=_other_weights(problem, reference, data, sub_seed(seed, "weights")),
         init=other_init(problem, reference.case, sub_seed(seed, "init"), device),
     )
@@ -124,6 +128,18 @@ def other_init(problem: Problem, own: Case, seed: int, device: str) -> tuple[Any
     cases = (case.on(device) for case in problem.cases if not case.from_functions)
     others = [case.init for case in cases if repr(case.init) != repr(own.init)]
     return tuple(random.Random(seed).choice(others)) if others else None
+
+
+def _elsewhere(problem: Problem, own: Reference, data: Data, expected: Sequence[Expected], seed: int) -> Variant:
+    """The case's own data, whose rows lie further apart than they are long where the case's do not follow each other
+    either, and the reference gives the same for such."""
+    known = list(expected)
+    if own.case.layout == "transposed":
+        apart = replace(own, case=replace(own.case, layout=SLICED))
+        if strides := apart.strides_of_results(data, known):
+            moved = [replace(e, form=replace(e.form, stride=s)) for e, s in zip(known, strides, strict=True)]
+            return Variant(problem.path, apart, data, seed, moved)
+    return Variant(problem.path, own, data, seed, known)
 
 
 def _other_weights(problem: Problem, own: Reference, data: Data, seed: int) -> Variant:

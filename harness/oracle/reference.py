@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import torch
@@ -139,6 +139,20 @@ class Reference:
         if self.differentiation is None:
             return False
         return needs_no_output(copied(self.model), self.differentiation, data.inputs)
+
+    @torch.no_grad()
+    def strides_of_results(self, data: Data, expected: Sequence[Expected]) -> list[tuple[int, ...]] | None:
+        """How the outputs and gradients of a call lie where its inputs lie as the case has them; None where they are
+        not those that are `expected`, or the reference fails."""
+        try:
+            found = replace(self, model=copied(self.model)).function()(*data.laid_out(self.case))
+            results = outputs_of(found)
+            alike = len(results) == len(expected) and all(c.ok for c in compare_all(results, expected))
+        except Exception as error:
+            if out_of_memory(error):
+                raise
+            return None
+        return [result.stride() for result in results] if alike else None
 
     @torch.no_grad()
     def holds_in_evaluation(self, data: Data, expected: Sequence[Expected]) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from harness.device import emulator
+from harness.device.views import span
 from harness.protocol.testimony import Witness
 from harness.protocol.wire import ArenaRef, Load, OutputRef, Run, TensorRef
 from harness.records import Finding, KernelCounts
@@ -43,8 +44,7 @@ class EmulatedMemory(HostMemory):
 
 def _as_it_lies(tensor: torch.Tensor) -> torch.Tensor:
     """The elements of `tensor` in the order of memory, those between them, too."""
-    span = 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.as_strided((span if tensor.numel() else 0,), (1,))
+    return tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,))
 
 
 class EmulatorObserver:
