@@ -87,7 +87,7 @@ ALLOWED = {
     "against": {"errors", "peers"},
     "judging": LEAVES
     | {"against", "events", "device", "diagnosis", "isolation", "norms", "oracle", "peers", "problem", "protocol"}
-    | {"build", "memory", "submission"},
+    | {"build", "memory", "submission", "surroundings"},
     "diagnosis": {"explanations", "oracle", "problem"},
     "oracle": LEAVES | {"device", "problem", "protocol", "surroundings"},
     "isolation": {"device", "errors", "memory", "paths", "protocol", "reasons", "storage"},

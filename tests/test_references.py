@@ -294,6 +294,17 @@ def test_a_mode_is_judged_whatever_the_layout_of_the_inputs(tmp_path):
     assert "training_alone" not in [note["note"] for note in evaluation["noted"]]
 
 
+def test_a_reference_may_need_the_layout_of_its_case(tmp_path):
+    """Nothing is asked of a submission on rows that lie further apart where the reference does not take them."""
+    problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
+    forward = "return x.mT.view(-1) * 2"
+    text = f"from torch import nn\n\nclass Model(nn.Module):\n    def forward(self, x):\n        {forward}\n"
+    problem.write_text(text + "CASES = [dict(name='a', shapes=[(9, 40, 96)], layout='transposed')]\n")
+    submission.write_text(text.replace("Model(", "ModelNew("))
+    run = run_eval(submission, "--problem", problem, "--no-timing")
+    assert run.code == 0, run.stderr or run.results["evaluations"][0]["message"]
+
+
 def test_a_constructor_may_be_given_a_dtype(tmp_path):
     text = PROBLEM.format(init="self.dtype = dtype", forward="return x.to(self.dtype)", inputs=PLAIN)
     text = text.replace("__init__(self)", "__init__(self, dtype)").replace("return []", "return [torch.bfloat16]")

@@ -217,8 +217,8 @@ VERDICTS = (
     ),
     Change(
         "2026-12-01T10:00:00+00:00",
-        "a training step's other weights had zeros among them, and inputs that are not contiguous came a second time as "
-        "parts of longer rows",
+        "a training step's other weights had zeros among them, and inputs that are not contiguous came a second time, "
+        "as parts of longer rows",
     ),
 )
 # What moves how long builds and evaluations take.

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 
 from harness import inputs
-from harness.device.views import span, view_bytes
+from harness.device.views import clear_between, span, view_bytes
 from harness.protocol.wire import ArenaRef, TensorRef
 
 # cudaMalloc aligns to this; tensors keep the alignment that an allocation of their own would have.
@@ -56,6 +56,7 @@ class Arena:
         if end > self.raw.numel() or not self.raw.numel():  # what is empty lies somewhere, too
             self.raw, self.ref = self._backing.provide(max(end, 1))
         for (tensor, _), ref in zip(tensors, refs, strict=True):
+            clear_between(self.view(ref))
             self.write(ref, tensor)
         self._backing.synchronize()
         return refs

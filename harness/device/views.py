@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -13,6 +14,18 @@ def span(shape: Sequence[int], strides: Sequence[int]) -> int:
     """Elements from a tensor's first to its last in memory, those between them as well."""
     last = sum((size - 1) * step for size, step in zip(shape, strides, strict=True))
     return 0 if 0 in shape else 1 + last
+
+
+def as_it_lies(tensor: torch.Tensor) -> torch.Tensor:
+    """The elements of `tensor` in the order of memory, those between them, too."""
+    return tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,))
+
+
+def clear_between(tensor: torch.Tensor) -> None:
+    """Where there is room between elements, have NaN stand there, or 0: what is made of it shows."""
+    whole = as_it_lies(tensor)
+    if whole.numel() > tensor.numel():
+        whole.fill_(math.nan if tensor.is_floating_point() else 0)
 
 
 def view_bytes(raw: torch.Tensor, ref: TensorRef) -> torch.Tensor:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
+from harness.device.views import clear_between
 from harness.inputs import drawn_in, strides
 from harness.oracle.outputs import Form
 from harness.problem import Case
@@ -52,5 +53,7 @@ def in_layout(tensor: torch.Tensor, layout: str) -> torch.Tensor:
     """`tensor` with the strides that `layout` gives it, in memory of its own."""
     if layout == "expanded":
         return tensor
-    return torch.empty_strided(tensor.shape, strides(tuple(tensor.shape), layout), dtype=tensor.dtype,
-                               device=tensor.device).copy_(tensor)  # fmt: skip
+    shape = tuple(tensor.shape)
+    lying = torch.empty_strided(shape, strides(shape, layout), dtype=tensor.dtype, device=tensor.device)
+    clear_between(lying)
+    return lying.copy_(tensor)

@@ -152,8 +152,10 @@ def _other_weights(problem: Problem, own: Reference, data: Data, seed: int) -> V
 
 def _with_zeros(reference: Reference, data: Data, seed: int) -> Reference | None:
     """With a 0 in each differentiated weight of several elements: a backward that recovers what it needs from outputs
-    divides by it. None where there is no such weight, or the reference itself gives fewer finite numbers then."""
-    wanted = set(reference.differentiation.parameters) if reference.differentiation else set()
+    divides by it. None where there is no such weight, where the reference itself gives fewer finite numbers then, or
+    where outputs are random: what is 0 anyway shows nothing of a mask."""
+    differentiation = None if reference.random else reference.differentiation
+    wanted = set(differentiation.parameters) if differentiation else set()
     model = copied(reference.model)
     weights = [weight for name, weight in model.named_parameters() if name in wanted and weight.numel() > 1]
     if not weights:

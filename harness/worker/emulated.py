@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from harness.device import emulator
-from harness.device.views import span
+from harness.device.views import as_it_lies
 from harness.protocol.testimony import Witness
 from harness.protocol.wire import ArenaRef, Load, OutputRef, Run, TensorRef
 from harness.records import Finding, KernelCounts
@@ -23,14 +23,14 @@ class EmulatedMemory(HostMemory):
         self.device = torch.device("cuda", 0)
 
     def tensor(self, arena: ArenaRef, ref: TensorRef) -> torch.Tensor:
-        source = _as_it_lies(super().tensor(arena, ref))
+        source = as_it_lies(super().tensor(arena, ref))
         lead = ref.offset % 16 // source.element_size()  # keeps the alignment that the case asked for
         storage = torch.empty(lead + len(source), dtype=source.dtype, device=self.device)
         storage[lead:].copy_(source)
         return storage.as_strided(ref.shape, ref.stride, lead)
 
     def rewritten(self, tensor: torch.Tensor, arena: ArenaRef, ref: TensorRef) -> None:
-        _as_it_lies(tensor).copy_(_as_it_lies(super().tensor(arena, ref)))
+        as_it_lies(tensor).copy_(as_it_lies(super().tensor(arena, ref)))
 
     def synchronize(self) -> None:
         torch.cuda.synchronize()
@@ -40,11 +40,6 @@ class EmulatedMemory(HostMemory):
 
     def unpoison(self) -> None:
         pass
-
-
-def _as_it_lies(tensor: torch.Tensor) -> torch.Tensor:
-    """The elements of `tensor` in the order of memory, those between them, too."""
-    return tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,))
 
 
 class EmulatorObserver:
