@@ -399,6 +399,28 @@ def test_other_strides_are_named_with_how_to_get_the_references(wanted, said):
         check_form([given], [oracle.Form((3, 4), wanted, torch.float32)], "cpu", emulated=False)
 
 
+@pytest.mark.parametrize(
+    ("forward", "zeros"),
+    [
+        ("x * self.weight", True),
+        ("x / self.weight", False),
+        ("x @ torch.linalg.inv(torch.diag(self.weight))", False),
+    ],
+)
+def test_other_weights_of_a_step_have_zeros_where_the_reference_can_do_with_them(forward, zeros, tmp_path):
+    path = tmp_path / "scaled.py"
+    path.write_text(
+        "import torch\nfrom torch import nn\n\nclass Model(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.weight = nn.Parameter(torch.ones(24))\n\n"
+        f"    def forward(self, x):\n        return {forward}\n\n"
+        "GRADIENTS = True\nCASES = [dict(name='a', shapes=[(16, 24)])]\n"
+    )
+    problem = load_problem(path, 0)
+    further = draw_case(problem, problem.cases[0], HostDevice("cpu", MemoryFile()), seed=1).further
+    assert further.weights.zeros == zeros
+    assert int((further.weights.reference.state["weight"] == 0).sum()) == zeros
+
+
 def tolerances(tmp_path, more=""):
     """Those of a step on one case, as the judge draws it and as timing draws its own data."""
     path = tmp_path / "rmsnorm_train.py"

@@ -294,6 +294,22 @@ def test_a_mode_is_judged_whatever_the_layout_of_the_inputs(tmp_path):
     assert "training_alone" not in [note["note"] for note in evaluation["noted"]]
 
 
+def test_what_lies_apart_may_be_returned_and_differentiated(tmp_path):
+    """A view of what lies apart is asked of nobody; gradients lie as `.grad` does, whatever autograd finds."""
+    problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
+    text = TRAINED.format(init="pass", forward="{forward}", gradients=True)
+    cases = "CASES = [dict(name='a', shapes=[(4, 8, 16), (4, 8, 16)], layout='transposed')]\n"
+    text = text[: text.index("def get_inputs")] + cases
+    for forward, copied in (
+        ("return a * 2, b.mT", "return a * 2, b.mT.clone()"),
+        ("return torch.cat([a, b], -1).softmax(-1)", "return torch.cat([a, b], -1).softmax(-1)"),
+    ):
+        problem.write_text(text.replace("{forward}", forward))
+        submission.write_text(text.replace("{forward}", copied).replace("Model(", "ModelNew("))
+        run = run_eval(submission, "--problem", problem, "--no-timing")
+        assert run.code == 0, run.stderr or run.results["evaluations"][0]["message"]
+
+
 def test_a_reference_may_need_the_layout_of_its_case(tmp_path):
     """Nothing is asked of a submission on rows that lie further apart where the reference does not take them."""
     problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"

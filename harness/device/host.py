@@ -24,6 +24,7 @@ from harness.device.bandwidth import Bandwidth
 from harness.device.memory_file import MemoryFile
 from harness.device.nvml import Seen
 from harness.device.turns import PROCESSORS, Turns
+from harness.device.views import span
 from harness.errors import HarnessError, SubmissionError
 from harness.memory import keep_freed
 from harness.protocol.wire import ArenaRef, OutputRef
@@ -66,8 +67,7 @@ class ProcessReader:
 
     def read(self, ref: OutputRef, handles: Sequence[str]) -> torch.Tensor:
         dtype = getattr(torch, ref.dtype)
-        span = 1 + sum((size - 1) * step for size, step in zip(ref.shape, ref.stride, strict=True))
-        raw = torch.empty(0 if 0 in ref.shape else span, dtype=dtype)
+        raw = torch.empty(span(ref.shape, ref.stride), dtype=dtype)
         if raw.numel():
             self._read([(raw.data_ptr(), raw.nbytes)], [(ref.address, raw.nbytes)])
         return raw.as_strided(ref.shape, ref.stride)

@@ -21,11 +21,15 @@ def as_it_lies(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((span(tensor.shape, tensor.stride()),), (1,))
 
 
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Whether there is no room between its elements."""
+    return span(tensor.shape, tensor.stride()) <= tensor.numel()
+
+
 def clear_between(tensor: torch.Tensor) -> None:
     """Where there is room between elements, have NaN stand there, or 0: what is made of it shows."""
-    whole = as_it_lies(tensor)
-    if whole.numel() > tensor.numel():
-        whole.fill_(math.nan if tensor.is_floating_point() else 0)
+    if not is_dense(tensor):
+        as_it_lies(tensor).fill_(math.nan if tensor.is_floating_point() else 0)
 
 
 def view_bytes(raw: torch.Tensor, ref: TensorRef) -> torch.Tensor:

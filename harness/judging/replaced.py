@@ -30,11 +30,11 @@ def may_run(problem: Problem) -> list[str]:
     a reference that is much more than a normalisation. A submission may have replaced another part of it. None where
     the problem names an operator, or where the reference cannot be run. Raises ReferenceFault where it changes its
     caller's settings: this is its first call, behind which they would already be as it wants them."""
-    if problem.allowed_ops or problem.forbidden_ops:
-        return []
     case = min(problem.cases, key=lambda case: sum(map(math.prod, case.shapes)))
     with told(problem.path, case.name):
         ran = _operators_of(problem, case)
+    if problem.allowed_ops or problem.forbidden_ops:
+        return []
     return [name for name in ran if name in NORMALISATIONS] if any(_is_more(func) for func in ran.values()) else []
 
 

@@ -69,9 +69,10 @@ def held_alike(drawn: Drawn) -> dict[str, bool]:
         found |= {f"input '{name}'": _are_alike(*pair) for name, pair in zip(names, pairs, strict=False)}
     if other.model is not reference.model:
         weights = {name: held for name, held in reference.state.items() if name not in reference.needless}
-        draws = {name: other.state[name] for name in weights}
-        if drawn.further.weights.zeros:
-            draws = {name: torch.where(draw == 0, weights[name], draw) for name, draw in draws.items()}
+        draws = dict(other.state)
+        if drawn.further.weights.zeros and reference.differentiation:
+            for name in reference.differentiation.parameters:
+                draws[name] = torch.where(draws[name] == 0, reference.state[name], draws[name])
         found |= {f"'{name}'": _are_alike(held, draws[name]) for name, held in weights.items()}
     return found
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from harness.errors import out_of_memory
 from harness.inputs import SLICED
 from harness.oracle.comparison import Comparison, compare_all
 from harness.oracle.copies import copied
@@ -100,9 +101,10 @@ class Further:
 
 
 def cases_called(case: Case, seed: int) -> list[Case]:
-    """The forms in which a case is called: its own, and that of another batch which `draw_further` gives by the same
-    seed."""
-    return [case, _other_batch(case, sub_seed(seed, "weights"))] if case.batch else [case]
+    """The forms in which a case is called: its own, that of another batch which `draw_further` gives by the same seed,
+    and its own as parts of longer rows."""
+    others = [_other_batch(case, sub_seed(seed, "weights"))] if case.batch else []
+    return [case, *others, *([replace(case, layout=SLICED)] if case.layout == "transposed" else [])]
 
 
 def draw_further(
@@ -131,8 +133,8 @@ def other_init(problem: Problem, own: Case, seed: int, device: str) -> tuple[Any
 
 
 def _elsewhere(problem: Problem, own: Reference, data: Data, expected: Sequence[Expected], seed: int) -> Variant:
-    """The case's own data, whose rows lie further apart than they are long where the case's do not follow each other
-    either, and the reference gives the same for such."""
+    """The case's own data. Those of a transposed case lie as parts of longer rows, if the reference gives the same for
+    such."""
     known = list(expected)
     if own.case.layout == "transposed":
         apart = replace(own, case=replace(own.case, layout=SLICED))
@@ -152,8 +154,8 @@ def _other_weights(problem: Problem, own: Reference, data: Data, seed: int) -> V
 
 def _with_zeros(reference: Reference, data: Data, seed: int) -> Reference | None:
     """With a 0 in each differentiated weight of several elements: a backward that recovers what it needs from outputs
-    divides by it. None where there is no such weight, where the reference itself gives fewer finite numbers then, or
-    where outputs are random: what is 0 anyway shows nothing of a mask."""
+    divides by it. None where there is no such weight, where the reference itself fails then or gives other numbers of
+    finite ones, or where outputs are random: what is 0 anyway shows nothing of a mask."""
     differentiation = None if reference.random else reference.differentiation
     wanted = set(differentiation.parameters) if differentiation else set()
     model = copied(reference.model)
@@ -162,10 +164,14 @@ def _with_zeros(reference: Reference, data: Data, seed: int) -> Reference | None
         return None
     chance = random.Random(sub_seed(seed, "zeros"))
     for weight in weights:
-        place = torch.unravel_index(torch.tensor(chance.randrange(weight.numel())), weight.shape)
-        weight.detach()[place] = 0
+        weight.detach()[tuple(map(chance.randrange, weight.shape))] = 0
     zeroed = replace(reference, model=model)
-    return zeroed if _finite(zeroed, data) == _finite(reference, data) else None
+    try:
+        return zeroed if _finite(zeroed, data) == _finite(reference, data) else None
+    except Exception as error:
+        if out_of_memory(error):
+            raise
+        return None
 
 
 @torch.no_grad()

@@ -143,11 +143,12 @@ class Reference:
     @torch.no_grad()
     def strides_of_results(self, data: Data, expected: Sequence[Expected]) -> list[tuple[int, ...]] | None:
         """How the outputs and gradients of a call lie where its inputs lie as the case has them; None where they are
-        not those that are `expected`, or the reference fails."""
+        not those that are `expected`, or some lie in an input's own memory, or the reference fails."""
+        given = data.laid_out(self.case)
         try:
-            found = replace(self, model=copied(self.model)).function()(*data.laid_out(self.case))
-            results = outputs_of(found)
+            results = outputs_of(replace(self, model=copied(self.model)).function()(*given))
             alike = len(results) == len(expected) and all(c.ok for c in compare_all(results, expected))
+            alike &= {*map(_memory, results)}.isdisjoint(map(_memory, given))
         except Exception as error:
             if out_of_memory(error):
                 raise
@@ -189,3 +190,7 @@ class Reference:
     def _stores(self) -> bool:
         """Whether results of operators are stored for a backward."""
         return self.differentiation is not None
+
+
+def _memory(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

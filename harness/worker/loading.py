@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from harness import against, peers
+from harness.device.views import span
 from harness.protocol.arguments import arguments
 from harness.protocol.values import decode_constants, decode_value
 from harness.protocol.wire import Done, Load, Precompilation, Precompile, Rehearse, Reply, TensorRef
@@ -152,5 +152,5 @@ def _zeros(ref: TensorRef, device: torch.device) -> torch.Tensor:
     """Zeros of the form and the alignment of `ref`."""
     dtype = getattr(torch, ref.dtype)
     before = ref.offset // dtype.itemsize
-    stored = torch.zeros(before + math.prod(ref.shape), dtype=dtype, device=device)
+    stored = torch.zeros(before + span(ref.shape, ref.stride), dtype=dtype, device=device)
     return stored.as_strided(ref.shape, ref.stride, before)
