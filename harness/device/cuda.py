@@ -16,6 +16,7 @@ from harness.device.arena import Arena
 from harness.device.bandwidth import Bandwidth
 from harness.device.nvml import NoNvml, Seen
 from harness.device.turns import PROCESSORS, Turns
+from harness.device.views import span
 from harness.errors import HarnessError, SubmissionError
 from harness.protocol.wire import ArenaRef, OutputRef
 from harness.reasons import Reason
@@ -115,11 +116,11 @@ class CudaReader:
             return torch.empty(ref.shape, dtype=dtype, device="cuda")
         self.learn([ref], handles)
         mapping = self._mappings[ref.address - ref.allocation_offset]
-        span = 1 + sum((size - 1) * step for size, step in zip(ref.shape, ref.stride, strict=True))
-        if not 0 <= ref.allocation_offset <= mapping.size - span * dtype.itemsize:
+        nbytes = span(ref.shape, ref.stride) * dtype.itemsize
+        if not 0 <= ref.allocation_offset <= mapping.size - nbytes:
             raise SubmissionError(Reason.BAD_OUTPUT, "The output reaches beyond its allocation.")
         address = mapping.address + ref.allocation_offset
-        raw = torch.as_tensor(driver.DeviceBytes(address, span * dtype.itemsize), device="cuda")
+        raw = torch.as_tensor(driver.DeviceBytes(address, nbytes), device="cuda")
         return raw.view(dtype).as_strided(ref.shape, ref.stride)
 
     def copy(self, ref: OutputRef, handles: Sequence[str]) -> torch.Tensor:
@@ -131,7 +132,7 @@ class CudaReader:
         if 0 in shape:
             return torch.empty(tuple(shape), dtype=dtype, device="cuda")
         place = int(np.searchsorted(self._bases, address, side="right")) - 1
-        nbytes = (1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))) * dtype.itemsize
+        nbytes = span(shape, stride) * dtype.itemsize
         if place < 0 or address - self._bases[place] + nbytes > self._sizes[place]:
             return None
         start = int(self._starts[place] + address - self._bases[place])

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
+from harness.device.views import span
 from harness.errors import SubmissionError
 from harness.oracle.outputs import Form, same_strides
 from harness.protocol.wire import OutputRef
@@ -76,8 +77,7 @@ def _lies_together(ref: OutputRef) -> bool:
     """Whether it spans no more memory than its elements take."""
     if len(ref.stride) != len(ref.shape) or min(ref.stride, default=0) < 0:
         return False
-    span = 1 + sum((size - 1) * step for size, step in zip(ref.shape, ref.stride, strict=True))
-    return 0 in ref.shape or span <= math.prod(ref.shape)
+    return span(ref.shape, ref.stride) <= math.prod(ref.shape)
 
 
 def _is_contiguous(form: Form) -> bool:

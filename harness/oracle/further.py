@@ -174,11 +174,9 @@ def _with_zeros(reference: Reference, data: Data, seed: int) -> Reference | None
         return None
 
 
-@torch.no_grad()
 def _finite(reference: Reference, data: Data) -> list[int]:
     """How many numbers of each result of one call are finite."""
-    results = replace(reference, model=copied(reference.model)).function()(*data.laid_out(reference.case))
-    return [int(torch.isfinite(result).sum()) for result in results]
+    return [int(torch.isfinite(result).sum()) for result in reference.called(data.laid_out(reference.case))]
 
 
 def _other_model(problem: Problem, own: Reference, data: Data, seed: int) -> torch.nn.Module:

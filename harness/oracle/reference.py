@@ -141,12 +141,17 @@ class Reference:
         return needs_no_output(copied(self.model), self.differentiation, data.inputs)
 
     @torch.no_grad()
+    def called(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Outputs and gradients that a copy of the reference gives in its own dtype."""
+        return outputs_of(replace(self, model=copied(self.model)).function()(*given))
+
+    @torch.no_grad()
     def strides_of_results(self, data: Data, expected: Sequence[Expected]) -> list[tuple[int, ...]] | None:
         """How the outputs and gradients of a call lie where its inputs lie as the case has them; None where they are
         not those that are `expected`, or some lie in an input's own memory, or the reference fails."""
         given = data.laid_out(self.case)
         try:
-            results = outputs_of(replace(self, model=copied(self.model)).function()(*given))
+            results = self.called(given)
             alike = len(results) == len(expected) and all(c.ok for c in compare_all(results, expected))
             alike &= {*map(_memory, results)}.isdisjoint(map(_memory, given))
         except Exception as error:
