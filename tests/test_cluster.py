@@ -147,6 +147,16 @@ def test_a_node_that_is_lost_rejects_nothing(local_ray, submissions, tmp_path):
     assert said.count(" of 6: ACCEPTED") == 6
 
 
+class Patient(Seat):
+    """Waits for what others build as long as that takes: a seat builds itself what comes late on a slow machine."""
+
+    def judge(self, task, source, problem, built):
+        import ray
+
+        ray.wait([*built], num_returns=len(built))
+        return super().judge(task, source, problem, built)
+
+
 def test_a_processor_that_no_seat_has_builds_what_one_will_judge(local_ray, submissions, tmp_path):
     """One node has the seat, since it alone has what is asked for; the other only builds. Each has a cache."""
 
@@ -157,11 +167,11 @@ def test_a_processor_that_no_seat_has_builds_what_one_will_judge(local_ray, subm
     builds = local_ray.add_node(**(NODE | {"num_cpus": 2}), **cache_of("builder"))
     folder, _, problem, *_ = submissions(first=NATIVE, second=NATIVE.replace("41", "42"))
     try:
-        evaluations = judged(Seat, local_ray, folder, problem, [].append, accelerator="X")
+        evaluations = judged(Patient, local_ray, folder, problem, [].append, accelerator="X")
     finally:
         for node in (seats, builds):
             local_ray.remove_node(node, allow_graceful=False)
-        local_ray.wait_for_nodes(timeout=120)  # or the next run has a seat for one that is gone, and waits for it
+        local_ray.wait_for_nodes(timeout=600)  # or the next run has a seat for one that is gone, and waits for it
     assert [evaluation.message.rpartition(": ")[2] for evaluation in evaluations] == [
         "the answer is 41",
         "the answer is 42",
