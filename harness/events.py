@@ -38,6 +38,14 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
+class Namesake:
+    """A problem in problems/ where the program was started, which differs from the shipped one of its name: that one
+    judges."""
+
+    file: str
+
+
+@dataclass(frozen=True)
 class EmulatorBuilding:
     """The emulator is built first, which takes about half a minute, once for each version of it and of torch."""
 
@@ -137,6 +145,7 @@ Event = (
     Queued
     | WithoutEffect
     | LeftOut
+    | Namesake
     | EmulatorBuilding
     | Loading
     | Building

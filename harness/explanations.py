@@ -256,11 +256,14 @@ class FailingCases(Struct, frozen=True, kw_only=True):
     is no such rule, and where all fail, `feature` is empty."""
 
     failed: int
+    """How many failed."""
     judged: int
+    """How many were judged."""
     feature: str = ""
     """D, rows, elements, dtype, layout, distribution: D is the first input's last dimension."""
     relation: str = ""
     """`=`, `>`, `<`, or `not a multiple of`."""
     value: str = ""
+    """Of the feature, as text."""
     shapes: list[str] = []
     """Of failing cases, without repetition; a few."""

@@ -17,12 +17,12 @@ import click
 from harness import against, verbs
 from harness.errors import UsageError
 from harness.exits import Exit
-from harness.isolation.levels import ASKED
 from harness.paths import results_db
 from harness.plan import Arguments
 from harness.report import formats, writing
 from harness.report.view import Color
 from harness.settings import DTYPE_NAMES
+from harness.verbs.shared.choosing import chooses_cases, chooses_isolation
 from harness.verbs.shared.completion import problems_like, verbs_or_files
 from harness.version import judge_version
 
@@ -146,13 +146,13 @@ def _first_sentence(verb: click.Command) -> str:
     "which (default: by folder).",
 )
 @click.option("--device", type=click.Choice(["cuda", "cpu", "emulator"]), help="Insist on a device.")
-@click.option("-k", "select", metavar="CASE", default="", help="Only cases whose name has this.")
+@chooses_cases
 @click.option(
     "--dtype",
     default="",
     metavar="DTYPE",
     callback=_dtype_of,
-    help=f"Only cases in it: {', '.join(DTYPE_NAMES)}, int64, …",
+    help=f"Only cases of this dtype: {', '.join(DTYPE_NAMES)}, int64, …",
 )
 @click.option("--seed", type=int, metavar="N", help="Repeat a run's data (default: drawn anew).")
 @click.option(
@@ -163,7 +163,9 @@ def _first_sentence(verb: click.Command) -> str:
 )
 @click.option("-x", "--first-failure", is_flag=True, help="Stop a submission at its first failed case.")
 @click.option(
-    "--quick", is_flag=True, help="Fewer rounds, against eager alone; without -k only of the first timed case."
+    "--quick",
+    is_flag=True,
+    help="Fewer rounds, against eager alone: of the first timed case, or of those that -k and --dtype choose.",
 )
 @click.option("--thorough", is_flag=True, help="Up to 5 s a case on a GPU and 20 s on a CPU, for narrower intervals.")
 @click.option("--device-time", is_flag=True, help="Also the GPU's own time of every timed call.")
@@ -174,12 +176,7 @@ def _first_sentence(verb: click.Command) -> str:
 @click.option(
     "--timeout", type=float, default=60.0, show_default=True, metavar="S", help="Seconds that one call may take."
 )
-@click.option(
-    "--isolation",
-    type=click.Choice(ASKED),
-    default="auto",
-    help="auto: the strongest that works here; require: fail without namespaces.",
-)
+@chooses_isolation
 @click.option(
     "--min-speedup",
     type=float,
@@ -218,7 +215,12 @@ def _first_sentence(verb: click.Command) -> str:
     help="Every case of several submissions, registers, counts, and what was chosen.",
 )
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Which judge this is."
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Versions of kernelgate and of its judge.",
 )
 def judging(
     quick: bool,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness import against
 from harness.device.choose import CannotRun, can_time, choose_device
 from harness.errors import HarnessError, UsageError, one_line
-from harness.events import LeftOut, WithoutEffect
+from harness.events import LeftOut, Namesake, WithoutEffect
 from harness.isolation.levels import Isolation, choose_isolation
 from harness.pairing import problem_for, problems_in
-from harness.paths import known_problems, problem_called
+from harness.paths import PROBLEMS, known_problems, problem_called, shown_path
 from harness.settings import Effort, Settings, fresh_seed
 from harness.submission import Submission, find_submissions, read_submission
 
@@ -42,7 +42,7 @@ class Arguments:
     problem: str | None = None
     device: str | None = None
     select: str = ""
-    """Only cases whose name has this."""
+    """Only cases whose name contains this, or is it."""
     dtype: str = ""
     """Only cases in this dtype, as reports name it."""
     seed: int | None = None
@@ -104,7 +104,7 @@ class RunPlan:
     sanitize: bool = False
     needs_times: bool = False
     """Whether a run without a timed case makes no sense."""
-    notices: tuple[WithoutEffect | LeftOut, ...] = ()
+    notices: tuple[WithoutEffect | LeftOut | Namesake, ...] = ()
     """What a user should know beside it."""
     is_plain: bool = False
     """As Arguments have it."""
@@ -137,7 +137,11 @@ def make_plan(arguments: Arguments) -> RunPlan:
         needs_times=arguments.min_speedup is not None,
         is_plain=arguments.is_plain,
         several_problems=len({group.problem for group in groups}) > 1,
-        notices=(*left_out, *(idle for device in _devices(groups) for idle in _without_effect(arguments, device))),
+        notices=(
+            *left_out,
+            *_namesakes(groups),
+            *(idle for device in _devices(groups) for idle in _without_effect(arguments, device)),
+        ),
     )
 
 
@@ -285,6 +289,14 @@ def named_problem(asked: str) -> Path:
     in_problems = problem_called(asked)
     is_path = asked.endswith(".py") or (Path(asked).is_dir() and not in_problems.is_file())
     return Path(asked).resolve() if is_path else in_problems
+
+
+def _namesakes(groups: Iterable[Group]) -> Iterator[Namesake]:
+    """Problems here that differ from a shipped one of their name, which judges."""
+    for problem in dict.fromkeys(group.problem for group in groups):
+        own = Path.cwd() / "problems" / problem.name
+        if problem == PROBLEMS / problem.name and own.is_file() and own.read_bytes() != problem.read_bytes():
+            yield Namesake(shown_path(own))
 
 
 def _without_effect(arguments: Arguments, device: str) -> Iterator[WithoutEffect]:

@@ -62,30 +62,44 @@ class KernelCounts(Struct, frozen=True, kw_only=True):
     """
 
     kernel: Symbol
+    """Its name."""
     launches: Natural
+    """How often it was launched."""
     global_read_bytes: Natural = 0
+    """That its threads read from global memory, the same bytes as often as they were read."""
     global_write_bytes: Natural = 0
+    """That they wrote there."""
     sectors: Natural = 0
     """32-byte sectors that the accesses of a warp touch."""
     ideal_sectors: Natural = 0
     """The fewest that the same bytes need."""
     bank_conflicts: Natural = 0
+    """Extra passes over shared memory, as lanes of a warp wanted several words of one bank."""
     worst_bank_conflict: Natural = 0
+    """The most passes that one access of a warp took."""
     worst_bank_conflict_line: Natural = 0
+    """That access's line; 0 where there is none."""
     atomics: Natural = 0
+    """Atomic operations, of each thread."""
     barriers: Natural = 0
+    """How often the threads of a block were all at a barrier."""
     not_followed_bytes: Natural = 0
     """Accesses in which data races were not looked for: to very large tensors, or after a million flags."""
 
 
 class KernelResources(Struct, frozen=True):
-    """The compiler's report for one kernel; registers and spills are of a thread, shared memory of a block."""
+    """The compiler's report for one kernel."""
 
     kernel: Symbol
+    """Its name, with its template arguments."""
     registers: Natural
+    """Of a thread."""
     shared_bytes: Natural
+    """Static shared memory of a block."""
     spill_store_bytes: Natural
+    """That a thread stores since registers are short."""
     spill_load_bytes: Natural
+    """That it loads back."""
 
     @property
     def spilled_bytes(self) -> int:

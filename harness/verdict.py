@@ -45,6 +45,7 @@ class Timing(Struct, frozen=True, kw_only=True):
     samples_us: list[float]
     """One value a round, in the order measured."""
     calls_per_round: int
+    """How many calls each round had."""
     fixed_us: float
     """What a round cost beside its calls, taken off before dividing."""
     issue_us: float | None = None
@@ -59,6 +60,7 @@ class DeviceTime(Struct, frozen=True, kw_only=True):
     """The GPU's own time for a call, as the process that ran it tells it: a diagnosis, never a score."""
 
     call_us: float
+    """As `method` measures it."""
     method: str
     """graph: replays of a CUDA graph; queue: launched one by one behind a waiting kernel, where there is no graph."""
     queued_us: float | None = None
@@ -75,6 +77,7 @@ class ProcessorUse(Struct, frozen=True, kw_only=True):
     thread that spins until it has work takes some."""
 
     median_us: float
+    """Of the rounds."""
     interval_us: tuple[float, float]
     """95% confidence interval of the median."""
     speedup: Speedup | None = None
@@ -85,7 +88,9 @@ class Speedup(Struct, frozen=True, kw_only=True):
     """A ratio of times (baseline over submission) with its 95% interval."""
 
     ratio: float
+    """More than 1: the submission is faster."""
     interval: tuple[float, float]
+    """From its lower to its upper end."""
 
     @property
     def differs(self) -> bool:
@@ -97,6 +102,7 @@ class Baseline(Timing, frozen=True, kw_only=True):
     """A baseline's time on a case and the submission's speedup over it."""
 
     speedup: Speedup
+    """The submission's over this baseline."""
     version: str = ""
     """The package behind it and its version; empty for what is made from the reference."""
 
@@ -105,12 +111,15 @@ class Conditions(Struct, frozen=True, kw_only=True):
     """What NVML saw of the GPU before and after each round that counts; None stands for what it did not tell."""
 
     sm_mhz: tuple[int, int] | None
-    """Lowest and highest, as in `memory_mhz`."""
+    """Lowest and highest."""
     memory_mhz: tuple[int, int] | None
+    """Lowest and highest."""
     temperature_c: int | None
-    """The highest, as in `power_w`."""
+    """The highest."""
     power_w: float | None
+    """The highest, of the whole card."""
     power_limit_w: float | None
+    """That the card is set to."""
     clock_limits: list[ClockLimit] | None
     """What held the clocks down at any time."""
     other_processes: list[int] | None
@@ -153,18 +162,23 @@ class CaseTiming(Timing, frozen=True, kw_only=True):
 
 
 class CodeLine(Struct, frozen=True, kw_only=True):
-    """A line of the submission, without what moves a terminal's cursor; `number` from 1."""
+    """A line of the submission, without what moves a terminal's cursor."""
 
     number: int
+    """From 1."""
     text: str
+    """Without its end of line."""
 
 
 class Mark(Struct, frozen=True, kw_only=True):
-    """The part of a line that a message is about, in characters: `column` from 0."""
+    """The part of a line that a message is about."""
 
     line: int
+    """Its `number` among the frame's lines."""
     column: int
+    """From 0, in characters."""
     length: int
+    """In characters."""
     label: str = ""
     """What happens there, such as "reads"."""
 
@@ -173,14 +187,18 @@ class CodeFrame(Struct, frozen=True, kw_only=True):
     """Lines of the submission around those that a message is about. Numbers may leave some out."""
 
     file: str
+    """The submission's, without its folder."""
     lines: list[CodeLine]
+    """In order."""
     marks: list[Mark]
+    """Where in them."""
 
 
 class Printed(Struct, frozen=True, kw_only=True):
     """What a submission printed, from the host or a kernel: its words, without what moves a terminal's cursor."""
 
     lines: list[str]
+    """The last that it printed."""
     left_out: int
     """Lines before them."""
     case: str = ""
@@ -191,15 +209,20 @@ class Worst(Struct, frozen=True, kw_only=True):
     """The element that is furthest from the oracle."""
 
     output: int
+    """Which of the outputs, from 0; behind them come gradients."""
     index: list[int]
+    """Its place in that output."""
     got: float | None
     """None where it was read from JSON, which has no infinity and no NaN; so `expected`."""
     expected: float | None
+    """What the float64 reference gives."""
 
 
 class CasePassed(Struct, frozen=True, kw_only=True, tag_field="status", tag="passed"):
     name: str
+    """The case's, as the problem gives it."""
     shape: str
+    """Of each input, such as `16×64×256×256` or `8×4, 4`; `scalar` without dimensions."""
     scaled: bool
     """The case ran on a smaller stand-in, because the device is a CPU."""
     error: float
@@ -215,23 +238,34 @@ class CasePassed(Struct, frozen=True, kw_only=True, tag_field="status", tag="pas
     parts: dict[str, CaseTiming] = {}
     """Of a training step's `forward` and `backward`, each timed alone."""
     counts: list[KernelCounts] = []
+    """Of each kernel, with --check on the emulator."""
     message: str = ""
+    """Always empty."""
 
 
 class CaseFailed(Struct, frozen=True, kw_only=True, tag_field="status", tag="failed"):
     name: str
+    """The case's, as the problem gives it."""
     shape: str
+    """Of each input, such as `16×64×256×256` or `8×4, 4`; `scalar` without dimensions."""
     scaled: bool
+    """As a passed case's."""
     reason: Reason
+    """What is wrong."""
     message: str
     """A sentence: what was found, and what to do."""
     repeat: str
     """A command that runs this case again on the same data."""
     dtype: str = ""
+    """As a passed case's."""
     error: float | None = None
+    """The largest, against the float64 reference; None where nothing could be compared."""
     tolerance: float | None = None
+    """What it may be."""
     error_ratio: float | None = None
+    """As a passed case's."""
     worst: Worst | None = None
+    """Where the largest error is."""
     frame: CodeFrame | None = None
     """The submission's own lines, where the message is about some."""
     also: list[str] = []
@@ -243,10 +277,15 @@ class CaseFailed(Struct, frozen=True, kw_only=True, tag_field="status", tag="fai
 
 class CaseNotRun(Struct, frozen=True, kw_only=True, tag_field="status", tag="not_run"):
     name: str
+    """The case's, as the problem gives it."""
     shape: str
+    """Of each input, such as `16×64×256×256` or `8×4, 4`; `scalar` without dimensions."""
     scaled: bool
+    """As a passed case's."""
     message: str
+    """Why it was not run."""
     dtype: str = ""
+    """As a passed case's."""
     error_ratio: None = None
     timing: None = None
 
@@ -261,15 +300,18 @@ class Geomeans(Struct, frozen=True, kw_only=True):
     geomean_speedup: float | None = None
     """Over eager."""
     geomean_interval: tuple[float, float] | None = None
+    """Of `geomean_speedup`."""
     geomean_speedup_over_best: float | None = None
     """Over the fastest baseline of each case."""
     geomean_over_best_interval: tuple[float, float] | None = None
+    """Of `geomean_speedup_over_best`."""
 
 
 class Build(Struct, frozen=True, kw_only=True):
     """What `load_inline` cost and gave."""
 
     seconds: float
+    """That the build took; 0 or little where it was cached."""
     cached: bool
     """Nothing had to be built."""
     kernels: list[KernelResources] = []
@@ -317,12 +359,16 @@ class Accepted(_Evaluation, frozen=True, kw_only=True, tag="accepted"):
     not_timed: NotTimed = NotTimed.NOT_ASKED
     """Why nothing was timed, or not every case, where times were asked for."""
     geomean_interval: tuple[float, float] | None = None
+    """95% confidence interval of `geomean_speedup`."""
     geomean_speedup_over_best: float | None = None
+    """Over the fastest baseline of each case."""
     geomean_over_best_interval: tuple[float, float] | None = None
+    """95% confidence interval of `geomean_speedup_over_best`."""
     captured: Geomeans | None = None
     """The same of captured times; None where not every timed case has one."""
     reason: None = None
     message: str = ""
+    """Always empty."""
 
     @property
     def was_stopped(self) -> bool:
@@ -354,7 +400,9 @@ def _spoils_rank(note: Note) -> bool:
 
 class Rejected(_Evaluation, frozen=True, kw_only=True, tag="rejected"):
     reason: Reason
+    """Of the first failure."""
     message: str
+    """A sentence: what was found, and what to do."""
     failing: FailingCases | None = None
     """Which cases fail, where some were judged; empty in results that do not say it."""
     geomean_speedup: None = None
@@ -364,7 +412,9 @@ class Errored(_Evaluation, frozen=True, kw_only=True, tag="error"):
     """Nothing is said about the submission: the harness, the device or the emulator could not judge it."""
 
     reason: Reason
+    """Why it could not be judged."""
     message: str
+    """A sentence: what stood in the way, and what to do."""
     geomean_speedup: None = None
 
 

@@ -31,6 +31,26 @@ def test_a_problem_without_a_fitting_case_is_left_out_with_a_note(tmp_path):
     assert "for_layernorm" not in run.stdout
 
 
+def test_a_problem_here_that_is_called_like_a_shipped_one_is_not_used_and_said_to_be(tmp_path):
+    """Unless it is the same, as in another checkout, or named as a file."""
+    shipped = (ROOT / "problems" / "layernorm.py").read_bytes()
+    (tmp_path / "problems").mkdir()
+    own = tmp_path / "problems" / "layernorm.py"
+
+    def said(text, problem):
+        own.write_bytes(text)
+        words = [CONTROL, "--problem", problem, "--device", "cpu", "-k", "2x33", "--no-timing"]
+        return forked_eval(words, os.environ, folder=tmp_path).stderr
+
+    sentence = (
+        "Not used: problems/layernorm.py, since a problem of its name ships. --problem problems/layernorm.py judges "
+        "with it."
+    )
+    assert sentence in said(shipped + b"# mine", "layernorm")
+    assert "Not used" not in said(shipped, "layernorm")
+    assert "Not used" not in said(shipped + b"# mine", "problems/layernorm.py")
+
+
 def test_a_kernel_that_only_a_gpu_runs_is_left_out_of_a_folder_and_refused_when_it_is_named(tmp_path):
     triton = tmp_path / "in_triton.py"
     triton.write_text("import triton\nimport triton.language as tl\n")

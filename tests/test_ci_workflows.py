@@ -101,6 +101,13 @@ def test_no_script_holds_an_expression():
     assert [script for script in scripts if "${{" in script] == []
 
 
+def test_the_workflow_that_comments_on_forks_follows_the_one_that_measures_them_alone():
+    names = {path.name: read(path)["name"] for path in WORKFLOWS if path.name != "gitlab-ci.yml"}
+    assert len({*names.values()}) == len(names)
+    triggers = read(CI / "fork-comment.yml")
+    assert triggers[True]["workflow_run"]["workflows"] == [names["fork-measure.yml"]]  # YAML's `on` is a truth value
+
+
 @pytest.mark.parametrize("path", [path for path in WORKFLOWS if path.name != "gitlab-ci.yml"], ids=lambda p: p.stem)
 def test_a_workflow_gives_the_action_inputs_that_it_has(path):
     known = read(ROOT / "action.yml")["inputs"]

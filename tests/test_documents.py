@@ -366,6 +366,16 @@ def test_the_page_of_json_names_every_field_that_is_written():
     assert written <= named, sorted(written - named)
 
 
+def test_the_page_of_json_says_what_each_field_is():
+    page = (ROOT / "docs" / "json.md").read_text()
+    assert re.findall(r"^\| `\w+` \|.*\|\s*\|$", page, re.MULTILINE) == []
+
+
+def test_each_file_of_tests_stands_beside_its_room():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    assert [path.name for path in (ROOT / "tests").glob("test_*.py") if f"`tests/{path.name}`" not in page] == []
+
+
 def test_a_plot_is_drawn_the_same_each_time_and_knows_its_figures(tmp_path):
     from documents import plot
     from documents.ladder import Figures

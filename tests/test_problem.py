@@ -244,10 +244,11 @@ import torch
 class Model(torch.nn.Module): pass
 CASES = [dict(name="a", shapes=[torch.Size((2, 8))], dtype=torch.bfloat16, scaled=dict(dtype="fp16"))]
 def random_cases(rng):
-    return [dict(name="drawn", shapes=[tuple(rng.integers(1, 9, 2))], init=[rng.random()], dtype="fp64")]
+    return [dict(shapes=[tuple(rng.integers(1, 9, 2))], init=[rng.random()], dtype="fp64")]
 """,
     )
     case, drawn = load_problem(path, 0).cases
+    assert (case.name, drawn.name) == ("a", "random 1")
     assert (case.shapes, case.dtype, case.scaled.dtype) == (((2, 8),), torch.bfloat16, torch.float16)
     assert drawn.dtype == torch.float64
     assert {type(size) for size in drawn.shapes[0]} == {int}

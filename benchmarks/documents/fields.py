@@ -94,7 +94,7 @@ def _section(record: type[msgspec.Struct]) -> str:
 def _row(record: type[msgspec.Struct], name: str, kind: Any) -> str:
     if name in _WRITTEN:
         return _line(name, *_WRITTEN[name])
-    return _line(name, _shown(kind), _said(record).get(name, ""))
+    return _line(name, _shown(kind), _said(record).get(name, "Null here." if kind is type(None) else ""))
 
 
 def _line(name: str, kind: str, what: str) -> str:

@@ -6,7 +6,6 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -48,7 +47,7 @@ def read_cases(path: Path, module: ModuleType, random_seed: int) -> tuple[Case, 
     cases = [_case(path, fields) for fields in _list_of_cases(path, "CASES", getattr(module, "CASES", []))]
     if hasattr(module, "random_cases"):
         drawn = _random_cases(path, module, random_seed)
-        cases += [replace(_case(path, fields), name=f"random {i + 1}") for i, fields in enumerate(drawn)]
+        cases += [_case(path, _named(fields, f"random {i + 1}")) for i, fields in enumerate(drawn)]
     if not cases:
         if getattr(module, "get_inputs", None) is None:
             raise UsageError(f"{path} has neither CASES nor get_inputs(); give it one of them.")
@@ -70,6 +69,11 @@ def _random_cases(path: Path, module: ModuleType, random_seed: int) -> list[Any]
     except Exception as error:
         raise UsageError(f"{path}: random_cases(rng) raises {said(path, error)}.") from error
     return _list_of_cases(path, "what random_cases(rng) returns", drawn)
+
+
+def _named(fields: Any, name: str) -> Any:
+    """With that name, whether it has one or not; what is no dict is refused as a case."""
+    return {**fields, "name": name} if isinstance(fields, dict) else fields
 
 
 def _case(path: Path, fields: Any) -> Case:

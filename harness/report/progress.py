@@ -18,6 +18,7 @@ from harness.events import (
     Judging,
     LeftOut,
     Loading,
+    Namesake,
     OnCluster,
     OnEvent,
     Queued,
@@ -104,6 +105,8 @@ def announced(event: Event) -> str:
             return "The emulator is built, once for this version of it and of torch: about half a minute."
         case LeftOut():
             return f"Left out: {event.name}, {event.why}."
+        case Namesake():
+            return f"Not used: {event.file}, since a problem of its name ships. --problem {event.file} judges with it."
         case WithoutEffect():
             return f"Without effect: {', '.join(event.options)}, {event.why}."
         case SeatLost():

@@ -17,6 +17,7 @@ from harness.errors import UsageError
 from harness.exits import Exit
 from harness.plan import named_problem
 from harness.settings import fresh_seed, sub_seed
+from harness.verbs.shared.choosing import chooses_cases
 from harness.verbs.shared.completion import problems_like
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Audit(msgspec.Struct, frozen=True):
     "it. Runs on the CPU, on the cases that a CPU judges.",
 )
 @click.argument("problem", metavar="PROBLEM", shell_complete=problems_like)
-@click.option("-k", "select", metavar="CASE", default="", help="Only cases whose name has this.")
+@chooses_cases
 @click.option("--seed", type=int, metavar="N", help="Repeat a run's data (default: drawn anew).")
 @click.option(
     "--memory", type=float, metavar="GIB", help="Leave out cases that need more (default: half of what is free)."

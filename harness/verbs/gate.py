@@ -69,11 +69,11 @@ def _listed(_ctx: click.Context, _option: click.Parameter, value: str | None) ->
 @click.option("--min-speedup", type=float, metavar="X", help="The whole interval of the speedup over eager reaches X.")
 @click.option(
     "--no-slower-than-best",
-    metavar="WHOSE",
-    help="itself, problem or off: the fastest stored evaluation of whom runs beside it, and it is no slower.",
+    metavar="itself|problem|off",
+    help="No slower than the fastest stored evaluation of itself, or of any to the problem; off: not compared.",
 )
-@click.option("--max-spills", type=int, metavar="BYTES", help="That a thread of a kernel may spill.")
-@click.option("--max-registers", type=int, metavar="N", help="That a thread of a kernel may need.")
+@click.option("--max-spills", type=int, metavar="BYTES", help="Most bytes that a thread of a kernel spills.")
+@click.option("--max-registers", type=int, metavar="N", help="Most registers that a thread of a kernel needs.")
 @click.option("--require-check/--no-require-check", default=None, help="The emulator's detectors watch CUDA kernels.")
 @click.option("--require-isolation/--no-require-isolation", default=None, help="Workers have namespaces, or none runs.")
 @click.option(

@@ -23,7 +23,7 @@ from harness.verbs.shared.completion import problems_like
 MORE = "eval.py list PROBLEM names its cases and submissions; -v names those of all."
 
 
-@click.command("list", help="Problems: a line for each, or the cases and submissions of those named (files or names).")
+@click.command("list", help="List problems, or the cases and submissions of those named (files or names).")
 @click.argument("problems", nargs=-1, metavar="[PROBLEM]...", shell_complete=problems_like)
 @click.option("--json", "as_json", is_flag=True, help="Everything, as JSON.")
 @click.option("-v", "--verbose", is_flag=True, help="Cases and submissions of all.")

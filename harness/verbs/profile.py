@@ -55,7 +55,7 @@ class Asked:
     "select",
     metavar="CASE",
     default="",
-    help="The first case whose name has this (default: the first timed one).",
+    help="The first case whose name contains CASE (default: the first timed one).",
 )
 @click.option("--seed", type=int, metavar="N", help="Repeat a run's data (default: drawn anew).")
 @click.option(

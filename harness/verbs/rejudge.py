@@ -25,6 +25,7 @@ from harness.report.view import console
 from harness.storage import cache
 from harness.store import open_store
 from harness.store.pairs import SHOWN_DIGITS
+from harness.verbs.shared.choosing import chooses_cases
 from harness.verbs.shared.database import existing, of_file
 from harness.verbs.shared.judging import how_it_judges, how_it_shows
 from harness.verdict import Evaluation, status_of
@@ -41,9 +42,13 @@ from harness.verdict import Evaluation, status_of
 @click.option("--older-than", metavar="VERSION", default="", help="Only what was judged before that judge's first day.")
 @click.option("--all", "every", is_flag=True, help="Also what this judge has judged.")
 @how_it_judges
-@click.option("-k", "select", metavar="CASE", default="", help="Only cases whose name has this.")
+@chooses_cases
 @click.option("--seed", type=int, metavar="N", help="Repeat a run's data (default: drawn anew).")
-@click.option("--quick", is_flag=True, help="Fewer rounds, against eager alone; without -k only the first timed case.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Fewer rounds, against eager alone: of the first timed case, or of those that -k chooses.",
+)
 @of_file
 @how_it_shows
 def command(

@@ -13,6 +13,7 @@ from harness.errors import UsageError
 from harness.exits import Exit
 from harness.lanes.options import Options, options
 from harness.serve.server import serve
+from harness.verbs.shared.choosing import chooses_cases
 from harness.verbs.shared.completion import problems_like
 from harness.verbs.shared.judging import how_it_judges
 
@@ -30,7 +31,7 @@ from harness.verbs.shared.judging import how_it_judges
     help="A problem file, or the name of one in problems/ (default: by folder).",
 )
 @how_it_judges
-@click.option("-k", "select", metavar="CASE", default="", help="Only cases whose name has this.")
+@chooses_cases
 @click.option("-j", "--jobs", type=int, default=1, show_default=True, metavar="N", help="Judge so many at a time.")
 @click.option("--limit", "limit_s", type=float, metavar="S", help="Seconds that judging one may take (default: none).")
 def command(jobs: int, limit_s: float | None, isolation: str, **given: Any) -> Callable[[], Exit]:

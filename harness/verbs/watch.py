@@ -16,6 +16,7 @@ from harness.paths import no_such_problem
 from harness.plan import named_problem, problem_of
 from harness.report.view import Color
 from harness.submission import find_submissions
+from harness.verbs.shared.choosing import chooses_cases
 from harness.verbs.shared.completion import problems_like
 from harness.verbs.shared.judging import how_it_gives_verdicts
 from harness.watch.asked import Asked
@@ -37,12 +38,16 @@ from harness.watch.session import Session
     help="A problem file, or the name of one in problems/ (default: by folder).",
 )
 @how_it_gives_verdicts
-@click.option("-k", "select", metavar="CASE", default="", help="Only cases whose name has this.")
-@click.option("--dtype", default="", metavar="DTYPE", help="Only cases in it.")
+@chooses_cases
+@click.option("--dtype", default="", metavar="DTYPE", help="Only cases of this dtype.")
 @click.option("--seed", type=int, metavar="N", help="The same data for every verdict (default: drawn anew for each).")
 @click.option("-x", "--first-failure", is_flag=True, help="Stop at the first failed case.")
 @click.option("--against", metavar="LIST", help="Baselines when it is timed, as without a verb.")
-@click.option("--quick", is_flag=True, help="When it is timed: fewer rounds of the first timed case, against eager.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="When it is timed: fewer rounds, of the first timed case, or of those that -k and --dtype choose.",
+)
 @click.option("--db", type=click.Path(path_type=Path), metavar="FILE", help="The database that verdicts are kept in.")
 @click.option("--no-store", is_flag=True, help="Keep no verdict.")
 @click.option("--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from harness.again.running import Shown
-from harness.isolation.levels import ASKED
+from harness.verbs.shared.choosing import chooses_isolation
 
 Decorated = Callable[..., Any]
 
@@ -30,7 +30,7 @@ def how_it_gives_verdicts(function: Decorated) -> Decorated:
             "--timeout", "timeout_s", type=float, default=60.0, show_default=True, metavar="S",
             help="Seconds that one call may take.",
         ),
-        click.option("--isolation", type=click.Choice(ASKED), default="auto", help="As without a verb."),
+        chooses_isolation,
     ]  # fmt: skip
     return functools.reduce(lambda decorated, option: option(decorated), reversed(options), function)
 
