@@ -35,7 +35,8 @@ build/         load_inline, caught on its way to the compiler
 peers/         other implementations to be compared with, a baseline a file
 protocol/      what the judge and a worker say to each other
 problem/       a problem file: its cases and its reference
-inputs         distributions and layouts of inputs, a distribution a function
+inputs         distributions of inputs, a function each
+layouts        how inputs and upstream gradients may lie in memory
 submission     a submission's file, read as text
 pairing        which problem of a folder a submission is for, by their names
 against        what --against names

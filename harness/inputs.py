@@ -1,4 +1,4 @@
-"""Input distributions and memory layouts that a case can ask for by name.
+"""Input distributions that a case can ask for by name.
 
 A distribution is a function of a shape, a dtype and a generator that returns a contiguous tensor on the
 generator's device. The dtype is float32, or float64 in a case of float64; `draw` converts what it gets to the
@@ -126,38 +126,3 @@ def drawn_in(dtype: torch.dtype) -> torch.dtype:
 def draw(distribution: str, shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """A contiguous tensor of `shape` and `dtype` on the generator's device."""
     return DISTRIBUTIONS[distribution](shape, drawn_in(dtype), generator).to(dtype)
-
-
-# How a tensor may lie in memory, see `strides` and `elements_before`.
-LAYOUTS = ("contiguous", "transposed", "offset")
-
-# How inputs that are not contiguous lie a second time: as the first halves of rows that are twice as long, as `chunk`
-# gives them. Not dense, so that no timed case has it: a round's data are what lies in memory.
-SLICED = "sliced"
-
-# How an upstream gradient may lie: `expanded` is one number with strides of 0, as y.sum().backward() sends it.
-UPSTREAM_LAYOUTS = ("contiguous", "transposed", "expanded")
-
-
-def strides(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-    """Strides, in elements, of a tensor of `shape`. `transposed` swaps the last two dimensions in memory: the tensor
-    is dense and not contiguous. `sliced` has room for one more row behind each. `expanded` is one element seen
-    everywhere. Other layouts are contiguous."""
-    if layout == "expanded":
-        return (0,) * len(shape)
-    order = list(range(len(shape)))
-    if layout == "transposed" and len(shape) >= 2:
-        order[-1], order[-2] = order[-2], order[-1]
-    result = [0] * len(shape)
-    step = 1
-    for dim in reversed(order):
-        result[dim] = step
-        step *= max(shape[dim], 1)
-        if layout == SLICED and dim == len(shape) - 1:
-            step *= 2
-    return tuple(result)
-
-
-def elements_before(layout: str) -> int:
-    """Elements between an aligned address and the tensor: `offset` has one, as a view of a batch may."""
-    return 1 if layout == "offset" else 0

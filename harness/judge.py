@@ -25,7 +25,7 @@ from harness.judging.building import Ahead, Builds
 from harness.judging.correctness import Correctness
 from harness.judging.printed import printed_since
 from harness.judging.runner import Runner, load_request, precompilation
-from harness.notes import DetectorsSilent, MayRun, NoKernel, Note, NotTimed
+from harness.notes import DetectorsSilent, MayRun, NoKernel, Note, NotTimed, OtherDefaults
 from harness.oracle.draw import Draws
 from harness.problem import Case, Problem
 from harness.protocol.wire import Loaded, Precompilation
@@ -189,6 +189,8 @@ class Judge:
             return _refusal(_out_of_time(correctness.results, self._settings.verdict_s), common)
         if not common["build"] and not submission.builds and not submission.gpu_language:  # some build in __init__
             common["notes"].append(NoKernel())
+        if others := self._problem.other_defaults(submission.defaults):
+            common["notes"].append(OtherDefaults(arguments=others))
         common["notes"] += correctness.weak_data.notes()
         if not self._contest:
             return verdict.Accepted(**common, not_timed=_why_not_timed(self._settings, self._device))

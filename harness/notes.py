@@ -164,6 +164,14 @@ class NoKernel(_Note, frozen=True, tag="no_kernel"):
     """The file builds no extension, and imports no language of kernels that is known: others' operators do its work."""
 
 
+class OtherDefaults(_Note, frozen=True, tag="other_defaults"):
+    """Arguments whose defaults ModelNew's constructor writes otherwise than Model's: the cases give them, and a program
+    that leaves them out gets something else."""
+
+    arguments: list[str]
+    """Each with both defaults, ModelNew's first."""
+
+
 class SameInEachDraw(_Note, frozen=True, tag="same_in_each_draw"):
     """Inputs or weights whose numbers the problem's file fixes: a submission may leave out what is in them."""
 
@@ -225,6 +233,7 @@ Note = (
     | DetectorsSilent
     | MayRun
     | NoKernel
+    | OtherDefaults
     | SameInEachDraw
     | SameInEachElement
     | SmallUnseen

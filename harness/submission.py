@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,6 +19,9 @@ MAX_BYTES = 16 << 20
 # Of a longer source it is not worked out what it uses: its tree would have up to 500 times as many bytes.
 MAX_PARSED_BYTES = 1 << 20
 
+# A constructor's default that is a longer text is passed over.
+MAX_DEFAULT = 40
+
 # Where load_inline(name, cpp_sources, cuda_sources, ...) takes CUDA sources by their place.
 _CUDA_SOURCES = 2
 
@@ -30,7 +34,8 @@ class Submission:
     """`name` is how reports call it. What it needs is read from its source: `uses_cuda` that it speaks of CUDA,
     `builds` that it calls load_inline, `gpu_language` the language of kernels that only a GPU runs.
     `brings_cuda` that importing it gives CUDA sources to load_inline, whatever the device.
-    `also_for` names the problems that it is judged on beside its folder's: its `ALSO_FOR`."""
+    `also_for` names the problems that it is judged on beside its folder's: its `ALSO_FOR`. `defaults` are those of
+    its constructor's arguments that are written as values, with their names."""
 
     name: str
     path: Path
@@ -40,6 +45,7 @@ class Submission:
     gpu_language: str = ""
     also_for: tuple[str, ...] = ()
     brings_cuda: bool = False
+    defaults: tuple[tuple[str, Any], ...] = ()
 
     @property
     def is_host_code(self) -> bool:
@@ -92,7 +98,29 @@ def _needs(path: Path, source: bytes) -> dict[str, Any]:
         "gpu_language": languages[0] if languages and not any(map(_gives_cuda, nodes)) else "",
         "also_for": _also_for(path, nodes[0], source),
         "brings_cuda": _brings_cuda(nodes[0]),
+        "defaults": _defaults(nodes[0]),
     }
+
+
+def _defaults(module: ast.AST) -> tuple[tuple[str, Any], ...]:
+    """Of the arguments of ModelNew's own __init__, those that stand there as numbers, short texts or None."""
+    assert isinstance(module, ast.Module)
+    models = [node for node in module.body if isinstance(node, ast.ClassDef) and node.name == "ModelNew"]
+    functions = [node for model in models for node in model.body if isinstance(node, ast.FunctionDef)]
+    found: dict[str, Any] = {}
+    for arguments in (function.args for function in functions if function.name == "__init__"):
+        named = [*arguments.posonlyargs, *arguments.args]
+        pairs = [*zip(named[len(named) - len(arguments.defaults) :], arguments.defaults, strict=True)]
+        pairs += [(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d]
+        for argument, default in pairs:
+            if _is_short(default):
+                with contextlib.suppress(ValueError):
+                    found[argument.arg] = ast.literal_eval(default)
+    return tuple((name, value) for name, value in found.items() if isinstance(value, bool | int | float | str | None))
+
+
+def _is_short(node: ast.expr) -> bool:
+    return node.end_lineno == node.lineno and (node.end_col_offset or 0) - node.col_offset <= MAX_DEFAULT
 
 
 def _also_for(path: Path, module: ast.AST, source: bytes) -> tuple[str, ...]:

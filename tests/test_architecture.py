@@ -14,9 +14,19 @@ from documents.rooms import imported_by, room_of, rooms
 
 # The rooms of the harness, folders and files, and what each may import of the others. A room stands below those that
 # it imports.
-LEAVES = {"errors", "explanations", "garbage", "inputs", "notes", "paths", "reasons", "records", "settings"} | {
-    "verdict"
-}
+LOWEST = ("explanations", "garbage", "inputs", "layouts", "norms", "notes", "paths", "reasons", "settings", "version")
+LEAVES = {
+    "errors",
+    "explanations",
+    "garbage",
+    "inputs",
+    "layouts",
+    "notes",
+    "paths",
+    "reasons",
+    "records",
+    "settings",
+} | {"verdict"}
 ALLOWED = {
     "cli": {"crash", "environment", "errors", "exits", "isolation", "options", "paths", "plan", "process", "report"}
     | {"cluster", "events", "run", "shares"}
@@ -91,12 +101,12 @@ ALLOWED = {
     "diagnosis": {"explanations", "oracle", "problem"},
     "oracle": LEAVES | {"device", "problem", "protocol", "surroundings"},
     "isolation": {"device", "errors", "memory", "paths", "protocol", "reasons", "storage"},
-    "worker": {"against", "build", "device", "errors", "garbage", "norms", "peers", "protocol", "reasons", "records"}
-    | {"surroundings"},
+    "worker": {"against", "build", "device", "errors", "garbage", "layouts", "norms", "peers", "protocol", "reasons"}
+    | {"records", "surroundings"},
     "device": {
         "build",
         "errors",
-        "inputs",
+        "layouts",
         "memory",
         "paths",
         "protocol",
@@ -108,7 +118,7 @@ ALLOWED = {
     "build": {"norms", "errors", "protocol", "records"},
     "protocol": {"errors", "reasons", "records"},
     "peers": {"errors"},
-    "problem": {"errors", "inputs", "paths", "protocol", "settings"},
+    "problem": {"errors", "inputs", "layouts", "paths", "protocol", "settings"},
     "submission": {"errors", "paths"},
     "environment": {"device", "paths", "storage", "version"},
     "memory": {"storage"},
@@ -118,10 +128,7 @@ ALLOWED = {
     "verdict": {"explanations", "notes", "reasons", "records"},
     "records": {"reasons"},
     "errors": {"reasons", "records"},
-    **{
-        leaf: set()
-        for leaf in ("explanations", "garbage", "inputs", "norms", "notes", "paths", "reasons", "settings", "version")
-    },
+    **{leaf: set() for leaf in LOWEST},
 }
 
 FILES = sorted((ROOT / "harness").rglob("*.py"))

@@ -29,6 +29,17 @@ def test_other_names_are_matched_in_order():
     assert carry(SOURCE, target) == {"ln.weight": "scale", "ln.bias": "shift"}
 
 
+def test_gamma_and_beta_are_weight_and_bias_in_whatever_order():
+    target = model(beta=8, gamma=8)
+    assert carry(SOURCE, target) == {"ln.weight": "gamma", "ln.bias": "beta"}
+    assert target.gamma.eq(2).all()
+
+
+def test_torchs_own_name_goes_before_another_word_for_it():
+    target = model(gamma=8, weight=8, bias=8)
+    assert carry(SOURCE, target) == {"ln.weight": "weight", "ln.bias": "bias"}
+
+
 def test_a_name_that_matches_wins_over_order():
     target = model(first=8, weight=8)
     assert carry(SOURCE, target) == {"ln.weight": "weight", "ln.bias": "first"}

@@ -118,3 +118,27 @@ def test_a_submission_without_a_kernel_is_noted(builds, forward, has_none, tmp_p
     (evaluation,) = run.results["evaluations"]
     assert evaluation["status"] == "accepted", evaluation["message"]
     assert any(note["note"] == "no_kernel" for note in evaluation["noted"]) is has_none
+
+
+def test_a_default_that_is_another_than_models_is_noted(tmp_path):
+    """The cases give the argument, so that no result shows it; one that is no plain value is nobody's."""
+    text = """
+import torch
+
+class Model(torch.nn.Module):
+    def __init__(self, eps=1e-5, mode="mean", shape=(8,)):
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps)
+"""
+    problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
+    problem.write_text(text + "\nCASES = [dict(name='a', shapes=[(4, 8)], init=[0.5, 'mean'])]\n")
+    said = {}
+    for default in ("1e-5", "1e-2", "sum([])"):
+        submission.write_text(text.replace("Model(", "ModelNew(").replace("eps=1e-5", f"eps={default}"))
+        (evaluation,) = run_eval(submission, "--problem", problem, "--no-timing").results["evaluations"]
+        assert evaluation["status"] == "accepted", evaluation["message"]
+        said[default] = [n["arguments"] for n in evaluation["noted"] if n["note"] == "other_defaults"]
+    assert said == {"1e-5": [], "1e-2": [["eps=0.01, and there eps=1e-05"]], "sum([])": []}

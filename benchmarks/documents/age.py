@@ -220,6 +220,11 @@ VERDICTS = (
         "a training step's other weights had zeros among them, and inputs that are not contiguous came a second time, "
         "as parts of longer rows",
     ),
+    Change(
+        "2026-12-01T14:00:00+00:00",
+        "each of several inputs, and upstream gradients, lay in further ways, and dropout was called under no_grad and "
+        "with fewer gradients",
+    ),
 )
 # What moves how long builds and evaluations take.
 KEYSTREAM = Change(

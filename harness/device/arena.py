@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from harness import inputs
+from harness import layouts
 from harness.device.views import clear_between, span, view_bytes
 from harness.protocol.wire import ArenaRef, TensorRef
 
@@ -42,8 +42,8 @@ class Arena:
         end = 0
         for tensor, layout in tensors:
             start = -(-end // ALIGNMENT) * ALIGNMENT
-            offset = start + inputs.elements_before(layout) * tensor.element_size()
-            strides = inputs.strides(tuple(tensor.shape), layout)
+            offset = start + layouts.elements_before(layout) * tensor.element_size()
+            strides = layouts.strides(tuple(tensor.shape), layout)
             refs.append(
                 TensorRef(
                     offset=offset,

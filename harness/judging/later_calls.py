@@ -15,6 +15,7 @@ from harness import oracle
 from harness.diagnosis import Evidence, OnWrong
 from harness.errors import SubmissionError
 from harness.judging.observe import Observation, Seen, Where, same_bits
+from harness.layouts import ROWS, SLICED
 from harness.oracle.draw import Drawn
 from harness.oracle.further import Variant
 from harness.protocol.wire import GradMode
@@ -31,6 +32,12 @@ _MODES: dict[GradMode, str] = {
     "grad": ", with gradients enabled",
     "no_grad": ", under no_grad",
     "inference": ", in inference mode",
+}
+
+_LYING = {
+    SLICED: "lie as a part of a larger tensor does",
+    ROWS: "are one row seen everywhere",
+    "offset": "are not aligned",
 }
 
 
@@ -64,6 +71,16 @@ class LaterCalls:
         """Words for a size of the inputs that is another, empty for none."""
         now, before = variant.reference.case, self.drawn.reference.case
         return "" if now.shapes == before.shapes else f", with inputs of {now.shape_text} after {before.shape_text}"
+
+    def lying(self, variant: Variant) -> str:
+        """Words for how its data lie, empty where that is as the case's own do."""
+        now, before = variant.reference.case, self.drawn.reference.case
+        if now.upstream != before.upstream:
+            return f", where upstream gradients {_LYING[now.upstream]}"
+        if now.contiguous:
+            apart = ", ".join(str(i) for i in range(len(now.shapes)) if i not in now.contiguous)
+            return f", where some inputs ({apart}) {_LYING[now.layout]} and the others are contiguous"
+        return "" if now.layout == before.layout else f", where inputs {_LYING[now.layout]}"
 
     def stage(
         self, variant: Variant | None = None, model: int = 0, *, train: bool = True, on: Where = "beside"

@@ -32,8 +32,8 @@ class Seen:
     ran: Ran
 
 
-# What a call is on: the case's own inputs, those of another reference, or the case's own data in other memory.
-Where = Literal["own", "beside", "elsewhere"]
+# What a call is on: the case's own inputs, those of another reference, or one of Further.elsewhere, by its number.
+Where = Literal["own", "beside"] | int
 
 
 @dataclass
@@ -61,16 +61,13 @@ class Observation:
         self.runner = runner
         self.reference = reference
         own = [_state({**reference.state, **(weights or {})}), data.placed(reference.case)]
-        other: list[_Placed] = [[], [], []]
-        if further:
-            beside, elsewhere = further.weights, further.elsewhere
-            other = [_state(beside.reference.state), _placed(beside), _placed(elsewhere)]
-        self._state, given, self._other_state, other_given, again = _lay_out(runner.device.arena, [*own, *other])
+        variants = [further.weights, *further.elsewhere] if further else []
+        other = [_state(further.weights.reference.state) if further else [], *map(_placed, variants)]
+        self._state, given, self._other_state, *others = _lay_out(runner.device.arena, [*own, *other])
         self._own = self._buffer = _Buffer(given, data)
-        other_buffer = _Buffer(other_given, further.weights.data if further else Data([]))
-        self._buffers: dict[Where, _Buffer] = {
-            "own": self._own, "beside": other_buffer, "elsewhere": _Buffer(again, data),
-        }  # fmt: skip
+        self._buffers: dict[Where, _Buffer] = {"own": self._own}
+        for number, (variant, refs) in enumerate(zip(variants, others, strict=True)):
+            self._buffers[number - 1 if number else "beside"] = _Buffer(refs, variant.data)
         self._call = ""
         self._forms: list[oracle.Form] = []
         self._given_count = len(given)

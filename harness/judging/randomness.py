@@ -7,8 +7,9 @@ everything else.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -16,12 +17,13 @@ from harness import oracle
 from harness.errors import SubmissionError
 from harness.judging.later_calls import require_unchanged
 from harness.judging.observe import Observation, Seen, same_bits
-from harness.judging.training_steps import INTERLEAVED
+from harness.judging.training_steps import INTERLEAVED, fewer_gradients
 from harness.oracle import dropout
 from harness.oracle.data import Data
 from harness.oracle.draw import Drawn
 from harness.oracle.further import Further, Variant
 from harness.oracle.reference import Reference
+from harness.protocol.wire import Differentiation
 from harness.reasons import Reason
 from harness.settings import sub_seed
 
@@ -46,10 +48,50 @@ def check(observation: Observation, drawn: Drawn, seed: int, false_alarm_rate: f
         if text:
             raise SubmissionError(Reason.NOT_RANDOM, f"The mask of {expected[position].form.name}: {text}.")
     if drawn.further:
+        _check_without_gradients(observation, expected, calls[0], seed)
         if reference.differentiation:
             _check_interleaved(observation, judge, expected, seed + 4)
+            _check_fewer_gradients(observation, judge, reference.differentiation, seed + 6)
         _check_further(observation, drawn.further, seed)
-        require_unchanged(observation, calls[0], expected, "the first call in training", len(calls) + 3)
+        require_unchanged(observation, calls[0], expected, "the first call in training", len(calls) + 5)
+
+
+def _check_without_gradients(
+    observation: Observation, expected: Sequence[oracle.Expected], first: Seen, seed: int
+) -> None:
+    """A call under no_grad, from the first call's seed: it drops the same, as torch.utils.checkpoint needs it, which
+    computes a forward once without gradients and once with them. Raises SubmissionError."""
+    reference = observation.reference
+    outputs = reference.of_part(expected, "forward")
+    observation.stage("forward", outputs, train=True, differentiated=False)
+    seen = observation.call("reverse", seed + 5, _first_seed(seed), mode="no_grad")
+    for tensor, wanted in zip(seen.tensors, outputs, strict=True):
+        if not (comparison := oracle.compare(tensor, wanted)).ok:
+            error = _wrong(comparison, wanted)
+            raise SubmissionError(error.reason, f"{error.message} It was on a call under no_grad.")
+    for position in reference.random:
+        shown = outputs[position].values.abs() > outputs[position].tolerance  # others may be 0 by themselves
+        if ((seen.tensors[position] == 0) != (first.tensors[position] == 0))[shown].any():
+            raise SubmissionError(
+                Reason.SEED_NOT_FOLLOWED,
+                "A call under no_grad dropped other elements than one with gradients from the same seed. Checkpointing "
+                "computes a forward in both ways: have the mask hang on the seed alone.",
+            )
+    observation.stage(reference.call, expected, train=True)
+
+
+def _check_fewer_gradients(observation: Observation, judge: _Masks, whole: Differentiation, seed: int) -> None:
+    """A step of which not all gradients are needed. Raises SubmissionError."""
+    reference = observation.reference
+    fewer = fewer_gradients(reference, observation.data, whole, random.Random(sub_seed(seed, "fewer")))
+    if not fewer:
+        return
+    observation.stage("step", fewer.of(reference, judge.expected), train=True, partial=fewer.partial)
+    try:
+        replace(judge, places=fewer.places).compare(observation.call("forward", seed))
+    except SubmissionError as error:
+        raise SubmissionError(error.reason, f"{error.message} It was on a step {fewer.on}.") from error
+    observation.stage(reference.call, judge.expected, train=True)
 
 
 def _check_interleaved(observation: Observation, judge: _Masks, expected: Sequence[oracle.Expected], seed: int) -> None:
@@ -94,7 +136,7 @@ def _judge(observation: Observation, variant: Variant, seed: int, on: str) -> No
 def _independent_calls(observation: Observation, seed: int, *, keeps: bool) -> list[Seen]:
     """Calls whose masks must have nothing in common; the first `keeps` its outputs. Raises SubmissionError when a seed,
     or the generator's state, does not repeat its own."""
-    seeds = [sub_seed(seed, "first") % 2**31, sub_seed(seed, "second") % 2**31]
+    seeds = [_first_seed(seed), sub_seed(seed, "second") % 2**31]
     first = observation.call("forward", seed, seeds[0], keeps=keeps)
     again = observation.call("random", seed + 1, seeds[0])
     _require_same(
@@ -114,6 +156,11 @@ def _independent_calls(observation: Observation, seed: int, *, keeps: bool) -> l
     return [first, second, third]
 
 
+def _first_seed(seed: int) -> int:
+    """torch's, before the first call."""
+    return sub_seed(seed, "first") % 2**31
+
+
 def _require_same(first: Seen, again: Seen, otherwise: str) -> None:
     """Raises SubmissionError where results are not the same to the bit."""
     if not all(same_bits(a, b) for a, b in zip(first.tensors, again.tensors, strict=True)):
@@ -128,6 +175,8 @@ class _Masks:
     data: Data
     expected: list[oracle.Expected]
     """In training."""
+    places: Sequence[int] | None = None
+    """Which of the gradients a call gives; None for all."""
 
     def compare(self, seen: Seen) -> None:
         """Raises SubmissionError for an output that is neither kept nor dropped, or gradients of another mask.
@@ -180,7 +229,8 @@ class _Masks:
         laid_out = Data(self.data.inputs, tuple(masked)).laid_out(self.reference.case)
         forms = [expected.form for expected in self.reference.of_part(self.expected, "backward")]
         gradients = self.reference.expect_in_training("backward", laid_out, 0, forms, draws)
-        return [*self.reference.of_part(self.expected, "forward"), *gradients]
+        given = gradients if self.places is None else [gradients[place] for place in self.places]
+        return [*self.reference.of_part(self.expected, "forward"), *given]
 
     def _factor(self, kept: Mapping[int, torch.Tensor], position: int) -> torch.Tensor | float:
         """What dropout multiplied an output by, element by element."""

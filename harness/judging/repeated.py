@@ -33,7 +33,7 @@ _WAYS: dict[Reweighing, str] = {
 
 
 def _data(calls: LaterCalls, further: Further) -> None:
-    """Other data in the same memory, then the first in other memory, where their rows may lie apart. Raises UsageError
+    """Other data in the same memory, then the first in other memory, where they may lie otherwise. Raises UsageError
     for a reference whose outputs have other shapes on other data: no form is known of what a submission has to
     return."""
     variant = further.inputs
@@ -45,13 +45,10 @@ def _data(calls: LaterCalls, further: Further) -> None:
         )
     calls.observation.rewrite(variant.data)
     calls.judge("other data in the same memory", variant.compare, variant=variant)
-    calls.stage(further.elsewhere, on="elsewhere")  # an address that was kept leads to the other data
-    again = "its first data again, in other memory"
-    if further.elsewhere.reference is calls.drawn.reference:
-        calls.judge(again, calls.as_first)
-    else:
-        on = f"{again}, where rows lie further apart than they are long"
-        calls.judge(on, calls.as_first, variant=further.elsewhere)
+    for number, elsewhere in enumerate(further.elsewhere):
+        calls.stage(elsewhere, on=number)  # an address that was kept leads to the other data
+        compare = calls.as_first if elsewhere.known else elsewhere.compare
+        calls.judge(f"its first data again, in other memory{calls.lying(elsewhere)}", compare, variant=elsewhere)
     calls.observation.rewrite(calls.drawn.data)
     calls.stage()
 

@@ -13,10 +13,10 @@ import torch
 from harness import against
 from harness.device.base import Device, Reader
 from harness.errors import Stopped, SubmissionError, one_line
-from harness.inputs import elements_before, strides
 from harness.isolation.sandbox import Worker
 from harness.judging.building import Builds
 from harness.judging.frames import code_frame
+from harness.layouts import elements_before, strides
 from harness.oracle.outputs import Form
 from harness.oracle.reference import Reference
 from harness.problem import Case, Problem
@@ -271,12 +271,12 @@ def precompilation(problem: Problem, case: Case) -> Precompilation:
     dtypes = case.dtypes or [case.dtype] * len(case.shapes)
     inputs = [
         TensorRef(
-            elements_before(case.layout) * dtype.itemsize,
+            elements_before(case.layout_of(position)) * dtype.itemsize,
             list(shape),
-            list(strides(shape, case.layout)),
+            list(strides(shape, case.layout_of(position))),
             dtype_name(dtype),
         )
-        for shape, dtype in zip(case.shapes, dtypes, strict=True)
+        for position, (shape, dtype) in enumerate(zip(case.shapes, dtypes, strict=True))
     ]
     return Precompilation(
         encode_value(tuple(problem.init_args(case, 0))),

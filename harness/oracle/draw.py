@@ -13,7 +13,7 @@ from harness.device.base import Device
 from harness.errors import ReferenceFault, UsageError, out_of_memory
 from harness.oracle.ahead import FEWEST, Ahead, Known
 from harness.oracle.comparison import compare
-from harness.oracle.data import Data, draw_upstream, in_layout
+from harness.oracle.data import Data, draw_upstream
 from harness.oracle.differentiate import argument_names, differentiation
 from harness.oracle.faults import told
 from harness.oracle.further import Further, cases_called, draw_further
@@ -165,7 +165,7 @@ def _draw_backward(
     model: torch.nn.Module, inputs: Sequence[torch.Tensor], case: Case, only: Sequence[str], seed: int
 ) -> tuple[Differentiation, tuple[torch.Tensor, ...]]:
     """What is differentiated, and the upstream gradients."""
-    wanted, outputs = differentiation(model, [in_layout(tensor, case.layout) for tensor in inputs], only)
+    wanted, outputs = differentiation(model, Data([*inputs]).laid_out(case), only)
     differentiated = [outputs[i] for i in wanted.outputs]
     return wanted, draw_upstream(differentiated, case.upstream, seed, differentiated[0].device)
 
@@ -207,7 +207,8 @@ class Draws:
 
     def cases_called(self, case: Case) -> list[Case]:
         """The forms in which a case is called on the device, without their data."""
-        return cases_called(case.on(self._device.name), sub_seed(self._seed, case.name, "further"))
+        differentiated = self._problem.gradients is not None
+        return cases_called(case.on(self._device.name), sub_seed(self._seed, case.name, "further"), differentiated)
 
     def compute_ahead(self, cases: Sequence[Case], *, further: bool) -> None:
         """Have another process compute what must come out of the small ones, and of their `further` calls, until

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from harness.errors import out_of_memory
-from harness.inputs import SLICED
+from harness.layouts import ROWS, SLICED
 from harness.oracle.comparison import Comparison, compare_all
 from harness.oracle.copies import copied
 from harness.oracle.data import Data, draw_upstream
@@ -30,6 +30,9 @@ MOST_BYTES = 1 << 30
 # Another batch has no more elements than this, but SELDOM.
 BATCH_ELEMENTS = 1 << 16
 SELDOM = 0.25
+
+# How upstream gradients lie a second time.
+_UPSTREAM_AGAIN = {"transposed": SLICED, "expanded": ROWS}
 
 
 @dataclass(frozen=True)
@@ -78,13 +81,14 @@ class Variant:
 
 @dataclass(frozen=True)
 class Further:
-    """`inputs` are others of the case's own form, on its own weights. `elsewhere` are its own, which lie in another way
-    where they are not contiguous. `weights` are others, on other inputs still, of another batch where the case allows
-    one. `init` are another case's arguments of the constructor, if one has others.
+    """`inputs` are others of the case's own form, on its own weights. `elsewhere` are its own, which lie in other ways
+    where they are not contiguous or not aligned; where one number was the upstream of all elements, it is one row
+    there. `weights` are others, on other inputs still, of another batch where the case allows one. `init` are another
+    case's arguments of the constructor, if one has others.
     """
 
     inputs: Variant
-    elsewhere: Variant
+    elsewhere: list[Variant]
     weights: Variant
     init: tuple[Any, ...] | None
 
@@ -100,11 +104,28 @@ class Further:
         return replace(self, inputs=replace(self.inputs, known=inputs), weights=replace(self.weights, known=weights))
 
 
-def cases_called(case: Case, seed: int) -> list[Case]:
+def cases_called(case: Case, seed: int, differentiated: bool) -> list[Case]:
     """The forms in which a case is called: its own, that of another batch which `draw_further` gives by the same seed,
-    and its own as parts of longer rows."""
+    and those in which its data lie otherwise. `differentiated` is whether it is a training step."""
     others = [_other_batch(case, sub_seed(seed, "weights"))] if case.batch else []
-    return [case, *others, *([replace(case, layout=SLICED)] if case.layout == "transposed" else [])]
+    return [case, *others, *_lying_otherwise(case, differentiated)]
+
+
+def _lying_otherwise(case: Case, differentiated: bool) -> list[Case]:
+    """The case where its data lie in other ways: of several inputs every second one is contiguous and aligned, so that
+    none can answer for another; and upstream gradients lie in a further way, or are not aligned where inputs are."""
+    positions = range(len(case.shapes))
+    halves = [positions[1::2], positions[::2]] if len(positions) > 1 else [()]
+    forms = []
+    if case.layout == "transposed":
+        forms = [replace(case, layout=SLICED, contiguous=frozenset(half)) for half in halves]
+    elif case.layout == "offset" and len(halves) > 1:
+        forms = [replace(case, contiguous=frozenset(half)) for half in halves]
+    if differentiated and case.upstream in _UPSTREAM_AGAIN:
+        forms.append(replace(case, upstream=_UPSTREAM_AGAIN[case.upstream]))
+    elif differentiated and case.layout == "offset":
+        forms.append(replace(case, layout="contiguous", upstream="offset"))
+    return forms
 
 
 def draw_further(
@@ -132,16 +153,19 @@ def other_init(problem: Problem, own: Case, seed: int, device: str) -> tuple[Any
     return tuple(random.Random(seed).choice(others)) if others else None
 
 
-def _elsewhere(problem: Problem, own: Reference, data: Data, expected: Sequence[Expected], seed: int) -> Variant:
-    """The case's own data. Those of a transposed case lie as parts of longer rows, if the reference gives the same for
-    such."""
-    known = list(expected)
-    if own.case.layout == "transposed":
-        apart = replace(own, case=replace(own.case, layout=SLICED))
-        if strides := apart.strides_of_results(data, known):
+def _elsewhere(problem: Problem, own: Reference, data: Data, expected: Sequence[Expected], seed: int) -> list[Variant]:
+    """The case's own data in other memory: as they lie otherwise, if the reference gives the same for such; or as they
+    lay, where there is no other way."""
+    known, found = list(expected), []
+    for case in _lying_otherwise(own.case, own.differentiation is not None):
+        apart = replace(own, case=case)
+        if case.upstream == ROWS:
+            rows = draw_upstream(data.upstream, ROWS, sub_seed(seed, "rows"), _device_of(data.given))
+            found.append(Variant(problem.path, apart, Data(data.inputs, rows), seed))
+        elif strides := apart.strides_of_results(data, known):
             moved = [replace(e, form=replace(e.form, stride=s)) for e, s in zip(known, strides, strict=True)]
-            return Variant(problem.path, apart, data, seed, moved)
-    return Variant(problem.path, own, data, seed, known)
+            found.append(Variant(problem.path, apart, data, seed, moved))
+    return found or [Variant(problem.path, own, data, seed, known)]
 
 
 def _other_weights(problem: Problem, own: Reference, data: Data, seed: int) -> Variant:

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 
 from harness.errors import UsageError, a_type, misfit, name_of
-from harness.inputs import DISTRIBUTIONS, DTYPES, LAYOUTS, UPSTREAM_LAYOUTS
+from harness.inputs import DISTRIBUTIONS, DTYPES
+from harness.layouts import LAYOUTS, UPSTREAM_LAYOUTS
 from harness.problem.file import said
 from harness.problem.kernelbench import call_get_inputs, sorted_out
 from harness.problem.values import Case

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,8 @@ class Case:
     parameter_dtype: torch.dtype = torch.float32
     distribution: str = "normal"
     layout: str = "contiguous"
+    contiguous: frozenset[int] = frozenset()
+    """Positions of inputs that are contiguous, whatever `layout` says."""
     upstream: str = "contiguous"
     gradcheck: bool = False
     batch: bool = False
@@ -55,6 +58,10 @@ class Case:
     constants: Mapping[int, Any] = field(default_factory=dict)
     whole_batch: int = 0
     """Where `shapes` have fewer samples than get_inputs() gives by itself: how many it gives."""
+
+    def layout_of(self, position: int) -> str:
+        """How the input at that position lies in memory."""
+        return "contiguous" if position in self.contiguous else self.layout
 
     def on(self, device: str) -> Case:
         """The case that `device` runs in its place: what a CPU times in milliseconds takes the emulator seconds."""
@@ -147,6 +154,16 @@ class Problem:
                     "tensor must be the same in each call. Make it a constant, or a tensor without dimensions."
                 )
         return tensors
+
+    def other_defaults(self, defaults: Sequence[tuple[str, Any]]) -> list[str]:
+        """Of these names and `defaults` of a constructor's arguments, those that are others than Model's own."""
+        own = {name: argument.default for name, argument in inspect.signature(self.model).parameters.items()}
+        plain = {name: value for name, value in own.items() if isinstance(value, bool | int | float | str | None)}
+        return [
+            f"{name}={value!r}, and there {name}={plain[name]!r}"
+            for name, value in defaults
+            if name in plain and value != plain[name]
+        ]
 
     def new_model(self, case: Case, init: Sequence[Any]) -> torch.nn.Module:
         """The reference as its constructor makes it of the arguments `init`."""

@@ -95,6 +95,11 @@ def sentence(note: Note) -> str:
                 "No kernel of its own was built. To refuse operators that a submission is to replace, list them in "
                 "FORBIDDEN_OPS of the problem's file."
             )
+        case notes.OtherDefaults():
+            return (
+                f"ModelNew's constructor has other defaults than Model's: {'; '.join(note.arguments)}. The cases give "
+                "these arguments; a program that leaves them out gets something else."
+            )
         case notes.SameInEachDraw():
             return (
                 f"The same in each draw: {', '.join(note.names)}. A submission may leave out what is in there and "

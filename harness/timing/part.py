@@ -53,8 +53,9 @@ class Part:
     @property
     def layouts(self) -> list[str]:
         """How each of `given` lies in memory."""
-        case, inputs = self.reference.case, len(self.forms.inputs)
-        return [case.layout] * inputs + [case.upstream] * (len(self.given) - inputs)
+        case = self.reference.case
+        inputs = len(self.forms.inputs)
+        return [*map(case.layout_of, range(inputs)), *([case.upstream] * (len(self.given) - inputs))]
 
     @property
     def early(self) -> int:

@@ -14,8 +14,8 @@ import msgspec
 import torch
 
 from harness.errors import SubmissionError
-from harness.inputs import elements_before, strides
 from harness.judging.runner import model_dtype
+from harness.layouts import elements_before, strides
 from harness.paths import ROOT, build_cache
 from harness.problem import Case, Problem
 from harness.protocol.arguments import arguments

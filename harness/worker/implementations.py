@@ -82,7 +82,9 @@ def _no_model(module: ModuleType, path: Path) -> LoadFailed:
     names = ", ".join(cls.__name__ for cls in own)
     meant = f" It defines {names}; rename the one that is meant." if own else ""
     if callable(getattr(module, "custom_kernel", None)):
-        meant = " It has custom_kernel, as GPU MODE's do: define a ModelNew whose forward calls it (docs/problems.md)."
+        meant = (
+            " It has custom_kernel, as GPU MODE's do: define a ModelNew whose forward calls it (docs/submissions.md)."
+        )
     error = LoadFailed(f"{path.name} defines no ModelNew; a submission defines a class of that name.{meant}")
     setattr(error, CALLED_AT, _line_of_class(own[0]) if own else 0)
     return error

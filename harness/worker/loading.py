@@ -10,6 +10,7 @@ import torch
 
 from harness import against, peers
 from harness.device.views import span
+from harness.layouts import elements_before, strides
 from harness.protocol.arguments import arguments
 from harness.protocol.values import decode_constants, decode_value
 from harness.protocol.wire import Done, Load, Precompilation, Precompile, Rehearse, Reply, TensorRef
@@ -141,16 +142,20 @@ def _call_once(model: torch.nn.Module, inputs: list[Any], gradients: bool, upstr
 
 
 def _upstream(root: torch.Tensor, layout: str) -> torch.Tensor:
-    """An upstream gradient of zeros, by the layouts' names in harness.inputs."""
-    if layout == "expanded":
-        return root.new_zeros(()).expand(root.shape)
-    zeros = torch.zeros_like(root)
-    return zeros.mT.contiguous().mT if layout == "transposed" and root.dim() >= 2 else zeros
+    """An upstream gradient of zeros, by the names of layouts."""
+    shape = tuple(root.shape)
+    return _lying(shape, strides(shape, layout), elements_before(layout), root.dtype, root.device)
 
 
 def _zeros(ref: TensorRef, device: torch.device) -> torch.Tensor:
     """Zeros of the form and the alignment of `ref`."""
     dtype = getattr(torch, ref.dtype)
-    before = ref.offset // dtype.itemsize
-    stored = torch.zeros(before + span(ref.shape, ref.stride), dtype=dtype, device=device)
-    return stored.as_strided(ref.shape, ref.stride, before)
+    return _lying(ref.shape, ref.stride, ref.offset // dtype.itemsize, dtype, device)
+
+
+def _lying(
+    shape: Sequence[int], stride: Sequence[int], before: int, dtype: torch.dtype, device: torch.device
+) -> torch.Tensor:
+    """Zeros of that shape and those strides, so many elements behind an aligned address."""
+    stored = torch.zeros(before + span(shape, stride), dtype=dtype, device=device)
+    return stored.as_strided(shape, stride, before)

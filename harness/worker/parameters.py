@@ -14,20 +14,26 @@ class CannotCarry(KernelgateError):
     """A parameter or buffer of the reference has no place in the submission's model."""
 
 
+# What a norm's parameters are called elsewhere, by torch's names.
+_ALSO_CALLED = {"gamma": "weight", "scale": "weight", "beta": "bias", "shift": "bias"}
+
+
 def carry(source: Mapping[str, torch.Tensor], model: torch.nn.Module, needless: Container[str] = ()) -> dict[str, str]:
     """Copy each tensor of `source` into `model`; returns source name -> model name.
 
-    Names that match win: equal, or one the end of the other behind a dot (`ln.weight` and `weight`).
-    What is left is matched in order among tensors of the same shape. What is `needless` is carried by its name or
-    not at all. Raises CannotCarry with the name of the first parameter that finds no place.
+    Names that match win: equal, or one the end of the other behind a dot (`ln.weight` and `weight`), then so with
+    `gamma` and `scale` read as `weight`, `beta` and `shift` as `bias`. What is left is matched in order among tensors
+    of the same shape. What is `needless` is carried by its name or not at all. Raises CannotCarry with the name of the
+    first parameter that finds no place.
     """
     places = _places(model)
     _require_shapes(places)
     chosen: dict[str, str] = {}
-    for name, tensor in source.items():
-        found = _by_name(name, tensor, places, taken=set(chosen.values()))
-        if found:
-            chosen[name] = found
+    for said in (lambda place: place, _in_torchs_words):
+        for name, tensor in source.items():
+            free = {said(place): place for place in places if place not in chosen.values()}
+            if name not in chosen and (found := _by_name(name, tensor, {n: places[p] for n, p in free.items()})):
+                chosen[name] = free[found]
     for name, tensor in source.items():
         if name not in chosen and name not in needless:
             chosen[name] = _by_shape(name, tensor, places, taken=set(chosen.values()))
@@ -81,13 +87,16 @@ def _fits(tensor: torch.Tensor, target: torch.Tensor) -> bool:
     return target.shape == tensor.shape and target.is_floating_point() == tensor.is_floating_point()
 
 
-def _by_name(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor], taken: set[str]) -> str:
+def _in_torchs_words(place: str) -> str:
+    before, dot, last = place.rpartition(".")
+    return before + dot + _ALSO_CALLED.get(last, last)
+
+
+def _by_name(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor]) -> str:
     matches = [
         place
         for place, target in places.items()
-        if place not in taken
-        and _fits(tensor, target)
-        and (place == name or place.endswith("." + name) or name.endswith("." + place))
+        if _fits(tensor, target) and (place == name or place.endswith("." + name) or name.endswith("." + place))
     ]
     exact = [place for place in matches if place == name]
     if exact:
