@@ -72,6 +72,12 @@ def constant(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Genera
     return _column(shape, dtype, generator).expand(shape).contiguous()
 
 
+def negative(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
+    """N(-5, 0.5): where an activation is nearly 0, and with it what a result may be off. Another activation, such as
+    x * sigmoid(1.702 x) for GELU, shows there in 16 bits, too."""
+    return _normal(shape, dtype, generator) * 0.5 - 5.0
+
+
 def tiny(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Generator) -> torch.Tensor:
     """N(0, 1) times 1e-20: the variance is subnormal in fp32, so eps decides."""
     return _normal(shape, dtype, generator) * 1e-20
@@ -95,7 +101,7 @@ def non_finite(shape: tuple[int, ...], dtype: torch.dtype, generator: torch.Gene
 DISTRIBUTIONS: dict[str, Draw] = {
     draw.__name__: draw
     for draw in (
-        normal, uniform, rows, large_mean, narrow, outlier, blocks, constant, tiny, huge, non_finite,
+        normal, uniform, rows, large_mean, narrow, outlier, blocks, constant, negative, tiny, huge, non_finite,
     )
 }  # fmt: skip
 

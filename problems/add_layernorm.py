@@ -81,6 +81,8 @@ CASES = [
     case("constant rows", (8, 512), distribution="constant"),
     case("NaN and Inf stay in their row", (8, 512), distribution="non_finite"),
     case("eps = 0.1", (8, 320), eps=0.1, distribution="rows"),
+    case("eps = 0.1 bf16", (8, 320), eps=0.1, distribution="rows", dtype="bfloat16"),
+    case("zeros fp16", (8, 512), distribution="tiny", dtype="float16"),
 ]  # fmt: skip
 
 

@@ -73,6 +73,8 @@ CASES = [
     *both("N(1e4, 1) fp16", (8, 512), distribution="large_mean", dtype="float16"),
     *both("outlier", (8, 512), distribution="outlier"),
     *both("tiny", (8, 512), distribution="tiny"),
+    *both("N(-5, 0.5) fp16", (8, 512), distribution="negative", dtype="float16"),
+    *both("N(-5, 0.5) bf16", (8, 512), distribution="negative", dtype="bfloat16"),
     *both("NaN and Inf stay where they are", (8, 512), distribution="non_finite"),
 ]
 

@@ -73,6 +73,8 @@ CASES = [
     *both("rows of all scales", (64, 512), distribution="rows"),
     *both("N(1e4, 1)", (8, 512), distribution="large_mean"),
     *both("N(1e4, 1) fp16", (8, 512), distribution="large_mean", dtype="float16"),
+    *both("N(-5, 0.5) fp16", (8, 512), distribution="negative", dtype="float16"),
+    *both("N(-5, 0.5) bf16", (8, 512), distribution="negative", dtype="bfloat16"),
     # float64: the derivative itself, by differences.
     *both("gradcheck", (3, 5), dtype="float64", gradcheck=True),
 ]

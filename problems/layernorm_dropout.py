@@ -62,6 +62,7 @@ CASES = [
     case("p = 0.01", (64, 1024), 0.01, emulated=smaller((16, 1024), 0.01)),
     case("p = 0.5", (64, 1024), 0.5, emulated=smaller((16, 1024), 0.5)),
     case("p = 0.9", (64, 1024), 0.9, emulated=smaller((16, 1024), 0.9)),
+    case("p = 1", (16, 1024), 1.0),
     # Small and odd shapes: a mask has to be as good in the last columns as in the first.
     case("1x7", (1, 7)),
     case("2x33", (2, 33), 0.5),
@@ -80,6 +81,7 @@ CASES = [
     # Numbers that break shortcuts.
     case("very small variance", (8, 512), distribution="tiny"),
     case("N(1e4, 1)", (8, 4096), distribution="large_mean"),
+    case("eps = 0.1", (8, 320), init=[(320,), 0.1, 0.1]),
     case("block means", (8, 4096), distribution="blocks"),
     # 16 bits: x and what arrives, and the weights with them or in fp32.
     case("bf16 8192x4096", (8192, 4096), timed=True, scaled=smaller((32, 4096)), emulated=smaller((4, 4096)), **BF16),

@@ -53,6 +53,8 @@ CASES = [
     case("fp16, N(1e4, 1)", (8, 4096), distribution="large_mean"),
     case("bf16, three trailing dims", (6, 5, 12, 32), 3),
     case("fp16, no rows", (0, 256)),
+    case("fp16, zeros", (8, 512), distribution="tiny"),
+    case("bf16, eps = 0.1", (8, 320)) | dict(init=[(320,), 0.1]),
     case("bf16, NaN and Inf stay in their row", (8, 512), distribution="non_finite"),
     # Weights may be fp32 beside 16-bit values.
     case("fp16, fp32 weights", (16, 1024), **FP32_WEIGHTS),

@@ -69,6 +69,8 @@ CASES = [
     case("eps = 1, constant rows", (8, 320), eps=1.0, distribution="constant"),
     case("eps = 1000", (8, 320), eps=1000.0, distribution="rows"),
     case("eps = 1e6, weight only", (8, 320), eps=1e6, bias=False, distribution="rows"),
+    case("eps = 1, bf16, weight only", (8, 320), eps=1.0, bias=False, distribution="rows", dtype="bfloat16"),
+    case("zeros fp16, neither", (8, 512), affine=False, distribution="tiny", dtype="float16"),
     case("eps = 1000, long row", (2, 70_000), eps=1000.0, affine=False, distribution="rows"),
     # What normalized_shape may be: an int for one dimension, and any sequence.
     case("an int", (8, 320), bias=False, distribution="rows") | dict(init=[320, 1e-5, True, False]),
@@ -91,6 +93,7 @@ CASES = [
     case("long odd row, weight only", (2, 40_001), bias=False, distribution="rows"),
     case("no rows", (0, 256), bias=False),
     case("not contiguous, neither", (9, 40, 96), affine=False, distribution="rows", layout="transposed"),
+    case("not contiguous, two dims", (9, 40, 96), 2, distribution="rows", layout="transposed"),
     case("4-byte aligned, weight only", (13, 1024), bias=False, distribution="rows", layout="offset"),
     case("2-byte aligned fp16", (13, 1024), bias=False, dtype="float16", distribution="rows", layout="offset"),
     # Numbers that break shortcuts.

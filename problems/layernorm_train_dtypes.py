@@ -70,6 +70,7 @@ CASES = [
     # Numbers that break shortcuts.
     case("fp16, N(1e4, 1)", (8, 4096), distribution="large_mean"),
     case("bf16, constant rows", (8, 512), distribution="constant"),
+    case("fp16, eps = 0.1", (8, 320)) | dict(init=[(320,), 0.1]),
     # float64: the derivative itself, by differences.
     dict(name="gradcheck", init=[(7,)], shapes=[(3, 7)], batch=True, dtype="float64", gradcheck=True),
 ]  # fmt: skip

@@ -80,6 +80,10 @@ CASES = [
     case("eps = 0", (8, 320), eps=0.0, distribution="rows"),
     case("eps = 0.1", (8, 320), eps=0.1, distribution="rows"),
     case("eps = 100", (8, 320), eps=100.0, distribution="rows"),
+    case("eps = 0.1 bf16", (8, 320), eps=0.1, distribution="rows", dtype="bfloat16"),
+    case("zeros fp16", (8, 512), distribution="tiny", dtype="float16"),
+    # normalized_shape may be an int.
+    case("an int", (8, 320), distribution="rows") | dict(init=[320, 1e-6]),
 ]  # fmt: skip
 
 

@@ -207,7 +207,7 @@ unsigned blocks(int64_t count, const char* what) {
 
 std::vector<torch::Tensor> forward(torch::Tensor x, torch::Tensor gamma, torch::Tensor beta, double eps, double p,
                                    int64_t seed) {
-    TORCH_CHECK(p >= 0.0 && p < 1.0, "layer_norm: p must be at least 0 and below 1, got ", p);
+    TORCH_CHECK(p >= 0.0 && p <= 1.0, "layer_norm: p must be from 0 to 1, got ", p);
     check_arguments(x, gamma);
     check_like("beta", beta, gamma);
     TORCH_CHECK(beta.sizes() == gamma.sizes(), "layer_norm: beta has shape ", beta.sizes(), " but gamma has shape ",
