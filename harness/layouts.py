@@ -1,12 +1,11 @@
-"""How a tensor may lie in memory, by the names that cases use. Imports nothing, so that the judge and its workers may
-both read it."""
+"""How a tensor may lie in memory, by name. Imports nothing, so that the judge and its workers may both read it."""
 
 from __future__ import annotations
 
 # What a case's inputs may ask for, see `strides` and `elements_before`.
 LAYOUTS = ("contiguous", "transposed", "offset")
 
-# How an upstream gradient may lie: `expanded` is one number with strides of 0, as y.sum().backward() sends it.
+# What it may ask for an upstream gradient: `expanded` is one number with strides of 0, as y.sum().backward() sends it.
 UPSTREAM_LAYOUTS = ("contiguous", "transposed", "expanded")
 
 # How what is not contiguous lies a second time. `sliced` is a part of a larger tensor, as y[:, :n, :d] is: the last
@@ -14,7 +13,8 @@ UPSTREAM_LAYOUTS = ("contiguous", "transposed", "expanded")
 # vector fits. Not dense, so that no timed case has it: a round's data are what lies in memory.
 SLICED = "sliced"
 
-# For upstream gradients that were `expanded`: one row seen everywhere, as y.sum(0).backward() sends it.
+# For upstream gradients that were `expanded`: one row seen everywhere, as y.sum(0).backward() sends it to a
+# y of two dimensions.
 ROWS = "rows"
 
 # Layouts in which an element of memory is several of the tensor: tensors for them have strides of 0 already.
@@ -38,8 +38,10 @@ def strides(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
     for dim in reversed(order):
         result[dim] = step
         size = max(shape[dim], 1)
-        if layout == SLICED:
-            size += {len(shape) - 1: size + 1, len(shape) - 2: 1}.get(dim, 0)
+        if layout == SLICED and dim == len(shape) - 1:
+            size = 2 * size + 1
+        elif layout == SLICED and dim == len(shape) - 2:
+            size += 1
         step *= size
     return tuple(result)
 

@@ -165,8 +165,8 @@ class NoKernel(_Note, frozen=True, tag="no_kernel"):
 
 
 class OtherDefaults(_Note, frozen=True, tag="other_defaults"):
-    """Arguments whose defaults ModelNew's constructor writes otherwise than Model's: the cases give them, and a program
-    that leaves them out gets something else."""
+    """Arguments whose defaults ModelNew's constructor writes otherwise than Model's, which no case shows whose `init`
+    gives them."""
 
     arguments: list[str]
     """Each with both defaults, ModelNew's first."""

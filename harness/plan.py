@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,7 +140,7 @@ def make_plan(arguments: Arguments) -> RunPlan:
         several_problems=len({group.problem for group in groups}) > 1,
         notices=(
             *left_out,
-            *_namesakes(groups),
+            *_namesakes(arguments, groups),
             *(idle for device in _devices(groups) for idle in _without_effect(arguments, device)),
         ),
     )
@@ -291,12 +292,14 @@ def named_problem(asked: str) -> Path:
     return Path(asked).resolve() if is_path else in_problems
 
 
-def _namesakes(groups: Iterable[Group]) -> Iterator[Namesake]:
-    """Problems here that differ from a shipped one of their name, which judges."""
-    for problem in dict.fromkeys(group.problem for group in groups):
+def _namesakes(arguments: Arguments, groups: Iterable[Group]) -> Iterator[Namesake]:
+    """Problems here that differ from a shipped one of their name, which judges, and was not named as a file."""
+    by_name = {group.problem for group in groups if not (arguments.problem or "").endswith(".py")}
+    for problem in sorted(by_name):
         own = Path.cwd() / "problems" / problem.name
-        if problem == PROBLEMS / problem.name and own.is_file() and own.read_bytes() != problem.read_bytes():
-            yield Namesake(shown_path(own))
+        with contextlib.suppress(OSError):
+            if problem == PROBLEMS / problem.name and own.read_bytes() != problem.read_bytes():
+                yield Namesake(shown_path(own))
 
 
 def _without_effect(arguments: Arguments, device: str) -> Iterator[WithoutEffect]:

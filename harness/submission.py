@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ MAX_BYTES = 16 << 20
 # Of a longer source it is not worked out what it uses: its tree would have up to 500 times as many bytes.
 MAX_PARSED_BYTES = 1 << 20
 
-# A constructor's default that is a longer text is passed over.
+# A constructor's default that is written in more characters is passed over.
 MAX_DEFAULT = 40
 
 # Where load_inline(name, cpp_sources, cuda_sources, ...) takes CUDA sources by their place.
@@ -103,7 +102,8 @@ def _needs(path: Path, source: bytes) -> dict[str, Any]:
 
 
 def _defaults(module: ast.AST) -> tuple[tuple[str, Any], ...]:
-    """Of the arguments of ModelNew's own __init__, those that stand there as numbers, short texts or None."""
+    """Of the arguments of ModelNew's own __init__, those that stand there as numbers, short texts, truth values or
+    None."""
     assert isinstance(module, ast.Module)
     models = [node for node in module.body if isinstance(node, ast.ClassDef) and node.name == "ModelNew"]
     functions = [node for model in models for node in model.body if isinstance(node, ast.FunctionDef)]
@@ -112,15 +112,17 @@ def _defaults(module: ast.AST) -> tuple[tuple[str, Any], ...]:
         named = [*arguments.posonlyargs, *arguments.args]
         pairs = [*zip(named[len(named) - len(arguments.defaults) :], arguments.defaults, strict=True)]
         pairs += [(a, d) for a, d in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True) if d]
-        for argument, default in pairs:
-            if _is_short(default):
-                with contextlib.suppress(ValueError):
-                    found[argument.arg] = ast.literal_eval(default)
-    return tuple((name, value) for name, value in found.items() if isinstance(value, bool | int | float | str | None))
+        found |= {argument.arg: ast.literal_eval(default) for argument, default in pairs if _is_plain(default)}
+    return tuple(found.items())
 
 
-def _is_short(node: ast.expr) -> bool:
-    return node.end_lineno == node.lineno and (node.end_col_offset or 0) - node.col_offset <= MAX_DEFAULT
+def _is_plain(node: ast.expr) -> bool:
+    """Whether it is one short value, with a sign or without."""
+    if isinstance(node, ast.UnaryOp):
+        is_number = isinstance(node.operand, ast.Constant) and isinstance(node.operand.value, int | float)
+        return is_number and isinstance(node.op, ast.USub | ast.UAdd) and _is_plain(node.operand)
+    short = node.end_lineno == node.lineno and (node.end_col_offset or 0) - node.col_offset <= MAX_DEFAULT
+    return short and isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None)
 
 
 def _also_for(path: Path, module: ast.AST, source: bytes) -> tuple[str, ...]:

@@ -137,7 +137,7 @@ FAST = Accepted(
         notes.DetectorsSilent(case="headline"),
         notes.MayRun(operators=["native_layer_norm"]),
         notes.NoKernel(),
-        notes.OtherDefaults(arguments=["eps=0.01, and there eps=1e-05"]),
+        notes.OtherDefaults(arguments=["eps=0.01 (Model: 1e-05)"]),
         notes.Sentence(text="A sentence of a file without values."),
     ],
     geomean_speedup=2.79, geomean_interval=(2.71, 2.86), geomean_speedup_over_best=1.53,

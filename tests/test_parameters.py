@@ -35,6 +35,28 @@ def test_gamma_and_beta_are_weight_and_bias_in_whatever_order():
     assert target.gamma.eq(2).all()
 
 
+def test_the_references_own_gamma_and_beta_are_weight_and_bias_too():
+    target = model(bias=8, weight=8)
+    assert carry({"gamma": SOURCE["ln.weight"], "beta": SOURCE["ln.bias"]}, target) == {
+        "gamma": "weight",
+        "beta": "bias",
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "places"),
+    [
+        (("linear.bias", "ln.weight", "ln.bias"), ("b", "gamma", "beta")),
+        (("norm1.weight", "norm2.weight"), ("w", "gamma")),
+        (("norm.weight",), ("gamma", "scale")),
+    ],
+    ids=["two biases", "two weights", "two words"],
+)
+def test_where_a_word_could_mean_several_order_decides(names, places):
+    target = model(**dict.fromkeys(places, 8))
+    assert carry({name: torch.ones(8) for name in names}, target) == dict(zip(names, places, strict=False))
+
+
 def test_torchs_own_name_goes_before_another_word_for_it():
     target = model(gamma=8, weight=8, bias=8)
     assert carry(SOURCE, target) == {"ln.weight": "weight", "ln.bias": "bias"}

@@ -105,7 +105,7 @@ def needed(found: Sizes, contenders: int) -> Need:
     parameters, outputs and all that a second, perturbed run works with. Calls on further data keep seven outputs at
     both ends. Measured with RMSNorm on (96, 64, 128, 128): 9.7 times the input, and the formula says 9; with
     further data 25 times, and it says 25 and what one reference works with; the data in other memory are one more, and
-    up to five as parts of larger tensors, which small cases have alone."""
+    up to five as parts of larger tensors, which cases of at most MOST_BYTES_OTHERWISE have."""
     one_call = 2 * found.outputs + _own(found, found.working_exact)
     expecting = (
         2 * found.given + found.outputs + found.parameters

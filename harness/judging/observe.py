@@ -32,7 +32,8 @@ class Seen:
     ran: Ran
 
 
-# What a call is on: the case's own inputs, those of another reference, or one of Further.elsewhere, by its number.
+# What a call is on: the case's own inputs, those of another reference, or those of a variant in Further.elsewhere, by
+# its number.
 Where = Literal["own", "beside"] | int
 
 
@@ -46,7 +47,8 @@ class _Buffer:
 
 class Observation:
     """A case's weights, inputs and upstream gradients in the arena, and the submission's model built on them. Beside
-    them may lie those of another reference, whose form of inputs may be another, and the case's own data once more."""
+    them may lie those of another reference, whose form of inputs may be another, and the case's own data, once for each
+    way in which they lie otherwise."""
 
     def __init__(
         self,
@@ -61,18 +63,22 @@ class Observation:
         self.runner = runner
         self.reference = reference
         own = [_state({**reference.state, **(weights or {})}), data.placed(reference.case)]
-        variants = [further.weights, *further.elsewhere] if further else []
-        other = [_state(further.weights.reference.state) if further else [], *map(_placed, variants)]
+        variants: dict[Where, Variant] = {}
+        if further:
+            variants = {"beside": further.weights, **dict(enumerate(further.elsewhere))}
+        other = [_state(further.weights.reference.state) if further else [], *map(_placed, variants.values())]
         self._state, given, self._other_state, *others = _lay_out(runner.device.arena, [*own, *other])
         self._own = self._buffer = _Buffer(given, data)
         self._buffers: dict[Where, _Buffer] = {"own": self._own}
-        for number, (variant, refs) in enumerate(zip(variants, others, strict=True)):
-            self._buffers[number - 1 if number else "beside"] = _Buffer(refs, variant.data)
+        for (where, variant), refs in zip(variants.items(), others, strict=True):
+            self._buffers[where] = _Buffer(refs, variant.data)
         self._call = ""
         self._forms: list[oracle.Form] = []
         self._given_count = len(given)
         self._rewritten = False
         self._models = 1
+        self.calls = 0
+        """So many were made."""
         runner.construct(reference, self._state)
 
     @property
@@ -139,6 +145,7 @@ class Observation:
 
         Raises SubmissionError for a call that failed, has the wrong form, or changed its inputs."""
         device = self.runner.device
+        self.calls += 1
         rewritten, self._rewritten = self._rewritten, False
         ran = self.runner.observe(Run(0, mode, rewritten, keeps, order, seed % 2**31, random_seed, random_state))
         if ran.forbidden:

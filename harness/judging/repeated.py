@@ -47,8 +47,9 @@ def _data(calls: LaterCalls, further: Further) -> None:
     calls.judge("other data in the same memory", variant.compare, variant=variant)
     for number, elsewhere in enumerate(further.elsewhere):
         calls.stage(elsewhere, on=number)  # an address that was kept leads to the other data
-        compare = calls.as_first if elsewhere.known else elsewhere.compare
-        calls.judge(f"its first data again, in other memory{calls.lying(elsewhere)}", compare, variant=elsewhere)
+        compare = calls.as_first if elsewhere.data is calls.drawn.data else elsewhere.compare
+        on = f"its first data again, in other memory{calls.lying(elsewhere)}"
+        calls.judge(on, compare, keeps=number == 0, variant=elsewhere)
     calls.observation.rewrite(calls.drawn.data)
     calls.stage()
 

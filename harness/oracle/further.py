@@ -1,4 +1,5 @@
-"""What a case is called on beside its own data: other inputs, other weights, another size of its batch."""
+"""What a case is called on beside its own data: other inputs, other weights, another size of its batch, and its own
+data where they lie otherwise."""
 
 from __future__ import annotations
 
@@ -26,6 +27,9 @@ from harness.settings import sub_seed
 
 # Cases whose inputs, and outputs in float64, take more have no further data: they would stand in memory twice.
 MOST_BYTES = 1 << 30
+
+# Data of more bytes lie in other memory as they lay: what lies otherwise takes up to three times as much.
+MOST_BYTES_OTHERWISE = 16 << 20
 
 # Another batch has no more elements than this, but SELDOM.
 BATCH_ELEMENTS = 1 << 16
@@ -113,19 +117,24 @@ def cases_called(case: Case, seed: int, differentiated: bool) -> list[Case]:
 
 def _lying_otherwise(case: Case, differentiated: bool) -> list[Case]:
     """The case where its data lie in other ways: of several inputs every second one is contiguous and aligned, so that
-    none can answer for another; and upstream gradients lie in a further way, or are not aligned where inputs are."""
-    positions = range(len(case.shapes))
-    halves = [positions[1::2], positions[::2]] if len(positions) > 1 else [()]
+    none can answer for another. Upstream gradients lie in a further way where they were not contiguous; where inputs
+    are not aligned, they are, and upstream gradients are not."""
     forms = []
     if case.layout == "transposed":
-        forms = [replace(case, layout=SLICED, contiguous=frozenset(half)) for half in halves]
-    elif case.layout == "offset" and len(halves) > 1:
-        forms = [replace(case, contiguous=frozenset(half)) for half in halves]
+        lie_apart = [position for position, shape in enumerate(case.shapes) if len(shape) > 1]
+        forms = [replace(case, layout=SLICED, contiguous=half) for half in _halves(lie_apart) if lie_apart]
+    elif case.layout == "offset" and len(case.shapes) > 1:
+        forms = [replace(case, contiguous=half) for half in _halves(range(len(case.shapes)))]
     if differentiated and case.upstream in _UPSTREAM_AGAIN:
         forms.append(replace(case, upstream=_UPSTREAM_AGAIN[case.upstream]))
     elif differentiated and case.layout == "offset":
         forms.append(replace(case, layout="contiguous", upstream="offset"))
     return forms
+
+
+def _halves(positions: Sequence[int]) -> list[frozenset[int]]:
+    """Every second of several, and the others; of one, none."""
+    return [frozenset(positions[1::2]), frozenset(positions[::2])] if len(positions) > 1 else [frozenset()]
 
 
 def draw_further(
@@ -138,7 +147,7 @@ def draw_further(
     inputs = _draw(problem, reference, data, sub_seed(seed, "inputs"))
     return Further(
         inputs=Variant(problem.path, reference, inputs, sub_seed(seed, "signs")),
-        elsewhere=_elsewhere(problem, reference, data, expected, sub_seed(seed, "signs")),
+        elsewhere=_elsewhere(problem, reference, data, expected, sub_seed(seed, "signs"), nbytes),
         weights=_other_weights(problem, reference, data, sub_seed(seed, "weights")),
         init=other_init(problem, reference.case, sub_seed(seed, "init"), device),
     )
@@ -153,15 +162,20 @@ def other_init(problem: Problem, own: Case, seed: int, device: str) -> tuple[Any
     return tuple(random.Random(seed).choice(others)) if others else None
 
 
-def _elsewhere(problem: Problem, own: Reference, data: Data, expected: Sequence[Expected], seed: int) -> list[Variant]:
-    """The case's own data in other memory: as they lie otherwise, if the reference gives the same for such; or as they
-    lay, where there is no other way."""
+def _elsewhere(
+    problem: Problem, own: Reference, data: Data, expected: Sequence[Expected], seed: int, nbytes: int
+) -> list[Variant]:
+    """The case's own data in other memory: as they lie otherwise, where they are small and the reference gives the same
+    for such; or as they lay, where there is no other way. One row of upstream gradients is drawn anew."""
     known, found = list(expected), []
-    for case in _lying_otherwise(own.case, own.differentiation is not None):
+    small = nbytes <= MOST_BYTES_OTHERWISE
+    for case in _lying_otherwise(own.case, own.differentiation is not None) if small else []:
         apart = replace(own, case=case)
         if case.upstream == ROWS:
             rows = draw_upstream(data.upstream, ROWS, sub_seed(seed, "rows"), _device_of(data.given))
-            found.append(Variant(problem.path, apart, Data(data.inputs, rows), seed))
+            of_rows = Data(data.inputs, rows)
+            if any(upstream.dim() > 1 for upstream in rows) and apart.takes(of_rows):
+                found.append(Variant(problem.path, apart, of_rows, seed))
         elif strides := apart.strides_of_results(data, known):
             moved = [replace(e, form=replace(e.form, stride=s)) for e, s in zip(known, strides, strict=True)]
             found.append(Variant(problem.path, apart, data, seed, moved))

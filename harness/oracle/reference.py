@@ -145,6 +145,16 @@ class Reference:
         """Outputs and gradients that a copy of the reference gives in its own dtype."""
         return outputs_of(replace(self, model=copied(self.model)).function()(*given))
 
+    def takes(self, data: Data) -> bool:
+        """Whether a copy of the reference can be called on them."""
+        try:
+            self.called(data.laid_out(self.case))
+        except Exception as error:
+            if out_of_memory(error):
+                raise
+            return False
+        return True
+
     @torch.no_grad()
     def strides_of_results(self, data: Data, expected: Sequence[Expected]) -> list[tuple[int, ...]] | None:
         """How the outputs and gradients of a call lie where its inputs lie as the case has them; None where they are

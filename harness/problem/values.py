@@ -160,7 +160,7 @@ class Problem:
         own = {name: argument.default for name, argument in inspect.signature(self.model).parameters.items()}
         plain = {name: value for name, value in own.items() if isinstance(value, bool | int | float | str | None)}
         return [
-            f"{name}={value!r}, and there {name}={plain[name]!r}"
+            f"{name}={value!r} (Model: {plain[name]!r})"
             for name, value in defaults
             if name in plain and value != plain[name]
         ]

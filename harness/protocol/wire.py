@@ -141,7 +141,7 @@ class Precompilation(Struct, frozen=True):
     """Whether the backward is compiled too."""
     constants: list[Constant] = []
     upstream: str = "contiguous"
-    """How a rehearsal's upstream gradients lie, by the names of harness.inputs."""
+    """How a rehearsal's upstream gradients lie, by the names of harness.layouts."""
 
 
 class Precompile(Struct, frozen=True, tag="precompile"):

@@ -97,8 +97,8 @@ def sentence(note: Note) -> str:
             )
         case notes.OtherDefaults():
             return (
-                f"ModelNew's constructor has other defaults than Model's: {'; '.join(note.arguments)}. The cases give "
-                "these arguments; a program that leaves them out gets something else."
+                f"ModelNew's constructor has other defaults than Model's: {'; '.join(note.arguments)}. A program that "
+                "leaves them out gets something else."
             )
         case notes.SameInEachDraw():
             return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Mapping
 
 import torch
@@ -21,19 +22,20 @@ _ALSO_CALLED = {"gamma": "weight", "scale": "weight", "beta": "bias", "shift": "
 def carry(source: Mapping[str, torch.Tensor], model: torch.nn.Module, needless: Container[str] = ()) -> dict[str, str]:
     """Copy each tensor of `source` into `model`; returns source name -> model name.
 
-    Names that match win: equal, or one the end of the other behind a dot (`ln.weight` and `weight`), then so with
-    `gamma` and `scale` read as `weight`, `beta` and `shift` as `bias`. What is left is matched in order among tensors
-    of the same shape. What is `needless` is carried by its name or not at all. Raises CannotCarry with the name of the
-    first parameter that finds no place.
+    Names that match win: equal, or one the end of the other behind a dot (`ln.weight` and `weight`). Then `gamma` and
+    `scale` stand for `weight`, `beta` and `shift` for `bias`, where only one of each is left that could be meant. What
+    is left is matched in order among tensors of the same shape. What is `needless` is carried by its name or not at
+    all. Raises CannotCarry with the name of the first parameter that finds no place.
     """
     places = _places(model)
     _require_shapes(places)
     chosen: dict[str, str] = {}
-    for said in (lambda place: place, _in_torchs_words):
-        for name, tensor in source.items():
-            free = {said(place): place for place in places if place not in chosen.values()}
-            if name not in chosen and (found := _by_name(name, tensor, {n: places[p] for n, p in free.items()})):
-                chosen[name] = free[found]
+    for name, tensor in source.items():
+        found = _by_name(name, tensor, places, taken=set(chosen.values()))
+        if found:
+            chosen[name] = found
+    left = {name: tensor for name, tensor in source.items() if name not in chosen}
+    chosen |= _by_other_words(left, {p: t for p, t in places.items() if p not in set(chosen.values())})
     for name, tensor in source.items():
         if name not in chosen and name not in needless:
             chosen[name] = _by_shape(name, tensor, places, taken=set(chosen.values()))
@@ -87,21 +89,42 @@ def _fits(tensor: torch.Tensor, target: torch.Tensor) -> bool:
     return target.shape == tensor.shape and target.is_floating_point() == tensor.is_floating_point()
 
 
-def _in_torchs_words(place: str) -> str:
-    before, dot, last = place.rpartition(".")
-    return before + dot + _ALSO_CALLED.get(last, last)
-
-
-def _by_name(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor]) -> str:
+def _by_name(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor], taken: set[str]) -> str:
     matches = [
         place
         for place, target in places.items()
-        if _fits(tensor, target) and (place == name or place.endswith("." + name) or name.endswith("." + place))
+        if place not in taken and _fits(tensor, target) and _is_end(name, place)
     ]
     exact = [place for place in matches if place == name]
     if exact:
         return exact[0]
     return matches[0] if len(matches) == 1 else ""
+
+
+def _is_end(one: str, other: str) -> bool:
+    return one == other or one.endswith("." + other) or other.endswith("." + one)
+
+
+def _by_other_words(left: Mapping[str, torch.Tensor], free: Mapping[str, torch.Tensor]) -> dict[str, str]:
+    """Pairs of which each has no other to match by torch's words: where there are a `conv.bias` and a `norm.bias`,
+    `beta` could be either's."""
+    if not any(name.rpartition(".")[2] in _ALSO_CALLED for name in (*left, *free)):
+        return {}
+    matches = {
+        name: [
+            place
+            for place, target in free.items()
+            if _fits(tensor, target) and _is_end(_in_torchs_words(name), _in_torchs_words(place))
+        ]
+        for name, tensor in left.items()
+    }
+    asked_for = Counter(place for found in matches.values() for place in found)
+    return {name: found[0] for name, found in matches.items() if len(found) == 1 and asked_for[found[0]] == 1}
+
+
+def _in_torchs_words(name: str) -> str:
+    before, dot, last = name.rpartition(".")
+    return before + dot + _ALSO_CALLED.get(last, last)
 
 
 def _by_shape(name: str, tensor: torch.Tensor, places: Mapping[str, torch.Tensor], taken: set[str]) -> str:
