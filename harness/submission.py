@@ -119,7 +119,7 @@ def _defaults(module: ast.AST) -> tuple[tuple[str, Any], ...]:
 def _is_plain(node: ast.expr) -> bool:
     """Whether it is one short value, with a sign or without."""
     if isinstance(node, ast.UnaryOp):
-        is_number = isinstance(node.operand, ast.Constant) and isinstance(node.operand.value, int | float)
+        is_number = isinstance(node.operand, ast.Constant) and type(node.operand.value) in (int, float)
         return is_number and isinstance(node.op, ast.USub | ast.UAdd) and _is_plain(node.operand)
     short = node.end_lineno == node.lineno and (node.end_col_offset or 0) - node.col_offset <= MAX_DEFAULT
     return short and isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float | str | None)

@@ -136,8 +136,8 @@ class Model(torch.nn.Module):
     problem, submission = tmp_path / "problem.py", tmp_path / "submission.py"
     problem.write_text(text + "\nCASES = [dict(name='a', shapes=[(4, 8)], init=[0.5, 'mean'])]\n")
     said = {}
-    for default in ("1e-5", "1e-2", "sum([])", "{[]}"):
+    for default in ("1e-5", "1e-2", "sum([])", "{[]}", "-True"):
         submission.write_text(text.replace("Model(", "ModelNew(").replace("eps=1e-5", f"eps={default}"))
         (evaluation,) = run_eval(submission, "--problem", problem, "--no-timing").results["evaluations"]
         said[default] = [n["arguments"] for n in evaluation["noted"] if n["note"] == "other_defaults"]
-    assert said == {"1e-5": [], "1e-2": [["eps=0.01 (Model: 1e-05)"]], "sum([])": [], "{[]}": []}
+    assert said == {"1e-5": [], "1e-2": [["eps=0.01 (Model: 1e-05)"]], "sum([])": [], "{[]}": [], "-True": []}
